@@ -50,6 +50,8 @@ pub struct Offline {
     control: Control,
     /// What a review of a new object would be told.
     surroundings: Surroundings,
+    /// How many pods were made of templates.
+    made_pods: usize,
     now: Timestamp,
     objects: BTreeMap<ObjectKey, Value>,
     notices: Vec<Notice>,
@@ -75,6 +77,7 @@ impl Offline {
         Self {
             control,
             surroundings,
+            made_pods: 0,
             now,
             objects: BTreeMap::new(),
             notices: Vec::new(),

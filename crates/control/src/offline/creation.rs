@@ -22,6 +22,8 @@ use crate::write::Kind;
 
 /// Most pods that are made of one template, so that nobody waits for long who asks for too many.
 const MOST_REPLICAS: usize = 5_000;
+/// Most pods that are made of all templates, but for the first of each.
+const MOST_PODS: usize = 20_000;
 /// The kind of what controls the pods of a Deployment.
 const REPLICA_SET: &str = "ReplicaSet";
 
@@ -175,7 +177,7 @@ impl Offline {
     ) -> Result<Creation, String> {
         let namespace = namespace(maker.metadata);
         let lacking = replicas.saturating_sub(there.len());
-        let made = lacking.min(MOST_REPLICAS);
+        let made = lacking.min(MOST_REPLICAS).min(MOST_PODS.saturating_sub(self.made_pods).max(1));
         let mut pods = there;
         let wanted = pods.len().saturating_add(made);
         for name in names {
@@ -186,7 +188,10 @@ impl Offline {
                 continue;
             }
             match self.create_pod(maker.pod(&namespace, &name))? {
-                Creation::Managed { .. } => pods.push(name),
+                Creation::Managed { .. } => {
+                    self.made_pods = self.made_pods.saturating_add(1);
+                    pods.push(name);
+                }
                 Creation::Refused(faults) => {
                     return Ok(Creation::Refused(faults.into_iter().map(in_template).collect()));
                 }

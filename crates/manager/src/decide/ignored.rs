@@ -112,7 +112,7 @@ impl<'a> Without<'a> {
         }
         let why = match key.kind {
             Kind::Deployment | Kind::StatefulSet
-                if object.pointer("/spec/replicas").and_then(Value::as_i64) == Some(0) =>
+                if object.pointer("/spec/replicas").and_then(Value::as_i64).is_some_and(|replicas| replicas <= 0) =>
             {
                 "it has no replicas"
             }

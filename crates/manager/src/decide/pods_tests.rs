@@ -127,6 +127,12 @@ fn many_replicas_are_told_and_too_many_are_left_out() {
     let pods = Pods::create(&mut offline, &objects).unwrap();
     assert_eq!(pods.assumed, ["Deployment web: it has no replicas beyond 5000; it asks for 1 more"]);
     assert_eq!(keys(&offline, &[Kind::Pod]).len(), 5_000);
+    // Of all together, and one at least of each.
+    let many: String = ["a", "b", "c", "d"].map(|name| parent("Deployment", name, QUEUE, 4_999, 1)).concat();
+    let pods = Pods::create(&mut offline, &given(&many)).unwrap();
+    assert_eq!(pods.assumed, ["Deployment d: it has no replicas beyond 3; it asks for 4996 more"]);
+    let pods = Pods::create(&mut offline, &given(&parent("Deployment", "e", QUEUE, 4_999, 1))).unwrap();
+    assert_eq!(pods.assumed, ["Deployment e: it has no replicas beyond 1; it asks for 4998 more"]);
 }
 
 /// As of a cluster whose objects were written to a file.
