@@ -216,25 +216,11 @@ impl World {
         for queue in &queues {
             // Nobody was taken yet: whoever comes back was away since before.
             self.store.queues[*queue].pending.taken_at.get_or_insert(epoch);
-            self.retry_selected(*queue);
+            // A cycle puts nobody back for a namespace that matches, and a change of labels or selector has them tried at once.
+            self.retry_mismatched(*queue, |world, workload| world.is_selected(*queue, workload));
             self.wake_queue(*queue, root);
         }
         active(self).saturating_sub(before)
-    }
-
-    /// Lets those be tried again that were put back for their namespace although it matches. A cycle puts nobody back so, and a change of
-    /// labels or selector has them tried at once.
-    fn retry_selected(&mut self, queue: QueueId) {
-        let is_selected = |id: &&WorkloadId| {
-            let workload = self.store.workload(**id);
-            workload.is_some_and(|workload| self.is_selected(queue, workload))
-        };
-        let mismatched = &self.store.queues[queue].pending.mismatched;
-        let selected: Vec<WorkloadId> = mismatched.iter().filter(is_selected).copied().collect();
-        for id in selected {
-            self.unplace(id);
-            self.place(id);
-        }
     }
 
     /// Whether two workloads are equal for scheduling, `None` when one is unknown.

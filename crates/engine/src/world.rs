@@ -8,7 +8,7 @@ use crate::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
 use crate::pending::Pending;
-use crate::store::{Group, Holders, Queue, Store};
+use crate::store::{Group, Holders, Queue, Store, Workload};
 use crate::tree::{OwnQuota, Tree};
 
 /// Names of objects whose figures or readiness changed, each once, in no order.
@@ -272,7 +272,7 @@ impl World {
         if old.is_none() {
             self.changed_local_queues.extend(self.store.queues[id].local_queues.iter().copied());
         } else if selector_changed {
-            self.retry_mismatched(id, None);
+            self.retry_mismatched(id, |_, _| true);
         }
         for workload in members {
             self.place(workload);
@@ -460,17 +460,15 @@ impl World {
 
     fn namespace_changed(&mut self, name: &str) {
         for id in self.store.queues.ids() {
-            self.retry_mismatched(id, Some(name));
+            self.retry_mismatched(id, |world, workload| world.store.namespace_of(workload) == name);
         }
     }
 
-    /// Tries workloads again whose namespace did not match, all of them or those of one namespace.
-    fn retry_mismatched(&mut self, id: QueueId, namespace: Option<&str>) {
-        let in_namespace = |store: &Store, workload: &WorkloadId| {
-            namespace.is_none_or(|name| store.workload(*workload).is_some_and(|w| store.namespace_of(w) == name))
-        };
-        let mismatched = &self.store.queues[id].pending.mismatched;
-        let retry: Vec<WorkloadId> = mismatched.iter().filter(|w| in_namespace(&self.store, w)).copied().collect();
+    /// Tries those again whose namespace did not match, where this says so of them.
+    pub(crate) fn retry_mismatched(&mut self, id: QueueId, is_meant: impl Fn(&Self, &Workload) -> bool) {
+        let mismatched = self.store.queues[id].pending.mismatched.iter().copied();
+        let is_meant = |id: &WorkloadId| self.store.workload(*id).is_some_and(|workload| is_meant(self, workload));
+        let retry: Vec<WorkloadId> = mismatched.filter(is_meant).collect();
         for workload in retry {
             self.unplace(workload);
             self.place(workload);
