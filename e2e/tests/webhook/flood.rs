@@ -193,13 +193,9 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     // Those that were answered with a review were looked at one by one.
     let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
     ensure!(refused >= (total - outcome.answered) as f64 * 0.9, "{refused} were counted as turned away");
-    let mut quickest = Duration::MAX;
-    for _ in 0..5 {
-        let asked = Instant::now();
-        review(&stage.client, "webhook-load", "after-the-flood").await?;
-        quickest = quickest.min(asked.elapsed());
-    }
-    ensure!(quickest < Duration::from_secs(1), "the quickest of the next five reviews took {quickest:?}");
+    let asked = Instant::now();
+    review(&stage.client, "webhook-load", "after-the-flood").await?;
+    ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
     Ok(())
 }
 
