@@ -4,6 +4,7 @@
 
 mod generate;
 mod server;
+mod widest;
 
 use std::time::{Duration, Instant};
 
