@@ -5,10 +5,12 @@
 //! say in v1beta1 travels in the annotation [`NOT_IN_V1BETA1`], and counts on the way back only while the v1beta1 fields are
 //! those that it would become; so an edit through v1beta1 always wins.
 //!
-//! Where to start: [`convert`], then the lists of units in `workload.rs` and `queues.rs`; `docs/decisions/conversion.md` says
-//! what is lost and why.
+//! Where to start: [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) what no unit
+//! looks into is not even read (`lifted.rs`). `docs/decisions/conversion.md` says what is lost and why.
 
+mod braces;
 mod carried;
+mod lifted;
 mod placement;
 mod queues;
 mod review;
@@ -20,10 +22,22 @@ use serde_json::{Map, Value};
 pub use review::respond;
 
 use crate::labels::NOT_IN_V1BETA1;
-use unit::Unit;
+use unit::{Names, Unit};
 
 /// The members of a JSON object.
 type Fields = Map<String, Value>;
+
+/// The kinds whose versions differ.
+const KINDS: [(&str, &[Unit]); 5] = [
+    ("ClusterQueue", queues::CLUSTER_QUEUE),
+    ("Cohort", queues::COHORT),
+    ("LocalQueue", queues::LOCAL_QUEUE),
+    ("MultiKueueCluster", queues::MULTIKUEUE_CLUSTER),
+    ("Workload", workload::UNITS),
+];
+/// What is looked into of every object beside its units: what it is, whom to name, and what it carries.
+const OF_ALL: [(Names, Names); 2] =
+    [(&[], &["apiVersion", "kind"]), (&["metadata"], &["name", "namespace", "annotations"])];
 
 /// A version of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +79,7 @@ pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), Strin
 
 /// The same, for one of several objects that together may write out so many domains.
 fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
-    let from = version_of(object)?;
-    let kind = text(object, "kind");
-    let units = units(kind).ok_or_else(|| {
-        format!("kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
-    })?;
+    let (from, units) = known(object)?;
     match (from, to) {
         (Version::V1beta2, Version::V1beta1) => down(object, units, left),
         (Version::V1beta1, Version::V1beta2) => up(object, units),
@@ -77,6 +87,16 @@ fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<
     }
     object.insert("apiVersion".to_owned(), to.api_version().into());
     Ok(())
+}
+
+/// The version of an object, and what is to be converted of its kind.
+fn known(object: &Fields) -> Result<(Version, &'static [Unit]), String> {
+    let from = version_of(object)?;
+    let kind = text(object, "kind");
+    let units = units(kind).ok_or_else(|| {
+        format!("kind {kind:?} has no conversion: its versions are alike, or it is not of this group")
+    })?;
+    Ok((from, units))
 }
 
 /// Brings an object of any kind of the group into the version that is stored. Where the versions are alike, only its
@@ -107,14 +127,17 @@ fn both() -> String {
 }
 
 fn units(kind: &str) -> Option<&'static [Unit]> {
-    Some(match kind {
-        "ClusterQueue" => queues::CLUSTER_QUEUE,
-        "Cohort" => queues::COHORT,
-        "LocalQueue" => queues::LOCAL_QUEUE,
-        "MultiKueueCluster" => queues::MULTIKUEUE_CLUSTER,
-        "Workload" => workload::UNITS,
-        _ => return None,
-    })
+    KINDS.into_iter().find(|(name, _)| *name == kind).map(|(_, units)| units)
+}
+
+/// Ways to parents in objects of all kinds, and the fields there that somebody looks into.
+fn looked_into() -> impl Iterator<Item = (Names, Names)> {
+    let of_units = KINDS.into_iter().flat_map(|(_, units)| units).map(|unit| {
+        // What is limited may be long, and is mostly converted from its text.
+        let fields: Names = if unit.limited.is_some() { &[] } else { unit.fields };
+        (unit.parent, fields)
+    });
+    OF_ALL.into_iter().chain(of_units)
 }
 
 fn down(object: &mut Fields, units: &[Unit], left: &mut usize) {

@@ -1,8 +1,17 @@
 //! Topology assignments: slices of domains in v1beta2, a plain list in v1beta1. The domains and their order stay the same.
+//!
+//! They are read from the text of a review (`rewritten`) or from an object (`fits` and what follows), and written into either.
 
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Fields;
+use super::braces::InBraces;
+use super::{Fields, Version};
 
 /// Values that one list in a slice may have.
 const SLICE: usize = 100_000;
@@ -12,17 +21,21 @@ pub(super) const DOMAINS: usize = 100_000;
 /// Whether `flat` keeps everything: the slices are in order, and their domains not more than may be written out yet.
 pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     let Value::Object(assignment) = assignment else { return true };
-    let rest = slices(assignment)
-        .and_then(|slices| slices.iter().try_fold(*left, |left, slice| left.checked_sub(slice.length)));
+    let rest = slices(assignment).and_then(|slices| left_after(*left, &slices));
     *left = rest.unwrap_or(*left);
     rest.is_some()
 }
 
+/// What is left when the domains of the slices are written out.
+fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
+    slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.domain_count))
+}
+
 /// From v1beta2 to v1beta1, of an assignment that fits.
 pub(super) fn flat(assignment: &mut Fields) {
-    let domains = slices(assignment).map(|slices| slices.iter().flat_map(Slice::domains).collect());
+    let domains = slices(assignment).and_then(|slices| serde_json::to_value(Listed(&slices)).ok());
     assignment.remove("slices");
-    assignment.insert("domains".to_owned(), Value::Array(domains.unwrap_or_default()));
+    assignment.insert("domains".to_owned(), domains.unwrap_or_else(|| json!([])));
 }
 
 /// From v1beta2 to v1beta1, of an assignment that does not: one without domains.
@@ -33,47 +46,166 @@ pub(super) fn blank(assignment: &mut Fields) {
 
 /// From v1beta1 to v1beta2; a domain with another number of values than there are levels makes it one without slices.
 pub(super) fn sliced(assignment: &mut Fields) {
-    let slices = domains(assignment)
-        .map(|(levels, domains)| domains.chunks(SLICE).map(|domains| encode(levels, domains)).collect::<Vec<_>>());
+    let slices = domains(assignment).and_then(|(levels, domains)| serde_json::to_value(encoded(levels, &domains)).ok());
     assignment.remove("domains");
-    assignment.insert("slices".to_owned(), Value::Array(slices.unwrap_or_default()));
+    assignment.insert("slices".to_owned(), slices.unwrap_or_else(|| json!([])));
+}
+
+/// An assignment that becomes one of the other version while it is written.
+pub(super) enum Rewritten<'a> {
+    Flat(InSlices<'a>),
+    Sliced(InDomains<'a>),
+}
+
+/// An assignment of v1beta2.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InSlices<'a> {
+    #[serde(borrow)]
+    levels: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    slices: Vec<InBraces<Slice<'a>>>,
+}
+
+/// An assignment of v1beta1.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InDomains<'a> {
+    #[serde(borrow)]
+    levels: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    domains: Vec<InBraces<Domain<'a>>>,
+}
+
+/// What `flat` or `sliced` make of an assignment, from its text; nothing of one that is anything but in order, or that says more.
+pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -> Option<Rewritten<'a>> {
+    match to {
+        Version::V1beta1 => {
+            let InBraces(read) = serde_json::from_str::<InBraces<InSlices<'a>>>(text.get()).ok()?;
+            let in_order = read.slices.iter().all(|InBraces(slice)| slice.in_order(read.levels.len()));
+            *left = left_after(*left, &read.slices).filter(|_| in_order)?;
+            Some(Rewritten::Flat(read))
+        }
+        Version::V1beta2 => {
+            let InBraces(read) = serde_json::from_str::<InBraces<InDomains<'a>>>(text.get()).ok()?;
+            let in_order = read.domains.iter().all(|InBraces(domain)| domain.values.len() == read.levels.len());
+            // One without domains may stand for what is carried.
+            (in_order && !read.domains.is_empty()).then_some(Rewritten::Sliced(read))
+        }
+    }
+}
+
+impl Serialize for Rewritten<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        match self {
+            Self::Flat(read) => {
+                map.serialize_entry("domains", &Listed(&read.slices))?;
+                map.serialize_entry("levels", &read.levels)?;
+            }
+            Self::Sliced(read) => {
+                map.serialize_entry("levels", &read.levels)?;
+                map.serialize_entry("slices", &encoded(read.levels.len(), &read.domains))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// A text, which is no copy where it stands in the JSON without escapes.
+#[derive(Default, Deserialize, Serialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Text<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
 }
 
 /// A domain of v1beta1: its value of each level, and its pods.
-type Domain<'a> = (Vec<&'a str>, i64);
-
-/// One slice: for each level what its values have in common is written once.
-fn encode(levels: usize, domains: &[Domain<'_>]) -> Value {
-    let column = |level: usize| domains.iter().map(move |(values, _)| values.get(level).copied().unwrap_or_default());
-    let values: Vec<Value> = (0..levels).map(|level| values_of_level(&column(level).collect::<Vec<_>>())).collect();
-    let counts = match domains.split_first() {
-        Some(((_, first), rest)) if rest.iter().all(|(_, count)| count == first) => json!({"universal": first}),
-        _ => json!({"individual": domains.iter().map(|(_, count)| *count).collect::<Vec<_>>()}),
-    };
-    json!({"domainCount": domains.len(), "valuesPerLevel": values, "podCounts": counts})
+#[derive(Deserialize)]
+struct Domain<'a> {
+    count: i64,
+    #[serde(borrow)]
+    values: Vec<Text<'a>>,
 }
 
-fn values_of_level(values: &[&str]) -> Value {
-    let Some((first, rest)) = values.split_first() else { return json!({"universal": ""}) };
+/// A slice of v1beta2: for each level what its values have in common is written once.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Slice<'a> {
+    domain_count: usize,
+    pod_counts: Counts,
+    #[serde(borrow)]
+    values_per_level: Vec<Values<'a>>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Counts {
+    Universal(i64),
+    Individual(Vec<i64>),
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Values<'a> {
+    Universal(#[serde(borrow)] Text<'a>),
+    Individual(#[serde(borrow)] InBraces<Individual<'a>>),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Individual<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Text::is_empty")]
+    prefix: Text<'a>,
+    #[serde(borrow)]
+    roots: Vec<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Text::is_empty")]
+    suffix: Text<'a>,
+}
+
+fn encoded<'l>(levels: usize, domains: &'l [InBraces<Domain<'l>>]) -> Vec<Slice<'l>> {
+    domains.chunks(SLICE).map(|domains| encode(levels, domains)).collect()
+}
+
+fn encode<'l>(levels: usize, domains: &'l [InBraces<Domain<'l>>]) -> Slice<'l> {
+    let column = |level: usize| -> Vec<&'l str> {
+        domains.iter().map(|InBraces(domain)| domain.values.get(level).map_or("", |value| value.0.as_ref())).collect()
+    };
+    let pod_counts = match domains.split_first() {
+        Some((InBraces(first), rest)) if rest.iter().all(|InBraces(domain)| domain.count == first.count) => {
+            Counts::Universal(first.count)
+        }
+        _ => Counts::Individual(domains.iter().map(|InBraces(domain)| domain.count).collect()),
+    };
+    let values_per_level = (0..levels).map(|level| values_of_level(&column(level))).collect();
+    Slice { domain_count: domains.len(), pod_counts, values_per_level }
+}
+
+fn values_of_level<'l>(values: &[&'l str]) -> Values<'l> {
+    let Some((first, rest)) = values.split_first() else { return Values::Universal(Text::default()) };
     if rest.iter().all(|value| value == first) {
-        return json!({"universal": first});
+        return Values::Universal(Text::from(*first));
     }
     let prefix = rest.iter().fold(*first, |prefix, value| common(prefix, value, false));
     let ends: Vec<&str> = values.iter().map(|value| value.strip_prefix(prefix).unwrap_or_default()).collect();
     let suffix = ends.iter().copied().reduce(|suffix, end| common(suffix, end, true)).unwrap_or_default();
-    let roots: Vec<&str> = ends.iter().map(|end| end.strip_suffix(suffix).unwrap_or_default()).collect();
-    let mut individual = Fields::from_iter([("roots".to_owned(), json!(roots))]);
-    for (name, text) in [("prefix", prefix), ("suffix", suffix)] {
-        if !text.is_empty() {
-            individual.insert(name.to_owned(), text.into());
-        }
-    }
-    json!({"individual": individual})
+    let roots = ends.iter().map(|end| Text::from(end.strip_suffix(suffix).unwrap_or_default())).collect();
+    Values::Individual(InBraces(Individual { prefix: prefix.into(), roots, suffix: suffix.into() }))
 }
 
 /// What two texts have in common at their beginning, or at their end.
 fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
-    if at_end {
+    let all = if at_end { other.ends_with(one) } else { other.starts_with(one) };
+    if all {
+        one
+    } else if at_end {
         let same = one.chars().rev().zip(other.chars().rev()).take_while(|(a, b)| a == b);
         let length: usize = same.map(|(a, _)| a.len_utf8()).sum();
         one.get(one.len() - length..).unwrap_or_default()
@@ -84,86 +216,121 @@ fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
     }
 }
 
+/// The domains of slices that are in order, as v1beta1 lists them.
+struct Listed<'l>(&'l [InBraces<Slice<'l>>]);
+
+#[derive(Serialize)]
+struct ListedDomain<'l> {
+    count: i64,
+    values: ListedValues<'l>,
+}
+
+struct ListedValues<'l> {
+    levels: &'l [Values<'l>],
+    index: usize,
+    /// Where a value is put together.
+    text: &'l Cell<String>,
+}
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = &Cell::new(String::new());
+        serializer.collect_seq(self.0.iter().flat_map(|InBraces(slice)| {
+            (0..slice.domain_count).map(move |index| {
+                let count = match &slice.pod_counts {
+                    Counts::Universal(count) => *count,
+                    Counts::Individual(counts) => counts.get(index).copied().unwrap_or_default(),
+                };
+                ListedDomain { count, values: ListedValues { levels: &slice.values_per_level, index, text } }
+            })
+        }))
+    }
+}
+
+impl Serialize for ListedValues<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.levels.len()))?;
+        for values in self.levels {
+            match values {
+                Values::Universal(value) => list.serialize_element(value)?,
+                Values::Individual(InBraces(values)) => {
+                    let mut text = self.text.take();
+                    text.clear();
+                    text.push_str(&values.prefix.0);
+                    text.push_str(values.roots.get(self.index).map_or("", |root| root.0.as_ref()));
+                    text.push_str(&values.suffix.0);
+                    list.serialize_element(&text)?;
+                    self.text.set(text);
+                }
+            }
+        }
+        list.end()
+    }
+}
+
 /// The number of levels, and the domains with their counts.
-fn domains(assignment: &Fields) -> Option<(usize, Vec<Domain<'_>>)> {
+fn domains(assignment: &Fields) -> Option<(usize, Vec<InBraces<Domain<'_>>>)> {
     let levels = assignment.get("levels")?.as_array()?.len();
     let domains = assignment.get("domains")?.as_array()?;
-    let read: Vec<_> = domains.iter().map(|domain| read_domain(domain, levels)).collect::<Option<_>>()?;
+    let read = domains.iter().map(|domain| read_domain(domain, levels).map(InBraces)).collect::<Option<_>>()?;
     Some((levels, read))
 }
 
 fn read_domain(domain: &Value, levels: usize) -> Option<Domain<'_>> {
-    let values: Vec<&str> = domain.get("values")?.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
+    let values = texts(domain.get("values")?.as_array()?)?;
     let count = domain.get("count")?.as_i64()?;
-    (values.len() == levels).then_some((values, count))
+    (values.len() == levels).then_some(Domain { count, values })
 }
 
-/// A slice that is in order.
-struct Slice<'a> {
-    length: usize,
-    levels: Vec<Values<'a>>,
-    counts: Counts<'a>,
-}
-
-enum Values<'a> {
-    Universal(&'a str),
-    Individual { prefix: &'a str, roots: &'a [Value], suffix: &'a str },
-}
-
-enum Counts<'a> {
-    Universal(&'a Value),
-    Individual(&'a [Value]),
+fn texts(values: &[Value]) -> Option<Vec<Text<'_>>> {
+    values.iter().map(|value| value.as_str().map(Text::from)).collect()
 }
 
 impl Slice<'_> {
-    fn domains(&self) -> impl Iterator<Item = Value> {
-        (0..self.length).map(|index| {
-            let value = |level: &Values<'_>| match level {
-                Values::Universal(value) => Value::from(*value),
-                Values::Individual { prefix, roots, suffix } => {
-                    let root = roots.get(index).and_then(Value::as_str).unwrap_or_default();
-                    Value::from([*prefix, root, *suffix].concat())
-                }
-            };
-            let count = match &self.counts {
-                Counts::Universal(count) => (*count).clone(),
-                Counts::Individual(counts) => counts.get(index).cloned().unwrap_or_default(),
-            };
-            let values: Vec<Value> = self.levels.iter().map(value).collect();
-            Value::Object(Fields::from_iter([("count".to_owned(), count), ("values".to_owned(), Value::Array(values))]))
-        })
+    fn in_order(&self, levels: usize) -> bool {
+        let of_each = |values: &Values<'_>| match values {
+            Values::Universal(_) => true,
+            Values::Individual(InBraces(values)) => values.roots.len() == self.domain_count,
+        };
+        let counts = match &self.pod_counts {
+            Counts::Universal(_) => true,
+            Counts::Individual(counts) => counts.len() == self.domain_count,
+        };
+        counts && self.values_per_level.len() == levels && self.values_per_level.iter().all(of_each)
     }
 }
 
 /// The slices of an assignment; nothing when one is not in order.
-fn slices(assignment: &Fields) -> Option<Vec<Slice<'_>>> {
+fn slices(assignment: &Fields) -> Option<Vec<InBraces<Slice<'_>>>> {
     let levels = assignment.get("levels")?.as_array()?.len();
-    assignment.get("slices")?.as_array()?.iter().map(|slice| read_slice(slice, levels)).collect()
+    let slices = assignment.get("slices")?.as_array()?.iter().map(|slice| {
+        let read = read_slice(slice).filter(|slice| slice.in_order(levels));
+        read.map(InBraces)
+    });
+    slices.collect()
 }
 
-fn read_slice(slice: &Value, levels: usize) -> Option<Slice<'_>> {
-    let length = usize::try_from(slice.get("domainCount")?.as_u64()?).ok()?;
+fn read_slice(slice: &Value) -> Option<Slice<'_>> {
+    let domain_count = usize::try_from(slice.get("domainCount")?.as_u64()?).ok()?;
     let values = slice.get("valuesPerLevel")?.as_array()?;
-    let read: Vec<Values<'_>> = values.iter().map(|values| read_values(values, length)).collect::<Option<_>>()?;
     let counts = slice.get("podCounts")?;
-    let counts = match (counts.get("universal"), counts.get("individual")) {
-        (Some(count), None) if count.is_i64() => Counts::Universal(count),
-        (None, Some(Value::Array(counts))) if counts.len() == length && counts.iter().all(Value::is_i64) => {
-            Counts::Individual(counts)
+    let pod_counts = match (counts.get("universal"), counts.get("individual")) {
+        (Some(count), None) => Counts::Universal(count.as_i64()?),
+        (None, Some(Value::Array(counts))) => {
+            Counts::Individual(counts.iter().map(Value::as_i64).collect::<Option<_>>()?)
         }
         _ => return None,
     };
-    (read.len() == levels).then_some(Slice { length, levels: read, counts })
+    Some(Slice { domain_count, pod_counts, values_per_level: values.iter().map(read_values).collect::<Option<_>>()? })
 }
 
-fn read_values(values: &Value, length: usize) -> Option<Values<'_>> {
+fn read_values(values: &Value) -> Option<Values<'_>> {
     match (values.get("universal"), values.get("individual")) {
-        (Some(Value::String(value)), None) => Some(Values::Universal(value)),
+        (Some(Value::String(value)), None) => Some(Values::Universal(Text::from(value.as_str()))),
         (None, Some(individual)) => {
-            let text = |field: &str| individual.get(field).map_or(Some(""), Value::as_str);
-            let roots = individual.get("roots")?.as_array()?;
-            let in_order = roots.len() == length && roots.iter().all(Value::is_string);
-            in_order.then_some(Values::Individual { prefix: text("prefix")?, roots, suffix: text("suffix")? })
+            let text = |field: &str| individual.get(field).map_or(Some(""), Value::as_str).map(Text::from);
+            let roots = texts(individual.get("roots")?.as_array()?)?;
+            Some(Values::Individual(InBraces(Individual { prefix: text("prefix")?, roots, suffix: text("suffix")? })))
         }
         _ => None,
     }

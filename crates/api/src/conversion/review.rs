@@ -3,37 +3,39 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Version, both, convert_within, placement};
+use super::lifted::Object;
+use super::{Version, both, placement};
 
 // Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
 #[derive(Deserialize)]
-struct Question {
-    request: Request,
+struct Question<'a> {
+    #[serde(borrow)]
+    request: Request<'a>,
 }
 
 #[derive(Deserialize)]
-struct Request {
+struct Request<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
-    #[serde(default)]
-    objects: Vec<Value>,
+    #[serde(default, borrow)]
+    objects: Vec<Object<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct Answer<'a> {
     api_version: &'static str,
     kind: &'static str,
-    response: Response,
+    response: Response<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Response {
+struct Response<'a> {
     uid: String,
     result: Value,
-    converted_objects: Vec<Value>,
+    converted_objects: Vec<Object<'a>>,
 }
 
 /// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
@@ -44,7 +46,7 @@ struct Response {
 /// # Errors
 /// When the body is not a ConversionReview with a request; there is no uid to answer then.
 pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
-    let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question>(body)?.request;
+    let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question<'_>>(body)?.request;
     let converted = converted(&desired_api_version, objects);
     let success = converted.is_ok();
     let (result, converted_objects) = match converted {
@@ -55,19 +57,18 @@ pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     };
     let response = Response { uid, result, converted_objects };
     let answer = Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response };
-    Ok((serde_json::to_vec(&answer)?, success))
+    let mut text = Vec::with_capacity(body.len());
+    serde_json::to_writer(&mut text, &answer)?;
+    Ok((text, success))
 }
 
-fn converted(desired: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, String> {
+fn converted<'a>(desired: &str, mut objects: Vec<Object<'a>>) -> Result<Vec<Object<'a>>, String> {
     let version =
         Version::of(desired).ok_or_else(|| format!("nothing can be converted to {desired:?}, only to {}", both()))?;
     let mut left = placement::DOMAINS;
     for (index, object) in objects.iter_mut().enumerate() {
-        let outcome = match object {
-            Value::Object(fields) => convert_within(fields, version, &mut left),
-            _ => Err("is not an object".to_owned()),
-        };
-        outcome.map_err(|problem| format!("{}: {problem}", name(object, index)))?;
+        let outcome = object.convert(version, &mut left);
+        outcome.map_err(|problem| format!("{}: {problem}", name(&object.value, index)))?;
     }
     Ok(objects)
 }

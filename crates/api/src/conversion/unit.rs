@@ -4,16 +4,21 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::Fields;
+use super::placement::Rewritten;
+use super::{Fields, Version};
 use crate::workload::DEFAULT_POD_SET_NAME;
+
+/// Names in an object.
+pub(super) type Names = &'static [&'static str];
 
 /// Fields of one parent that are converted together.
 pub(super) struct Unit {
     /// Names from the root to the parent; a name that ends in `[]` is a list whose items are told apart by `name`.
-    pub(super) parent: &'static [&'static str],
+    pub(super) parent: Names,
     /// Names of the fields, of both versions.
-    pub(super) fields: &'static [&'static str],
+    pub(super) fields: Names,
     /// From v1beta2 to v1beta1; may lose.
     pub(super) down: fn(Fields) -> Fields,
     /// From v1beta1 to v1beta2.
@@ -30,6 +35,8 @@ pub(super) struct Limited {
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
     /// What v1beta1 shows of them in its place.
     pub(super) without: fn(Fields) -> Fields,
+    /// What a field becomes in that version, from its text and within what is left; nothing where only the functions above know.
+    pub(super) rewritten: for<'a> fn(&'a RawValue, Version, &mut usize) -> Option<Rewritten<'a>>,
 }
 
 impl Unit {

@@ -70,6 +70,7 @@ pub(super) const UNITS: &[Unit] = &[
                 fields.get("topologyAssignment").is_none_or(|assignment| placement::fits(assignment, left))
             },
             without: |fields| placed(fields, placement::blank),
+            rewritten: placement::rewritten,
         }),
     },
 ];

@@ -1,0 +1,285 @@
+//! An object as it comes in a review: what no unit looks into stays text, and is written out as it came.
+//!
+//! In the place of such a text stands its number. What is looked into follows from the units of all kinds together, as the kind
+//! may come last. A text is only checked for its form: a number out of range or half a surrogate pair in it passes, and of two
+//! fields of one name in it both do; the API server sends none of these.
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::placement::Rewritten;
+use super::unit::{Names, Unit};
+use super::{Fields, Version, convert_within, known, looked_into};
+
+/// An object of a review.
+pub(super) struct Object<'a> {
+    /// The object, with numbers of texts in the place of what no unit looks into.
+    pub(super) value: Value,
+    lifted: Vec<Lifted<'a>>,
+}
+
+/// What was lifted out of the way.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Lifted<'a> {
+    Text(&'a RawValue),
+    Rewritten(Rewritten<'a>),
+}
+
+impl Object<'_> {
+    /// Brings the object into the version `to`, as one of several that together may write out so many domains.
+    pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), String> {
+        let Value::Object(object) = &mut self.value else { return Err("is not an object".to_owned()) };
+        let (from, units) = known(object)?;
+        if from != to {
+            for unit in units {
+                rewrite(unit, object, &mut self.lifted, to, left)?;
+            }
+        }
+        convert_within(object, to, left)
+    }
+}
+
+/// Converts what is limited from the texts themselves; when that is not possible for all of it, the unit gets to see it.
+fn rewrite(
+    unit: &Unit,
+    object: &mut Fields,
+    lifted: &mut [Lifted<'_>],
+    to: Version,
+    left: &mut usize,
+) -> Result<(), String> {
+    let Some(limited) = &unit.limited else { return Ok(()) };
+    let mut found = Vec::new();
+    unit.each(object, &mut |_, parent| {
+        for field in unit.fields {
+            match text(parent, field, lifted) {
+                Some((_, text)) if text.get() == "null" => drop(parent.insert((*field).to_owned(), Value::Null)),
+                Some(one) => found.push(one),
+                None => {}
+            }
+        }
+    });
+    let mut rest = *left;
+    let rewritten: Option<Vec<_>> = found.iter().map(|&(_, text)| (limited.rewritten)(text, to, &mut rest)).collect();
+    if let Some(rewritten) = rewritten {
+        for ((at, _), rewritten) in found.into_iter().zip(rewritten) {
+            if let Some(place) = lifted.get_mut(at) {
+                *place = Lifted::Rewritten(rewritten);
+            }
+        }
+        *left = rest;
+        return Ok(());
+    }
+    let mut outcome = Ok(());
+    unit.each(object, &mut |_, parent| {
+        for field in unit.fields {
+            let Some((_, text)) = text(parent, field, lifted) else { continue };
+            match serde_json::from_str::<Value>(text.get()) {
+                // It would look like the number of a text, and no unit does anything with it.
+                Ok(Value::Number(_)) => {}
+                Ok(value) => drop(parent.insert((*field).to_owned(), value)),
+                Err(error) => outcome = Err(format!("{field} cannot be read: {error}")),
+            }
+        }
+    });
+    outcome
+}
+
+/// The text in the place of a field, with its number.
+fn text<'a>(parent: &Fields, field: &str, lifted: &[Lifted<'a>]) -> Option<(usize, &'a RawValue)> {
+    let at = number(parent.get(field)?)?;
+    match lifted.get(at)? {
+        Lifted::Text(text) => Some((at, *text)),
+        Lifted::Rewritten(_) => None,
+    }
+}
+
+fn number(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|at| usize::try_from(at).ok())
+}
+
+/// A place in an object to which the way of a unit leads.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Names from the root to there, and maybe further.
+    way: Names,
+    /// How many of them lead there.
+    depth: usize,
+    /// Whether a list is expected there, whose items are looked into.
+    list: bool,
+}
+
+/// How a field is looked into.
+enum Look {
+    Into(Place),
+    Whole,
+}
+
+impl Place {
+    const ROOT: Self = Self { way: &[], depth: 0, list: false };
+
+    /// How the field of that name is looked into, if it is.
+    fn look(self, name: &str) -> Option<Look> {
+        let here = self.way.get(..self.depth)?;
+        if name == "name" && here.last().is_some_and(|step| step.ends_with("[]")) {
+            return Some(Look::Whole);
+        }
+        let mut found = None;
+        for (way, fields) in looked_into() {
+            match way.strip_prefix(here).map(<[_]>::first) {
+                Some(None) if fields.contains(&name) => return Some(Look::Whole),
+                Some(Some(&step)) if step.strip_suffix("[]").unwrap_or(step) == name => {
+                    found = Some(Look::Into(Self { way, depth: self.depth + 1, list: step.ends_with("[]") }));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn item(self) -> Self {
+        Self { list: false, ..self }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut lifted = Vec::new();
+        let value = Reading { place: Place::ROOT, lifted: &mut lifted }.deserialize(deserializer)?;
+        Ok(Self { value, lifted })
+    }
+}
+
+/// Reads what is at a place.
+struct Reading<'l, 'a> {
+    place: Place,
+    lifted: &'l mut Vec<Lifted<'a>>,
+}
+
+impl<'de: 'a, 'a> DeserializeSeed<'de> for Reading<'_, 'a> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
+    type Value = Value;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        if self.place.list {
+            return Value::deserialize(MapAccessDeserializer::new(map));
+        }
+        let mut fields = Fields::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let value = match self.place.look(&name) {
+                Some(Look::Whole) => map.next_value::<Value>()?,
+                Some(Look::Into(place)) => map.next_value_seed(Reading { place, lifted: &mut *self.lifted })?,
+                None => {
+                    let at = self.lifted.len();
+                    self.lifted.push(Lifted::Text(map.next_value::<&'de RawValue>()?));
+                    Value::from(at)
+                }
+            };
+            fields.insert(name, value);
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        if !self.place.list {
+            return Value::deserialize(SeqAccessDeserializer::new(seq));
+        }
+        let place = self.place.item();
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Reading { place, lifted: &mut *self.lifted })? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Writing { value: &self.value, place: Place::ROOT, lifted: &self.lifted }.serialize(serializer)
+    }
+}
+
+/// Writes what is at a place: it was read as what it is there, for a unit changes no parent into something else.
+#[derive(Clone, Copy)]
+struct Writing<'l> {
+    value: &'l Value,
+    place: Place,
+    lifted: &'l [Lifted<'l>],
+}
+
+/// A field at a place.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field<'l> {
+    Into(Writing<'l>),
+    Whole(&'l Value),
+    Lifted(&'l Lifted<'l>),
+}
+
+impl<'l> Writing<'l> {
+    fn field(self, name: &str, value: &'l Value) -> Field<'l> {
+        match self.place.look(name) {
+            Some(Look::Whole) => Field::Whole(value),
+            Some(Look::Into(place)) => Field::Into(Self { value, place, ..self }),
+            None => number(value).and_then(|at| self.lifted.get(at)).map_or(Field::Whole(value), Field::Lifted),
+        }
+    }
+}
+
+impl Serialize for Writing<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.value {
+            Value::Object(fields) if !self.place.list => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name, self.field(name, value))))
+            }
+            Value::Array(items) if self.place.list => {
+                let place = self.place.item();
+                serializer.collect_seq(items.iter().map(|value| Writing { value, place, ..*self }))
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use serde_json::json;
+
+use super::*;
+use crate::conversion::{KINDS, convert, respond};
+use crate::labels::NOT_IN_V1BETA1;
+
+fn answered(object: &str, to: Version) -> (String, bool) {
+    let desired = to.api_version();
+    let review = format!(r#"{{"request": {{"uid": "u", "desiredAPIVersion": "{desired}", "objects": [{object}]}}}}"#);
+    let (answer, converted) = respond(review.as_bytes()).unwrap();
+    (String::from_utf8(answer).unwrap(), converted)
+}
+
+/// A review says of the object what its conversion says without texts.
+fn as_before(object: &str) {
+    for to in [Version::V1beta1, Version::V1beta2] {
+        let (answer, converted) = answered(object, to);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let mut whole: Fields = serde_json::from_str(object).unwrap();
+        convert(&mut whole, to).unwrap();
+        assert!(converted, "{object}");
+        assert_eq!(answer["response"]["convertedObjects"], json!([whole]), "{object}");
+    }
+}
+
+/// A Workload whose last fields say what it is.
+fn workload(version: Version, annotations: &Value, assignment: &str) -> String {
+    let version = version.api_version();
+    format!(
+        r#"{{"status": {{"conditions": [], "admission": {{"podSetAssignments": [
+            {{"topologyAssignment": {assignment}, "name": "main", "count": 2}}, {{"name": "other", "topologyAssignment": null}}, 7
+        ]}}}}, "spec": {{"podSets": [{{"count": 1, "template": {{"b": 1, "a": [1]}}}}]}},
+        "metadata": {{"annotations": {annotations}, "managedFields": [{{}}]}}, "kind": "Workload", "apiVersion": "{version}"}}"#
+    )
+}
+
+const ASSIGNMENTS: [&str; 27] = [
+    r#"{"levels": ["l"], "slices": [{"domainCount": 2, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"slices": [{"podCounts": {"individual": [1, 2]}, "valuesPerLevel": [{"individual": {"prefix": "\"p", "roots": ["\u00e4", "\\"]}}], "domainCount": 2}], "levels": [{"odd": 1.0}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"individual": {"roots": ["a"], "prefix": null}}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"individual": ["p", ["a"], "s"]}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [[1, {"universal": 1}, [{"universal": "a"}]]]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a", "individual": null}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a", "more": 1}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1.0, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 18446744073709551615}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"individual": [1, 2]}}]}"#,
+    r#"{"levels": ["l"], "slices": [{"domainCount": 100001, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l", "m"], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [], "slices": [{"domainCount": 1, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}}]}"#,
+    r#"{"levels": ["l"], "slices": [], "more": {"a": 1}}"#,
+    r#"{"levels": ["l"], "slices": []}"#,
+    r#"{"levels": null, "slices": []}"#,
+    r#"{"levels": ["l"], "domains": [{"values": ["a\n"], "count": 1}, {"count": 1, "values": ["a"], "more": 2}]}"#,
+    r#"{"levels": ["l"], "domains": [{"values": ["a", "b"], "count": 1}]}"#,
+    r#"{"levels": ["l"], "domains": [[1, ["a"]]]}"#,
+    r#"{"levels": ["l"], "domains": []}"#,
+    r#"[["l"], []]"#,
+    "{}",
+    "[]",
+    r#""""#,
+    "null",
+    "0",
+    "-1",
+];
+
+#[test]
+fn a_review_says_of_any_placement_what_its_conversion_says() {
+    let key = "status.admission.podSetAssignments[main].topologyAssignment";
+    let annotations = [
+        json!({}),
+        json!({NOT_IN_V1BETA1: json!({key: {}}).to_string()}),
+        json!({NOT_IN_V1BETA1: json!({key: {"topologyAssignment": null}}).to_string()}),
+        json!({NOT_IN_V1BETA1: json!({key: {"topologyAssignment": 0}}).to_string()}),
+        json!({NOT_IN_V1BETA1: json!({key: {"topologyAssignment": {"levels": ["l"], "slices": []}}}).to_string()}),
+    ];
+    for assignment in ASSIGNMENTS {
+        for annotations in &annotations {
+            as_before(&workload(Version::V1beta1, annotations, assignment));
+            as_before(&workload(Version::V1beta2, annotations, assignment));
+        }
+    }
+}
+
+#[test]
+fn a_review_says_of_odd_parents_what_their_conversion_says() {
+    for odd in [
+        r#""spec": {"podSets": {"name": "a", "topologyRequest": {}}}"#,
+        r#""spec": [{"preemptionGates": 1}], "status": 1.5"#,
+        r#""spec": {"preemptionGates": [1], "a": 0}, "spec": {"b": {}, "preemptionGates": [2], "c": 0}"#,
+        r#""metadata": 7, "status": "s""#,
+        r#""metadata": {"annotations": [], "labels": 0}, "status": true"#,
+        r#""metadata": {"annotations": null}, "spec": null, "status": {"admission": -1}"#,
+        r#""spec": {"podSets": [[{"name": 0}], {"name": 0, "topologyRequest": 0}, "x", {"name": {}}]}"#,
+        r#""status": {"admission": {"podSetAssignments": {"topologyAssignment": {"levels": [], "slices": []}}}}"#,
+    ] {
+        for kind in ["Workload", "ClusterQueue", "LocalQueue", "Cohort", "MultiKueueCluster"] {
+            for version in [Version::V1beta1, Version::V1beta2] {
+                as_before(&format!(r#"{{"kind": "{kind}", "apiVersion": "{}", {odd}}}"#, version.api_version()));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_no_unit_looks_into_passes_as_it_came() {
+    let template = r#"{"z": 1.0e3, "a": 123456789012345678901234567890, "s": "\u00e4\/",  "n": null}"#;
+    let object = format!(
+        r#"{{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "spec": {{"podSets": [{{"template": {template}}}]}}}}"#
+    );
+    let (answer, converted) = answered(&object, Version::V1beta1);
+    assert!(converted && answer.contains(&format!(r#""template":{template}"#)), "{answer}");
+    assert!(answer.contains(r#""apiVersion":"kueue.x-k8s.io/v1beta1""#), "{answer}");
+}
+
+#[test]
+fn a_placement_that_nobody_can_read_fails_its_review() {
+    let half = r#"{"levels": ["l"], "slices": [], "more": "\ud800"}"#;
+    let (answer, converted) = answered(&workload(Version::V1beta2, &json!({}), half), Version::V1beta1);
+    assert!(!converted && answer.contains("topologyAssignment cannot be read"), "{answer}");
+}
+
+#[test]
+fn every_field_of_every_unit_is_seen() {
+    for unit in KINDS.into_iter().flat_map(|(_, units)| units) {
+        let mut place = Place::ROOT;
+        for step in unit.parent {
+            let Some(Look::Into(next)) = place.look(step.trim_end_matches("[]")) else { panic!("{step}") };
+            place = next.item();
+        }
+        let seen = unit.fields.iter().all(|field| matches!(place.look(field), Some(Look::Whole)));
+        assert_eq!(seen, unit.limited.is_none(), "{:?}", unit.fields);
+    }
+}
