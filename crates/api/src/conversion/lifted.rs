@@ -6,9 +6,9 @@
 
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -24,8 +24,6 @@ pub(super) struct Object<'a> {
 }
 
 /// What was lifted out of the way.
-#[derive(Serialize)]
-#[serde(untagged)]
 enum Lifted<'a> {
     Text(&'a RawValue),
     Rewritten(Rewritten<'a>),
@@ -42,6 +40,11 @@ impl Object<'_> {
             }
         }
         convert_within(object, to, left)
+    }
+
+    /// Writes it down as JSON.
+    pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        write(&self.value, Place::ROOT, &self.lifted, out)
     }
 }
 
@@ -233,52 +236,42 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
     }
 }
 
-impl Serialize for Object<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Writing { value: &self.value, place: Place::ROOT, lifted: &self.lifted }.serialize(serializer)
-    }
-}
-
 /// Writes what is at a place: it was read as what it is there, for a unit changes no parent into something else.
-#[derive(Clone, Copy)]
-struct Writing<'l> {
-    value: &'l Value,
-    place: Place,
-    lifted: &'l [Lifted<'l>],
-}
-
-/// A field at a place.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Field<'l> {
-    Into(Writing<'l>),
-    Whole(&'l Value),
-    Lifted(&'l Lifted<'l>),
-}
-
-impl<'l> Writing<'l> {
-    fn field(self, name: &str, value: &'l Value) -> Field<'l> {
-        match self.place.look(name) {
-            Some(Look::Whole) => Field::Whole(value),
-            Some(Look::Into(place)) => Field::Into(Self { value, place, ..self }),
-            None => number(value).and_then(|at| self.lifted.get(at)).map_or(Field::Whole(value), Field::Lifted),
-        }
-    }
-}
-
-impl Serialize for Writing<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.value {
-            Value::Object(fields) if !self.place.list => {
-                serializer.collect_map(fields.iter().map(|(name, value)| (name, self.field(name, value))))
+fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
+    match value {
+        Value::Object(fields) if !place.list => {
+            out.push(b'{');
+            for (index, (name, value)) in fields.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                serde_json::to_writer(&mut *out, name)?;
+                out.push(b':');
+                match place.look(name) {
+                    Some(Look::Into(place)) => write(value, place, lifted, out)?,
+                    Some(Look::Whole) => serde_json::to_writer(&mut *out, value)?,
+                    None => match number(value).and_then(|at| lifted.get(at)) {
+                        Some(Lifted::Text(text)) => out.extend_from_slice(text.get().as_bytes()),
+                        Some(Lifted::Rewritten(assignment)) => assignment.write(out)?,
+                        None => serde_json::to_writer(&mut *out, value)?,
+                    },
+                }
             }
-            Value::Array(items) if self.place.list => {
-                let place = self.place.item();
-                serializer.collect_seq(items.iter().map(|value| Writing { value, place, ..*self }))
-            }
-            other => other.serialize(serializer),
+            out.push(b'}');
         }
+        Value::Array(items) if place.list => {
+            out.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write(item, place.item(), lifted, out)?;
+            }
+            out.push(b']');
+        }
+        other => serde_json::to_writer(out, other)?,
     }
+    Ok(())
 }
 
 #[cfg(test)]

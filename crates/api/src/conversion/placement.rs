@@ -3,10 +3,8 @@
 //! They are read from the text of a review (`rewritten`) or from an object (`fits` and what follows), and written into either.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -33,7 +31,10 @@ fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
 
 /// From v1beta2 to v1beta1, of an assignment that fits.
 pub(super) fn flat(assignment: &mut Fields) {
-    let domains = slices(assignment).and_then(|slices| serde_json::to_value(Listed(&slices)).ok());
+    let domains = slices(assignment).and_then(|slices| {
+        let mut text = Vec::new();
+        list(&slices, &mut text).and_then(|()| serde_json::from_slice(&text)).ok()
+    });
     assignment.remove("slices");
     assignment.insert("domains".to_owned(), domains.unwrap_or_else(|| json!([])));
 }
@@ -95,20 +96,25 @@ pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -
     }
 }
 
-impl Serialize for Rewritten<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
+impl Rewritten<'_> {
+    /// Writes it down as JSON.
+    pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
             Self::Flat(read) => {
-                map.serialize_entry("domains", &Listed(&read.slices))?;
-                map.serialize_entry("levels", &read.levels)?;
+                out.extend_from_slice(b"{\"domains\":");
+                list(&read.slices, out)?;
+                out.extend_from_slice(b",\"levels\":");
+                serde_json::to_writer(&mut *out, &read.levels)?;
             }
             Self::Sliced(read) => {
-                map.serialize_entry("levels", &read.levels)?;
-                map.serialize_entry("slices", &encoded(read.levels.len(), &read.domains))?;
+                out.extend_from_slice(b"{\"levels\":");
+                serde_json::to_writer(&mut *out, &read.levels)?;
+                out.extend_from_slice(b",\"slices\":");
+                serde_json::to_writer(&mut *out, &encoded(read.levels.len(), &read.domains))?;
             }
         }
-        map.end()
+        out.push(b'}');
+        Ok(())
     }
 }
 
@@ -216,56 +222,68 @@ fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
     }
 }
 
-/// The domains of slices that are in order, as v1beta1 lists them.
-struct Listed<'l>(&'l [InBraces<Slice<'l>>]);
-
-#[derive(Serialize)]
-struct ListedDomain<'l> {
-    count: i64,
-    values: ListedValues<'l>,
-}
-
-struct ListedValues<'l> {
-    levels: &'l [Values<'l>],
-    index: usize,
-    /// Where a value is put together.
-    text: &'l Cell<String>,
-}
-
-impl Serialize for Listed<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = &Cell::new(String::new());
-        serializer.collect_seq(self.0.iter().flat_map(|InBraces(slice)| {
-            (0..slice.domain_count).map(move |index| {
-                let count = match &slice.pod_counts {
-                    Counts::Universal(count) => *count,
-                    Counts::Individual(counts) => counts.get(index).copied().unwrap_or_default(),
-                };
-                ListedDomain { count, values: ListedValues { levels: &slice.values_per_level, index, text } }
-            })
-        }))
-    }
-}
-
-impl Serialize for ListedValues<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.levels.len()))?;
-        for values in self.levels {
+/// Writes the domains of slices that are in order, as v1beta1 lists them.
+fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result<()> {
+    out.push(b'[');
+    let mut is_first = true;
+    for InBraces(slice) in slices {
+        // All that the domains of a slice have in common is put together once.
+        let mut same = Vec::from(*b"{\"count\":");
+        let counts = match &slice.pod_counts {
+            Counts::Universal(count) => {
+                serde_json::to_writer(&mut same, count)?;
+                None
+            }
+            Counts::Individual(counts) => Some((std::mem::take(&mut same), counts)),
+        };
+        same.extend_from_slice(b",\"values\":[");
+        let mut columns = Vec::new();
+        for (level, values) in slice.values_per_level.iter().enumerate() {
+            if level > 0 {
+                same.push(b',');
+            }
+            same.push(b'"');
             match values {
-                Values::Universal(value) => list.serialize_element(value)?,
+                Values::Universal(value) => put(&value.0, &mut same)?,
                 Values::Individual(InBraces(values)) => {
-                    let mut text = self.text.take();
-                    text.clear();
-                    text.push_str(&values.prefix.0);
-                    text.push_str(values.roots.get(self.index).map_or("", |root| root.0.as_ref()));
-                    text.push_str(&values.suffix.0);
-                    list.serialize_element(&text)?;
-                    self.text.set(text);
+                    put(&values.prefix.0, &mut same)?;
+                    columns.push((std::mem::take(&mut same), &values.roots));
+                    put(&values.suffix.0, &mut same)?;
                 }
             }
+            same.push(b'"');
         }
-        list.end()
+        same.extend_from_slice(b"]}");
+        for index in 0..slice.domain_count {
+            if !is_first {
+                out.push(b',');
+            }
+            is_first = false;
+            if let Some((before, counts)) = &counts {
+                out.extend_from_slice(before);
+                serde_json::to_writer(&mut *out, &counts.get(index))?;
+            }
+            for (before, roots) in &columns {
+                out.extend_from_slice(before);
+                put(roots.get(index).map_or("", |root| root.0.as_ref()), out)?;
+            }
+            out.extend_from_slice(&same);
+        }
     }
+    out.push(b']');
+    Ok(())
+}
+
+/// Writes a part of a JSON string.
+fn put(text: &str, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
+    let quoted = serde_json::to_string(text)?;
+    let escaped = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    out.extend_from_slice(escaped.unwrap_or_default().as_bytes());
+    Ok(())
 }
 
 /// The number of levels, and the domains with their counts.

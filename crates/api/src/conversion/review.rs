@@ -1,6 +1,6 @@
 //! One ConversionReview: the API server's question and our answer.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::lifted::Object;
@@ -22,22 +22,6 @@ struct Request<'a> {
     objects: Vec<Object<'a>>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Response<'a> {
-    uid: String,
-    result: Value,
-    converted_objects: Vec<Object<'a>>,
-}
-
 /// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
 ///
 /// One object that cannot be converted fails the whole review, with a message that names it; no content of an object of our
@@ -49,16 +33,25 @@ pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question<'_>>(body)?.request;
     let converted = converted(&desired_api_version, objects);
     let success = converted.is_ok();
-    let (result, converted_objects) = match converted {
+    let (result, objects) = match converted {
         Ok(objects) => (json!({"status": "Success"}), objects),
         Err(message) => {
             (json!({"status": "Failure", "reason": "BadRequest", "code": 400, "message": message}), Vec::new())
         }
     };
-    let response = Response { uid, result, converted_objects };
-    let answer = Answer { api_version: "apiextensions.k8s.io/v1", kind: "ConversionReview", response };
     let mut text = Vec::with_capacity(body.len());
-    serde_json::to_writer(&mut text, &answer)?;
+    text.extend_from_slice(br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"#);
+    serde_json::to_writer(&mut text, &uid)?;
+    text.extend_from_slice(br#","result":"#);
+    serde_json::to_writer(&mut text, &result)?;
+    text.extend_from_slice(br#","convertedObjects":["#);
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        object.write(&mut text)?;
+    }
+    text.extend_from_slice(b"]}}");
     Ok((text, success))
 }
 
