@@ -39,11 +39,10 @@ const POD_SETS: usize = 18;
 const DOMAINS: usize = 4_000;
 /// Handler time that 99 of 100 reviews may take, in seconds.
 const P99: f64 = 0.005;
-/// The same of conversions.
+/// The same of conversions, those of the widest Workloads among them.
 const CONVERSION: f64 = 0.001;
-/// The same of the widest and the largest Workloads there may be. They take a core for a while, and machines differ by five times there:
-/// this holds what grows faster than its object.
-const LARGE: f64 = 0.05;
+/// The same of Workloads with thousands of places, whose answer has 300 KB.
+const PLACED: f64 = 0.0025;
 /// Where the load comes to, and with which outcome: the time that 99 of 100 may take, and how many of 60 creations come there.
 const JUDGED: [(&str, &str, f64, u32); 6] = [
     ("mutate-job", "allowed", P99, 36),
@@ -64,8 +63,8 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     let direct = |review: Value| Read::Direct(review.to_string(), port, Arc::clone(&trust), Mutex::default());
     for (read, every, most) in [
         (Read::Queue(s.name("cq")), READ_EVERY, CONVERSION),
-        (direct(wide()), READ_EVERY, LARGE),
-        (direct(placed()), LARGE_EVERY, LARGE),
+        (direct(wide()), READ_EVERY, CONVERSION),
+        (direct(placed()), LARGE_EVERY, PLACED),
     ] {
         steady(stage, &Beside { read, every, most }).await?;
     }
