@@ -251,23 +251,63 @@ fn who_climbs_comes_to_rest_whatever_the_capacity_does() {
     }
 }
 
-#[test]
-fn borrowing_is_bounded_by_the_smaller_limit() {
+/// A queue of 4 cpus whose cohort has more, with a limit of its own on what it borrows and a ratio that its policy sets.
+fn bounded(limit: Option<&str>, percent: i32) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     for (name, quota) in [("mine", "4"), ("theirs", "100")] {
-        cluster.put(Kind::ClusterQueue, cluster_queue(name, Some("all"), &[("f", quota)]));
+        let mut queue = cluster_queue(name, Some("all"), &[("f", quota)]);
+        if let Some(limit) = limit.filter(|_| name == "mine") {
+            queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = json!(limit);
+        }
+        cluster.put(Kind::ClusterQueue, queue);
     }
     cluster.put(Kind::LocalQueue, local_queue("lq", "mine"));
-    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["mine"], "borrowingRatioPercent": 50})));
-    for (name, cpu) in [("six", "6"), ("one", "1")] {
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["mine"], "borrowingRatioPercent": percent})));
+    cluster
+}
+
+#[test]
+fn borrowing_is_bounded_by_the_smaller_limit() {
+    // The queue's own limit, the ratio, and what it may use at most.
+    for (limit, percent, most) in [
+        (None, 50, "6"),
+        (Some("1"), 50, "5"),
+        (Some("3"), 50, "6"),
+        (Some("3"), 25, "5"),
+        (Some("1"), 75, "5"),
+        (Some("3"), 0, "4"),
+        (Some("0"), 50, "4"),
+    ] {
+        let mut cluster = bounded(limit, percent);
+        for (name, cpu) in [("most", most), ("more", "1")] {
+            cluster.put(Kind::JOB, job(name, "lq", cpu, true));
+            cluster.settle();
+        }
+        let (most, more) = (cluster.is("most", "Admitted"), cluster.is("more", "Admitted"));
+        assert_eq!((most, more), (true, false), "limit {limit:?}, ratio {percent} %");
+    }
+}
+
+#[test]
+fn a_ratio_that_changes_holds_up_to_the_queues_own_limit() {
+    let mut cluster = bounded(Some("3"), 50);
+    for (name, cpu) in [("six", "6"), ("one", "1"), ("another", "1")] {
         cluster.put(Kind::JOB, job(name, "lq", cpu, true));
-        cluster.settle();
+        cluster.pass(1);
     }
     assert!(cluster.is("six", "Admitted") && !cluster.is("one", "Admitted"));
-    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"borrowingRatioPercent": 75}}));
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"borrowingRatioPercent": 100}}));
     cluster.settle();
-    assert!(cluster.is("one", "Admitted"));
+    assert!(cluster.is("one", "Admitted") && !cluster.is("another", "Admitted"), "three are borrowed, and no fourth");
+    cluster.complete("six");
+    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"borrowingRatioPercent": 25}}));
+    cluster.put(Kind::JOB, job("four", "lq", "4", true));
+    cluster.settle();
+    assert!(
+        cluster.is("another", "Admitted") && !cluster.is("four", "QuotaReserved"),
+        "five at most, of which two run"
+    );
 }
 
 #[test]
