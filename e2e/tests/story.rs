@@ -51,8 +51,8 @@ async fn told(stage: &Stage) -> Result<()> {
         "CheckpointRequested",
         "CheckpointSaved",
         "Preempted",
-        "ClusterQueue story-production",
-        "ClusterQueue story-research",
+        "a Workload of ClusterQueue story-production takes the quota that this job holds of ClusterQueue story-research: \
+            InCohortReclamation",
         "ClimbedBack",
         "goes back up from on-demand to reserved capacity",
     ] {

@@ -1,7 +1,7 @@
 //! The figures of trainings.
 
 use berth_control::measure::Measure;
-use berth_control::write::Kind;
+use berth_control::write::{EventType, Kind};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
@@ -48,13 +48,14 @@ pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     found
 }
 
+/// A gauge with that label: all of its labels as text, and its value.
 fn gauge(cluster: &Cluster, name: &str, label: (&str, &str)) -> Vec<(String, f64)> {
     let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
     let matching = all.filter(|gauge| gauge.labels.iter().any(|(key, value)| (*key, value.as_str()) == label));
     matching
         .map(|gauge| {
-            let rest = gauge.labels.iter().filter(|(key, _)| *key != label.0);
-            (rest.map(|(_, value)| value.clone()).collect::<Vec<_>>().join(" "), gauge.value)
+            let labels = gauge.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            (labels.collect::<Vec<_>>().join(" "), gauge.value)
         })
         .collect()
 }
@@ -72,9 +73,12 @@ fn waiting_preemption_and_ends_are_measured() {
     assert_eq!(preempted, [("preemptor_queue=cq victim_queue=cq reason=InClusterQueue".to_owned(), 1)]);
     assert_eq!(
         gauge(&cluster, "training_job_queue_length", ("queue", "cq")),
-        [("high".into(), 0.0), ("low".into(), 1.0)]
+        [("queue=cq priority=high".into(), 0.0), ("queue=cq priority=low".into(), 1.0)]
     );
-    assert_eq!(gauge(&cluster, "training_cluster_resource_utilization", ("queue", "cq")), [("cpu".into(), 1.0)]);
+    assert_eq!(
+        gauge(&cluster, "training_cluster_resource_utilization", ("queue", "cq")),
+        [("resource_type=cpu queue=cq".into(), 1.0)]
+    );
     cluster.complete("urgent-worker");
     cluster.pass(3);
     let ends = measured(&mut cluster, "training_job_completion_seconds");
@@ -83,6 +87,35 @@ fn waiting_preemption_and_ends_are_measured() {
     cluster.pass(30);
     let late = measured(&mut cluster, "training_job_scheduling_duration_seconds");
     assert!(late.contains(&("queue=cq job_type=PyTorchJob result=timeout".to_owned(), 20)), "{late:?}");
+}
+
+#[test]
+fn a_preemption_names_who_takes_and_who_loses() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
+    for (name, quota) in [("owner", "2"), ("borrower", "0")] {
+        let mut queue = cluster_queue(name, Some("all"), &[("f", quota)]);
+        queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any"});
+        cluster.put(Kind::ClusterQueue, queue);
+        cluster.put(Kind::LocalQueue, local_queue(name, name));
+    }
+    let of_queue = |name: &str, queue: &str| training(name, json!({"schedulingConfig": {"queue": queue}}));
+    cluster.put(Kind::TrainingJob, of_queue("victim", "borrower"));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("victim"), "Running", "it borrows all of it");
+    cluster.put(Kind::TrainingJob, of_queue("urgent", "owner"));
+    cluster.pass(10);
+    assert_eq!((cluster.phase("urgent"), cluster.phase("victim")), ("Running", "Queued"));
+    let preempted = measured(&mut cluster, "training_job_preemptions");
+    let labels = "preemptor_queue=owner victim_queue=borrower reason=InCohortReclamation";
+    assert_eq!(preempted, [(labels.to_owned(), 1)]);
+    let told = cluster.notices.iter().filter(|notice| {
+        notice.reason == "Preempted" && notice.key.kind == Kind::TrainingJob && notice.event_type == EventType::Normal
+    });
+    let told: Vec<(&str, &str)> = told.map(|notice| (notice.key.name.as_str(), notice.message.as_str())).collect();
+    let words = "a Workload of ClusterQueue owner takes the quota that this job holds of ClusterQueue borrower: \
+        InCohortReclamation";
+    assert_eq!(told, [("victim", words)]);
 }
 
 #[test]
@@ -186,7 +219,12 @@ fn a_queue_that_borrows_is_above_its_fair_share() {
     cluster.put(Kind::TrainingJob, job("small", "b", 1));
     cluster.put(Kind::TrainingJob, job("other", "alone", 2));
     cluster.pass(5);
-    let deviation = |queue: &str| gauge(&cluster, "training_queue_fairshare_deviation", ("queue", queue))[0].1;
+    let deviation = |queue: &str| {
+        let found = gauge(&cluster, "training_queue_fairshare_deviation", ("queue", queue));
+        let [(labels, value)] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(*labels, format!("queue={queue}"));
+        *value
+    };
     assert!((deviation("a") - 0.25).abs() < 1e-9, "{}", deviation("a"));
     assert!((deviation("b") + 0.25).abs() < 1e-9, "{}", deviation("b"));
     assert_eq!((deviation("idle"), deviation("alone")), (0.0, 0.0));
