@@ -30,6 +30,7 @@ mod labels;
 mod life;
 mod limits;
 mod mutated;
+mod overrides;
 mod owners;
 mod partial;
 mod patience;

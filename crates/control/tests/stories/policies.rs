@@ -359,48 +359,6 @@ fn a_queue_holds_no_more_than_its_share_of_a_tier() {
     assert_eq!(flavor_of(&cluster, "c"), json!("reserved"));
 }
 
-#[test]
-fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_selectors_back() {
-    let mut cluster = ladder("4");
-    for (tier, key) in [("spot", "cloud.google.com/gke-spot"), ("reserved", "cloud.google.com/reservation-name")] {
-        let labels = json!({"spec": {"nodeLabels": {(key): "true"}}});
-        cluster.edit(Kind::ResourceFlavor, "", tier, &labels);
-    }
-    let pinned = |name: &str| {
-        let mut job = job(name, "lq", "1", true);
-        job["spec"]["template"]["metadata"]["labels"]["bastion-tier"] = json!("spot");
-        let spec = &mut job["spec"]["template"]["spec"];
-        spec["nodeSelector"] = json!({"cloud.google.com/gke-spot": "true", "accelerator": "v5e"});
-        spec["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}, {"key": "mine"}]);
-        job
-    };
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Respect"})));
-    cluster.put(Kind::JOB, pinned("kept"));
-    cluster.settle();
-    assert_eq!(flavor_of(&cluster, "kept"), json!("spot"));
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({"selectors": "Override", "patience": {"reserved": "1m"}})));
-    cluster.edit(Kind::QueuePolicy, "", "p", &json!({"metadata": {"generation": 2}}));
-    cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::JOB, pinned("moved"));
-    cluster.settle();
-    assert_eq!(flavor_of(&cluster, "moved"), json!("reserved"));
-    let template = cluster.job("moved")["spec"]["template"].clone();
-    assert_eq!(template["metadata"]["labels"]["bastion-tier"], Value::Null);
-    let selector = json!({"accelerator": "v5e", "cloud.google.com/reservation-name": "true", "tier": "reserved"});
-    assert_eq!(template["spec"]["nodeSelector"], selector);
-    assert_eq!(template["spec"]["tolerations"], json!([{"key": "mine"}]));
-    cluster.pass(70);
-    assert_eq!(flavor_of(&cluster, "moved"), json!("on-demand"));
-    // Stopped, it is as its user wrote it.
-    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
-    cluster.settle();
-    let template = cluster.job("moved")["spec"]["template"].clone();
-    let wanted = pinned("moved")["spec"]["template"].clone();
-    assert_eq!(template["spec"]["nodeSelector"], wanted["spec"]["nodeSelector"]);
-    assert_eq!(template["spec"]["tolerations"], wanted["spec"]["tolerations"]);
-    assert_eq!(template["metadata"]["labels"]["bastion-tier"], json!("spot"));
-}
-
 /// A queue in which lower priorities give way, with that many cpus.
 fn preempting(cpu: &str) -> Cluster {
     let mut cluster = Cluster::new();
