@@ -12,15 +12,46 @@ fn names_are_unique() {
     assert_eq!(names.len(), TABLE.len());
 }
 
+/// The type of a metric, and what its name ends in.
+fn kind_of(shape: Shape) -> (&'static str, &'static str) {
+    match shape {
+        Shape::Counter => ("counter", "_total"),
+        Shape::Gauge => ("gauge", ""),
+        Shape::Waits(_) | Shape::Doubling(_) | Shape::Creation | Shape::Short | Shape::Brief => ("histogram", ""),
+    }
+}
+
+/// Name, type and labels as requirement E.9 has them, and what the buckets are: fifteen that double from a tenth of a second, or from
+/// a minute (`buckets_of_training_double_from_a_tenth_and_from_a_minute`).
+#[test]
+fn the_metrics_of_trainings_are_those_that_were_promised() {
+    let wanted = [
+        ("training_job_scheduling_duration_seconds", "histogram", "queue job_type result", Shape::Doubling(1)),
+        ("training_job_queue_length", "gauge", "queue priority", Shape::Gauge),
+        ("training_cluster_resource_utilization", "gauge", "resource_type queue", Shape::Gauge),
+        ("training_job_preemptions_total", "counter", "preemptor_queue victim_queue reason", Shape::Counter),
+        ("training_job_completion_seconds", "histogram", "queue job_type status", Shape::Doubling(600)),
+        ("training_queue_fairshare_deviation", "gauge", "queue", Shape::Gauge),
+        ("training_gang_scheduling_total", "counter", "result timeout", Shape::Counter),
+        ("training_checkpoint_saves_total", "counter", "job reason status", Shape::Counter),
+    ];
+    let found: Vec<(String, &str, &str, Shape)> = TABLE
+        .iter()
+        .filter(|definition| definition.name.starts_with("training_"))
+        .map(|definition| {
+            let (kind, suffix) = kind_of(definition.shape);
+            (format!("{}{suffix}", exposed(definition.name)), kind, definition.labels, definition.shape)
+        })
+        .collect();
+    let wanted = wanted.map(|(name, kind, labels, shape)| (name.to_owned(), kind, labels, shape));
+    assert_eq!(found, wanted);
+}
+
 /// The rows of docs/metrics.md.
 fn rows() -> String {
     let mut out = String::new();
     for definition in TABLE {
-        let (kind, suffix) = match definition.shape {
-            Shape::Counter => ("counter", "_total"),
-            Shape::Gauge => ("gauge", ""),
-            Shape::Waits(_) | Shape::Doubling(_) | Shape::Creation | Shape::Short | Shape::Brief => ("histogram", ""),
-        };
+        let (kind, suffix) = kind_of(definition.shape);
         let name = exposed(definition.name);
         let mut labels: Vec<&str> = definition.labels.split_whitespace().collect();
         if name.starts_with("kueue_") && name != "kueue_build_info" {
