@@ -86,7 +86,8 @@ const PANELS: &[Panel] = &[
         title: "Fallbacks by Tier",
         sort: Sort::TimeSeries,
         unit: "short",
-        query: "sum by (tier, reason) (increase(berth_tier_departures_total[1h]))",
+        // Who goes back up falls back on nothing.
+        query: r#"sum by (tier, reason) (increase(berth_tier_departures_total{reason!="ClimbedBack"}[1h]))"#,
         legend: "{{tier}} {{reason}}",
     },
     Panel {
@@ -215,6 +216,15 @@ mod tests {
         let steps: Vec<_> =
             latency["thresholds"]["steps"].as_array().unwrap().iter().map(|s| s["value"].clone()).collect();
         assert_eq!((steps, &latency["max"]), (vec![json!(0), json!(10), json!(30)], &json!(60)));
+    }
+
+    /// A departure for a better tier is none.
+    #[test]
+    fn a_climb_is_no_fallback() {
+        let panel = PANELS.iter().find(|panel| panel.title == "Fallbacks by Tier").unwrap();
+        let climb = berth_api::conditions::own_reasons::CLIMBED_BACK;
+        let wanted = format!("sum by (tier, reason) (increase(berth_tier_departures_total{{reason!={climb:?}}}[1h]))");
+        assert_eq!(panel.query, wanted);
     }
 
     /// What Grafana's histogram makes bars of buckets of: one moment, in its format for buckets, each named by its bound.
