@@ -85,39 +85,54 @@ fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_
         (by_age, Some(Kind::ClusterQueue), "old", "a"),
         (by_age, Some(Kind::LocalQueue), "old", "a"),
     ] {
-        let mut cluster = ladder("1");
-        let mut closed = local_queue("closed", "cq");
-        closed["spec"]["stopPolicy"] = json!("Hold");
-        cluster.put(Kind::LocalQueue, closed);
-        let mut old = accepting("old", "spot");
-        old["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("closed");
-        cluster.put(Kind::JOB, old);
-        cluster.pass(10);
-        cluster.put(Kind::JOB, accepting("a", "spot"));
-        cluster.pass(1000);
-        cluster.edit(Kind::LocalQueue, "team", "closed", &json!({"spec": {"stopPolicy": "None"}}));
-        cluster.pass(10);
-        runs_there(&mut cluster, Kind::JOB, "a", "main");
-        cluster.put(Kind::Node, node(ENDING));
-        cluster.pass(10);
-        assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed");
-        assert!(
-            !cluster.is("a", "QuotaReserved") && !cluster.is("old", "QuotaReserved"),
-            "spot is out of stock for both"
-        );
-        let preemption = json!({"spec": {"preemption": {"withinClusterQueue": policy}}});
-        cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
-        if last.is_some() {
-            cluster.restart_hearing_last(last);
+        // Its end is announced, or it is gone without a word and no other takes its place.
+        for gone in [false, true] {
+            let mut cluster = earlier_and_running();
+            if gone {
+                cluster.without_nodes = vec!["spot"];
+                cluster.pass(700);
+                cluster.without_nodes.clear();
+            } else {
+                runs_there(&mut cluster, Kind::JOB, "a", "main");
+                cluster.put(Kind::Node, node(ENDING));
+                cluster.pass(10);
+            }
+            assert_eq!(eviction(&cluster, "a").0, "CapacityReclaimed", "gone: {gone}");
+            assert!(
+                !cluster.is("a", "QuotaReserved") && !cluster.is("old", "QuotaReserved"),
+                "spot is out of stock for both, gone: {gone}"
+            );
+            let preemption = json!({"spec": {"preemption": {"withinClusterQueue": policy}}});
+            cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
+            if last.is_some() {
+                cluster.restart_hearing_last(last);
+            }
+            cluster.pass(600);
+            assert!(
+                cluster.is(first, "Admitted") && !cluster.is(second, "QuotaReserved"),
+                "{policy}, {last:?}, gone: {gone}: {:?}",
+                cluster.writes
+            );
+            assert_eq!(cluster.condition("a", "Preempted"), None, "{policy}, {last:?}, gone: {gone}");
         }
-        cluster.pass(600);
-        assert!(
-            cluster.is(first, "Admitted") && !cluster.is(second, "QuotaReserved"),
-            "{policy}, {last:?}: {:?}",
-            cluster.writes
-        );
-        assert_eq!(cluster.condition("a", "Preempted"), None, "{policy}, {last:?}");
     }
+}
+
+/// Job `a` has all of the spot tier; `old` was created before it, and came into the queue when it ran.
+fn earlier_and_running() -> Cluster {
+    let mut cluster = ladder("1");
+    let mut closed = local_queue("closed", "cq");
+    closed["spec"]["stopPolicy"] = json!("Hold");
+    cluster.put(Kind::LocalQueue, closed);
+    let mut old = accepting("old", "spot");
+    old["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("closed");
+    cluster.put(Kind::JOB, old);
+    cluster.pass(10);
+    cluster.put(Kind::JOB, accepting("a", "spot"));
+    cluster.pass(1000);
+    cluster.edit(Kind::LocalQueue, "team", "closed", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(10);
+    cluster
 }
 
 /// What it has waited: the time for which it was admitted is none, however long that was.
