@@ -3,6 +3,7 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
+use crate::checkpoints::{preempting, set_policy};
 use crate::cluster::Cluster;
 use crate::faults::with_every_fault;
 use crate::one_queue;
@@ -343,6 +344,53 @@ fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     cluster.put(Kind::JOB, crate::cluster::job("next", "lq", "4", true));
     cluster.settle();
     assert!(cluster.is("next", "Admitted"), "its quota is free");
+}
+
+/// Its controller says how many of its two Jobs run.
+fn reports(cluster: &mut Cluster, running: i32) {
+    let suspended = if running == 0 { "True" } else { "False" };
+    let conditions = json!([{"type": "Suspended", "status": suspended, "reason": "Reported", "message": "reported",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let jobs = json!([{"name": "job", "ready": running, "active": running, "succeeded": 0}]);
+    let status = json!({"conditions": conditions, "replicatedJobsStatus": jobs});
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": status}));
+}
+
+#[test]
+fn a_jobset_is_given_time_to_save_where_a_policy_says_so() {
+    for (policy, waits) in [(false, false), (true, true)] {
+        let mut cluster = preempting("4");
+        if policy {
+            set_policy(&mut cluster, json!({"gracePeriod": "20s"}));
+        }
+        let saved = |cluster: &Cluster| json!({"berth.dev/last-checkpoint-time": cluster.now.to_string()});
+        let mut victim = slices();
+        victim["spec"]["suspend"] = json!(true);
+        victim["metadata"]["labels"] = json!({"kueue.x-k8s.io/priority-class": "low"});
+        crate::cluster::merge(&mut victim["metadata"]["annotations"], &saved(&cluster));
+        cluster.put(Kind::JOB_SET, victim);
+        reports(&mut cluster, 0);
+        cluster.pass(5);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+        reports(&mut cluster, 2);
+        cluster.pass(5);
+        let mut urgent = crate::cluster::job("urgent", "lq", "1", true);
+        urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        cluster.put(Kind::JOB, urgent);
+        cluster.pass(10);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(!waits), "policy {policy}: {:?}", cluster.writes);
+        let told: Vec<&str> =
+            cluster.told_pods.iter().map(|(_, told)| told["berth.dev/stop-reason"].as_str()).collect();
+        assert_eq!(told.len(), usize::from(waits), "policy {policy}: {told:?}");
+        assert!(told.iter().all(|why| why.starts_with("Preempted: ")), "{told:?}");
+        let annotations = saved(&cluster);
+        cluster.edit(Kind::JOB_SET, "team", "a", &json!({"metadata": {"annotations": annotations}}));
+        cluster.pass(3);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "policy {policy}: it has saved");
+        reports(&mut cluster, 0);
+        cluster.pass(10);
+        assert!(cluster.is("urgent", "Admitted"), "policy {policy}: {:?}", cluster.writes);
+    }
 }
 
 #[test]
