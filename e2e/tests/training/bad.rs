@@ -38,9 +38,61 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     s.apply(&other).await?;
     let done = phase(s, "labelled", "Succeeded").await?;
     ensure!(condition_object(&done, "Stalled").is_none(), "{}", done["status"]);
+    out_of_keeping(s).await?;
     without_a_class(s).await?;
     without_a_job(s).await?;
     scenario.conclude().await
+}
+
+/// Fields whose values are good by themselves, and not beside others: what is told names the field, its value and what is allowed.
+async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
+    let in_memory = json!({"name": "main", "image": "example.invalid/nothing",
+        "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}]});
+    let volume = json!({"name": "memory", "emptyDir": {"medium": "Memory"}});
+    for (name, job_type, more, told) in [
+        (
+            "launchers",
+            "MPIJob",
+            json!({"roles": [{"name": "launcher", "replicas": 2, "replicaResources": {"cpu": "1"}}]}),
+            r#"spec.roles[0].replicas: Invalid value: "2": must be 1"#,
+        ),
+        (
+            "chiefs",
+            "TFJob",
+            json!({"roles": [{"name": "ps"}, {"name": "chief", "replicas": 3}]}),
+            r#"spec.roles[1].replicas: Invalid value: "3": must be 1"#,
+        ),
+        (
+            "too-many-workers",
+            "PyTorchJob",
+            json!({"resources": {"minReplicas": 1}, "elasticConfig": {"enabled": true, "maxWorkers": 5}}),
+            "spec.elasticConfig.maxWorkers: Invalid value: \"5\": must be from resources.minReplicas, 1, to \
+             resources.maxReplicas, 2",
+        ),
+        (
+            "two-cards",
+            "JAXJob",
+            json!({"resources": {"gpuType": "A100"},
+                "template": {"spec": {"nodeSelector": {"nvidia.com/gpu.product": "H100"}}}}),
+            "spec.resources.gpuType: Invalid value: \"A100\": spec.template.spec.nodeSelector wants \
+             nvidia.com/gpu.product=H100; leave one of them out",
+        ),
+        (
+            "two-memories",
+            "JAXJob",
+            json!({"sharedMemory": "1Gi", "template": {"spec": {"containers": [in_memory], "volumes": [volume]}}}),
+            "spec.sharedMemory: Invalid value: \"1Gi\": spec.template: the first container of the template mounts \
+             /dev/shm already; leave one of them out",
+        ),
+    ] {
+        s.apply(&training(s, name, job_type, &more)).await?;
+        let stalled = is(s, name, "stalled", |job| condition_object(job, "Stalled").is_some()).await?;
+        let why = condition_object(&stalled, "Stalled").cloned().unwrap_or_default();
+        let words = (text(&why, "/status"), text(&why, "/reason"), text(&why, "/message"));
+        ensure!(words == ("True", "InvalidSpec", told), "{name}: expected {told}, got {why}");
+        TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
+    }
+    Ok(())
 }
 
 /// Its priority class does not exist: it is told, and runs when the class is there.
