@@ -33,6 +33,7 @@ pub mod manifest;
 pub mod nodes;
 pub mod observer;
 pub mod own_folder;
+pub mod pages;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;

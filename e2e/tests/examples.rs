@@ -1,5 +1,6 @@
 //! Every folder of `examples/` is applied as its README says, on the nodes it needs, and everything in it finishes; two have tests of their
-//! own. On nodes as the pages of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder.
+//! own. On nodes as the pages of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder. The API
+//! server accepts every object of Kueue's kinds or Berth's that the pages show.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLO
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest;
 use berth_e2e::nodes::{self, Pool, Tier};
+use berth_e2e::pages;
 use berth_e2e::quickstart;
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::Stage;
@@ -199,16 +201,7 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     let mut folders = folders()?;
     // The story needs machines that come and go: `story.rs` tells it. What serves has no end, and waits by the webhooks: see `pods`.
     folders.retain(|path| !["training-story", "co-location"].iter().any(|other| path.ends_with(other)));
-    let runs = folders.iter().map(|folder| {
-        let stage = &stage;
-        async move { example(stage, folder).await.with_context(|| folder.display().to_string()) }
-    });
-    let outcome = match futures::future::try_join_all(runs).await {
-        Ok(_) if folders.is_empty() => Err(anyhow!("no examples were found")),
-        Ok(_) => presets(&stage.client).await,
-        Err(e) => Err(e),
-    };
-    let outcome = match outcome {
+    let outcome = match applied(&stage, &folders).await {
         Ok(()) => judged(&stage).await,
         Err(e) => Err(e),
     };
@@ -218,6 +211,19 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     };
     stage.stop().await;
     outcome
+}
+
+/// What the pages show, the examples, and the presets.
+async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
+    // While there is nothing of these names.
+    let count = pages::accepted(&stage.client).await?;
+    println!("docs: {count} objects of the pages are accepted");
+    ensure!(!folders.is_empty(), "no examples were found");
+    let runs = folders
+        .iter()
+        .map(|folder| async move { example(stage, folder).await.with_context(|| folder.display().to_string()) });
+    futures::future::try_join_all(runs).await?;
+    presets(&stage.client).await
 }
 
 async fn judged(stage: &Stage) -> Result<()> {
