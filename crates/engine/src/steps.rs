@@ -142,20 +142,28 @@ impl World {
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
-    /// Quota that an assignment asks for, less what the one that it replaces was given.
+    /// Quota that an assignment of so many pods per pod set asks for by the totals of all of them, as the search for victims is told it:
+    /// in place of an older one for the pods that there are more, each as it asks now. What comes to nothing has no cell.
     pub fn usage_asked(
         &mut self,
-        pod_sets: &[PodSetAssignment],
-        replaced: &[PodSetAssignment],
+        totals: &[PodSetAssignment],
+        counts: &[i64],
+        replaced: Option<&[PodSetAssignment]>,
     ) -> BTreeMap<FlavorResource, Amount> {
-        let older = self.store.older(&Replaced { uid: String::new(), pod_sets: replaced.to_vec() });
         let mut usage = Usage::new();
-        for pod_set in pod_sets {
+        for (index, pod_set) in totals.iter().enumerate() {
+            let of_older = replaced.map(|older| older.get(index).map_or(0, |older| older.count));
+            let given = || counts.get(index).copied().unwrap_or_default();
+            let count = of_older.map_or_else(given, |older| pod_set.count.saturating_sub(older));
             for (resource, flavor) in &pod_set.flavors {
-                let cell = self.store.intern_cell(flavor, resource);
-                let asked = pod_set.usage.get(resource).copied().map_or(0, units);
-                let less = older.less(&pod_set.name, self.store.resources.intern(resource), asked);
-                accumulate(&mut usage, cell, less);
+                let total = pod_set.usage.get(resource).copied().map_or(0, units);
+                let scaled = match total.checked_div(Units::from(pod_set.count)) {
+                    Some(one) if pod_set.count != count => one.saturating_mul(Units::from(count)),
+                    _ => total,
+                };
+                if scaled != 0 {
+                    accumulate(&mut usage, self.store.intern_cell(flavor, resource), scaled);
+                }
             }
         }
         usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()

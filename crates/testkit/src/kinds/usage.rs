@@ -81,10 +81,13 @@ fn asked(
 ) -> Result<BTreeMap<FlavorResource, Amount>, String> {
     let mut scene = Scene::new(case)?;
     let replaced = match &input.replaced_workload_slice {
-        Some(older) => older.given(case, &mut scene, flavors)?.unwrap_or_default(),
-        None => Vec::new(),
+        Some(older) => older.given(case, &mut scene, flavors)?,
+        None => None,
     };
-    Ok(scene.offline.control().world().usage_asked(totals, &replaced))
+    let sets = input.assignment.as_ref().and_then(|assignment| assignment.get("podSets")?.as_array());
+    let count = |set: &Value| set.get("count").and_then(Value::as_i64).unwrap_or_default();
+    let counts: Vec<i64> = sets.into_iter().flatten().map(count).collect();
+    Ok(scene.offline.control().world().usage_asked(totals, &counts, replaced.as_deref()))
 }
 
 /// What is booked of totals, and what of them has no flavor.
