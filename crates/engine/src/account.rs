@@ -57,7 +57,7 @@ pub enum Unblock {
     HoldEnds,
     /// An admission check that failed has to be ready.
     CheckReady,
-    /// The ClusterQueue has to select its namespace.
+    /// The ClusterQueue has to select its namespace, which has to exist.
     NamespaceMatches,
     /// A limit of the queue's policy is reached: others have to end, or it has to be raised.
     LimitAllows,

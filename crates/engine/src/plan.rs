@@ -231,7 +231,9 @@ impl World {
     }
 
     fn is_refused(&self, id: WorkloadId) -> bool {
-        self.store.workload(id).is_some_and(|workload| workload.refused.is_some() || workload.checks_failed)
+        self.store.workload(id).is_some_and(|workload| {
+            workload.refused.is_some() || workload.checks_failed || self.lacks_namespace(workload)
+        })
     }
 
     fn asks_topology(&self, id: WorkloadId) -> bool {

@@ -8,7 +8,7 @@ use crate::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
 use crate::pending::Pending;
-use crate::store::{Group, Holders, Queue, Store, Workload};
+use crate::store::{Group, Holders, Queue, Store};
 use crate::tree::{OwnQuota, Tree};
 
 /// Names of objects whose figures or readiness changed, each once, in no order.
@@ -123,9 +123,11 @@ impl World {
                 self.set_local_queue(id, None);
             }
             Delta::Namespace(name, labels) => {
-                if self.store.namespaces.get(&name) != Some(&labels) {
+                let known = self.store.namespaces.get(&name);
+                if known != Some(&labels) {
+                    let is_new = known.is_none();
                     self.store.namespaces.insert(name.clone(), labels);
-                    self.namespace_changed(&name);
+                    self.namespace_changed(&name, is_new);
                 }
             }
             Delta::RemoveNamespace(name) => {
@@ -456,22 +458,5 @@ impl World {
             self.unplace(*workload);
         }
         members
-    }
-
-    fn namespace_changed(&mut self, name: &str) {
-        for id in self.store.queues.ids() {
-            self.retry_mismatched(id, |world, workload| world.store.namespace_of(workload) == name);
-        }
-    }
-
-    /// Tries those again whose namespace did not match, where this says so of them.
-    pub(crate) fn retry_mismatched(&mut self, id: QueueId, is_meant: impl Fn(&Self, &Workload) -> bool) {
-        let mismatched = self.store.queues[id].pending.mismatched.iter().copied();
-        let is_meant = |id: &WorkloadId| self.store.workload(*id).is_some_and(|workload| is_meant(self, workload));
-        let retry: Vec<WorkloadId> = mismatched.filter(is_meant).collect();
-        for workload in retry {
-            self.unplace(workload);
-            self.place(workload);
-        }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::account::Unblock;
 use crate::assignment::Mode;
-use crate::cycle::Requeue;
 use crate::flavors;
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Millis, PendingReason};
@@ -27,11 +26,11 @@ impl World {
             _ => {}
         }
         let queue = self.store.local_queues[workload.local_queue].queue?;
-        if let Some((requeue, (reason, _))) = self.refusal(queue, id) {
-            return Some(match (requeue, reason) {
-                (Requeue::Mismatch, _) => Unblock::NamespaceMatches,
-                (_, PendingReason::AdmissionLimit) => Unblock::LimitAllows,
-                (_, PendingReason::PendingEvaluation) => Unblock::CheckReady,
+        if let Some((_, (reason, _))) = self.refusal(queue, id) {
+            return Some(match reason {
+                PendingReason::AdmissionLimit => Unblock::LimitAllows,
+                PendingReason::PendingEvaluation => Unblock::CheckReady,
+                _ if !self.is_selected(queue, workload) => Unblock::NamespaceMatches,
                 _ => Unblock::ChangeRequirements,
             });
         }

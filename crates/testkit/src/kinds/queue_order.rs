@@ -153,14 +153,17 @@ impl<'a> Place<'a> {
     /// the first step, since it wakes whoever is parked.
     fn make_way(&self, scene: &mut Scene, steps: &'a [Step]) -> Result<(), String> {
         let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
-        let has_namespaces = self.case.of_kind("Namespace").next().is_some();
+        if self.case.of_kind("Namespace").next().is_none() {
+            let updates = steps.iter().filter_map(|step| step.update.as_ref());
+            for object in self.workloads.iter().chain(updates) {
+                let name = text(object, "/metadata/namespace");
+                scene.put(&json!({"kind": "Namespace", "metadata": {"name": name}}))?;
+            }
+        }
         for step in steps.iter().filter(|step| is_direct(step)) {
             for key in keys_of(step) {
                 let Ok(object) = self.object(&key, step.update.as_ref()) else { continue };
                 let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/spec/queueName"));
-                if !has_namespaces {
-                    scene.put(&json!({"kind": "Namespace", "metadata": {"name": namespace}}))?;
-                }
                 let known = scene.object(Kind::LocalQueue, &format!("{namespace}/{name}")).cloned();
                 let is_led = known.as_ref().is_some_and(|known| !text(known, "/spec/clusterQueue").is_empty());
                 if let ([queue], false) = (queues.as_slice(), is_led) {
