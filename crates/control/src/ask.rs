@@ -10,8 +10,11 @@ use jiff::Timestamp;
 use rustc_hash::FxHasher;
 
 use crate::core::{Control, key, millis};
+use crate::decide::explain::{Told, explain};
 use crate::deltas;
 use crate::elastic::admitted_before;
+use crate::flight::Draft;
+use crate::older_reasons;
 use crate::view::WorkloadView;
 use crate::write::Kind;
 
@@ -66,11 +69,21 @@ impl Control {
         known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
     }
 
-    /// Takes a reason to wait as if the engine had given it with its last plan.
-    pub fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
-        if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.ration.take(verdict, workload, now, self.unpaced);
-        }
+    /// What tells a workload why it waits after a cycle that ended so, be it without a reason, which the engine always has.
+    pub(crate) fn telling(
+        &self,
+        uid: &str,
+        reason: Option<engine::PendingReason>,
+        message: &str,
+        is_gated: bool,
+        now: Timestamp,
+    ) -> Option<Draft> {
+        let workload = self.view.workloads.by_uid(uid)?;
+        let named = reason.map_or("", engine::PendingReason::as_str);
+        let reason = if self.settings.observe_unadmitted { named } else { older_reasons::of_cycle(reason) };
+        let mut draft = explain(workload, &Told { reason, message, leading: true, is_gated }, now);
+        self.say_older_reasons(&mut draft);
+        Some(draft)
     }
 
     /// What the engine is told of a cohort; without an object it is one of that name and nothing else.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use crate::checkpoints::Saving;
 use crate::children::Children;
 use crate::decide;
+use crate::decide::explain::{Told, explain};
 use crate::elastic::Growth;
 use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
@@ -347,9 +348,7 @@ impl Control {
             self.wait(origin.clone(), until);
             return false;
         }
-        if !self.settings.observe_unadmitted {
-            self.say_older_reasons(&mut draft);
-        }
+        self.say_older_reasons(&mut draft);
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
         if draft.purpose == Purpose::ScaleTraining {
@@ -359,7 +358,10 @@ impl Control {
         true
     }
 
-    fn say_older_reasons(&self, draft: &mut Draft) {
+    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
+        if self.settings.observe_unadmitted {
+            return;
+        }
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
         if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
             older_reasons::reword(draft, &workload.status);
@@ -382,7 +384,7 @@ impl Control {
                 continue;
             }
             let Some(reason) = self.ration.told_as(&verdict) else { continue };
-            let draft = decide::explain::explain(workload, &verdict, reason, now);
+            let draft = explain(workload, &Told::of(&verdict, reason), now);
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {

@@ -19,7 +19,7 @@ use crate::event::{Change, Observation};
 use crate::settings::Settings;
 use crate::status::OWNED;
 use crate::surroundings::Surroundings;
-use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request, Subresource, Term, Write};
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request, Subresource, Term, Write, WriteId};
 
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};
@@ -147,11 +147,16 @@ impl Offline {
         self.history.as_deref().unwrap_or_default()
     }
 
-    /// Writes a reason to wait as if the engine had given it with its last plan.
-    pub fn tell(&mut self, uid: &str, reason: engine::PendingReason, message: &str) {
-        let verdict = engine::Verdict { uid: uid.into(), reason, message: message.into(), leading: true };
-        self.control.tell(verdict, self.now);
-        self.rest(0);
+    /// Writes why a workload waits, as after a cycle that ended so: without a reason too, which no API server would take, and whether it
+    /// is its preemption gates that it waits for.
+    pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
+        let Some(draft) = self.control.telling(uid, reason, message, is_gated, self.now) else { return };
+        let (purpose, key, request) = (draft.purpose, draft.key, draft.request.pack());
+        let outcome = self.perform(&Write { id: WriteId(0), term: Term(1), purpose, key: key.clone(), request });
+        self.writes.push((purpose, key));
+        if let Outcome::Applied { .. } = outcome {
+            self.notices.extend(draft.notices);
+        }
     }
 
     /// Creates or replaces an object, of whichever version. An absent uid is made of namespace and name.

@@ -16,8 +16,15 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
         PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
         _ if !verdict.leading => None,
-        PendingReason::WaitingForPodsReady => Some(reasons::WAITING),
-        _ => Some(reasons::PENDING),
+        reason => Some(of_cycle(Some(reason))),
+    }
+}
+
+/// What a head is told as with that reason of its cycle, or with none.
+pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
+    match reason {
+        Some(PendingReason::WaitingForPodsReady) => reasons::WAITING,
+        _ => reasons::PENDING,
     }
 }
 

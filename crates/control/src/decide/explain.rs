@@ -11,18 +11,35 @@ use crate::flight::Draft;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose, SCHEDULER};
 
-/// The pending reason of a verdict, under the name that it is told with.
-pub(crate) fn explain(workload: &WorkloadView, verdict: &engine::Verdict, reason: &str, now: Timestamp) -> Draft {
-    let purpose = if verdict.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
+/// Why a workload waits, in the words that it is told with.
+pub(crate) struct Told<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) leading: bool,
+    /// It would preempt, and its preemption gates are closed.
+    pub(crate) is_gated: bool,
+}
+
+impl<'a> Told<'a> {
+    /// A verdict under the name that it is told with.
+    pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
+        let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
+        Self { reason, message: &verdict.message, leading: verdict.leading, is_gated }
+    }
+}
+
+/// Tells a workload why it waits.
+pub(crate) fn explain(workload: &WorkloadView, told: &Told<'_>, now: Timestamp) -> Draft {
+    let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {
-        edit.pending(reason, &verdict.message);
-        if verdict.reason == engine::PendingReason::AdmissionGated {
-            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, &verdict.message);
+        edit.pending(told.reason, told.message);
+        if told.is_gated {
+            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, told.message);
         }
         edit.status.resource_requests = requests_of(workload);
     });
     draft.notices.extend(gates::lifted(workload));
-    draft.notices.push(notice(workload, EventType::Warning, reason, verdict.message.to_string(), SCHEDULER));
+    draft.notices.push(notice(workload, EventType::Warning, told.reason, told.message.to_owned(), SCHEDULER));
     draft
 }
 

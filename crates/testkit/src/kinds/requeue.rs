@@ -75,9 +75,13 @@ fn back(case: &Case, key: &str, given: &OutcomeInput, expect: &Expect, diff: &mu
     if !(world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &[])) {
         return Err("input: the workload is in no queue".to_owned());
     }
-    if TOLD.contains(&given.status.as_str()) && !given.quota_reserved_reason.is_empty() {
-        match queue::pending_reason(&given.quota_reserved_reason) {
-            Ok(reason) => scene.offline.tell(&uid, reason, &given.inadmissible_message),
+    if TOLD.contains(&given.status.as_str()) {
+        let named = Some(given.quota_reserved_reason.as_str()).filter(|name| !name.is_empty());
+        match named.map(queue::pending_reason).transpose() {
+            Ok(reason) => {
+                let is_gated = given.status == "preemptionGated";
+                scene.offline.tell(&uid, reason, &given.inadmissible_message, is_gated);
+            }
             Err(error) => diff.note(error),
         }
     }
