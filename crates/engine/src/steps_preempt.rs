@@ -50,12 +50,14 @@ impl World {
         self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
     }
 
-    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. Those that hold nothing are left out.
+    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue, some of them as if nothing were known of what their
+    /// LocalQueues used. Those that hold nothing are left out.
     #[must_use]
-    pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str]) -> Vec<String> {
+    pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
         let mut candidates = self.candidates_named(uids);
-        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
+        let has_usage = |candidate: &Candidate<'_>| !without_usage.contains(&candidate.uid);
+        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates, &has_usage);
         candidates.iter().map(|candidate| self.uid_of(candidate.workload)).collect()
     }
 
@@ -65,7 +67,7 @@ impl World {
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
         let mut candidates = self.candidates_named(uids);
-        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates);
+        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates, &|_| true);
         let gone = BTreeSet::new();
         let (priority, queued_at) = (i64::MAX, Millis(0));
         let ask = Ask {

@@ -108,7 +108,8 @@ fn usage_based(name: &str) -> ClusterQueueSpec {
     ClusterQueueSpec { usage_based: true, ..queue(name, Some("c"), 9, None) }
 }
 
-/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`.
+/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`. Of those
+/// whose names begin with `unknown` no usage is known.
 fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) -> Vec<String> {
     let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
     let mut world = world(by_usage(), queues.collect());
@@ -121,9 +122,10 @@ fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) ->
         world.apply(Delta::Workload(held(uid, local_queue, queue, *priority, &[("main", 1)]))).unwrap();
     }
     let uids: Vec<&str> = workloads.iter().map(|(uid, ..)| *uid).collect();
-    let forth = world.candidate_order("asks", &uids);
+    let without: Vec<&str> = uids.iter().copied().filter(|uid| uid.starts_with("unknown")).collect();
+    let forth = world.candidate_order("asks", &uids, &without);
     let back: Vec<&str> = uids.into_iter().rev().collect();
-    assert_eq!(forth, world.candidate_order("asks", &back), "the order in which they come plays no part");
+    assert_eq!(forth, world.candidate_order("asks", &back, &without), "the order in which they come plays no part");
     forth
 }
 
@@ -134,6 +136,17 @@ fn usage_comes_before_priority_within_a_queue_and_nowhere_else() {
     assert_eq!(order(&usages, &[("low", "n/idle", "a", 0), high]), ["high", "low"]);
     assert_eq!(order(&usages, &[("low", "n/idle", "b", 0), high]), ["low", "high"]);
     assert_eq!(order(&usages, &[("low", "n/busy", "a", 0), high]), ["low", "high"], "the same LocalQueue");
+}
+
+#[test]
+fn usage_that_is_known_of_one_alone_plays_no_part() {
+    let usages = [("n", "busy", 9), ("n", "idle", 1)];
+    let known = ("high", "n/busy", "a", 9);
+    assert_eq!(order(&usages, &[("unknown", "n/idle", "a", 0), known]), ["unknown", "high"]);
+    assert_eq!(
+        order(&usages, &[("unknown-1", "n/idle", "a", 0), ("unknown-2", "n/busy", "a", 9)]),
+        ["unknown-1", "unknown-2"]
+    );
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl<'a> Line<'a> {
         if afs.is_none() {
             return Some(line);
         }
-        Self::listed(sort_line(filter.store, afs, line.into_candidates(filter)))
+        Self::listed(sort_line(filter.store, afs, line.into_candidates(filter), &|_| true))
     }
 
     /// Candidates of one queue, in order already.

@@ -18,12 +18,19 @@ pub(super) fn is_usage_based(store: &Store, queue: QueueId) -> bool {
 }
 
 /// Puts candidates in the order in which they are tried: queue by queue, and then always the first of all queues' first ones.
-pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: QueueId, candidates: &mut [Candidate<'_>]) {
+pub(crate) fn sort(
+    store: &Store,
+    afs: Option<&AdmissionFairSharing>,
+    own: QueueId,
+    candidates: &mut [Candidate<'_>],
+    has_usage: &impl Fn(&Candidate<'_>) -> bool,
+) {
     let mut lines: BTreeMap<QueueId, Vec<Candidate<'_>>> = BTreeMap::new();
     for candidate in candidates.iter() {
         lines.entry(candidate.queue).or_default().push(*candidate);
     }
-    let mut lines: Vec<Vec<Candidate<'_>>> = lines.into_values().map(|line| sort_line(store, afs, line)).collect();
+    let lines = lines.into_values().map(|line| sort_line(store, afs, line, has_usage));
+    let mut lines: Vec<Vec<Candidate<'_>>> = lines.collect();
     for line in &mut lines {
         line.reverse();
     }
@@ -39,17 +46,18 @@ pub(crate) fn sort(store: &Store, afs: Option<&AdmissionFairSharing>, own: Queue
     }
 }
 
-/// The candidates of one queue in their order.
+/// The candidates of one queue in their order. Where one of two has no usage, it plays no part between them.
 pub(super) fn sort_line<'a>(
     store: &Store,
     afs: Option<&AdmissionFairSharing>,
     mut line: Vec<Candidate<'a>>,
+    has_usage: &impl Fn(&Candidate<'_>) -> bool,
 ) -> Vec<Candidate<'a>> {
     let by_usage = afs.filter(|_| line.first().is_some_and(|first| is_usage_based(store, first.queue)));
     line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then_with(|| a.by_age(b)));
     let Some(afs) = by_usage else { return line };
     let known = |candidate: &Candidate<'a>| {
-        let local_queue = store.workload(candidate.workload)?.local_queue;
+        let local_queue = store.workload(candidate.workload).filter(|_| has_usage(candidate))?.local_queue;
         let name = store.local_queue_names.key(local_queue).1.as_str();
         Some((name, afs::usage_of(store, afs, &store.local_queues[local_queue])))
     };

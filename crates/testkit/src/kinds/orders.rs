@@ -60,9 +60,11 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     }
     case.objects.extend(added);
     let mut scene = Scene::new(&case)?;
-    let uids: Vec<String> = input.candidates.iter().map(|candidate| scene.uid(&candidate.workload)).collect();
-    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
-    let got = scene.offline.control().world().candidate_order(&input.preemptor_cluster_queue, &uids);
+    let known = |candidate: &Candidate| (scene.uid(&candidate.workload), candidate.local_queue_usage);
+    let known: Vec<(String, Option<f64>)> = input.candidates.iter().map(known).collect();
+    let uids: Vec<&str> = known.iter().map(|(uid, _)| uid.as_str()).collect();
+    let without: Vec<&str> = known.iter().filter(|(_, used)| used.is_none()).map(|(uid, _)| uid.as_str()).collect();
+    let got = scene.offline.control().world().candidate_order(&input.preemptor_cluster_queue, &uids, &without);
     let mut diff = Diff::default();
     diff.eq("order", &expect.order, &scene.names(&got));
     Ok(diff)
