@@ -2,8 +2,10 @@
 
 /// Tries counts, given with their `minCount`, between full size and `minCount`. Room is taken to be monotonous in the counts.
 pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
-    let deltas: Vec<i64> =
-        pod_sets.iter().map(|(count, least)| count.saturating_sub(least.unwrap_or(*count))).collect();
+    // Where fewer pods are left than the fewest that start, all that are left do.
+    let delta =
+        |(count, least): &(i64, Option<i64>)| count.saturating_sub(least.map_or(*count, |least| least.min(*count)));
+    let deltas: Vec<i64> = pod_sets.iter().map(delta).collect();
     let total: i64 = deltas.iter().sum();
     if total <= 0 {
         return None;

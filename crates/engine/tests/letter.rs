@@ -200,6 +200,14 @@ fn a_slice_gets_no_flavor_for_what_the_older_one_had_none_of() {
 }
 
 #[test]
+fn a_pod_set_with_fewer_pods_left_than_its_minimum_is_not_reduced() {
+    let up_to = |most: i64| move |counts: &[i64]| counts.iter().sum::<i64>() <= most;
+    assert_eq!(reduce_counts(&[(5, Some(2)), (1, Some(3))], up_to(4)), Some(vec![3, 1]));
+    assert_eq!(reduce_counts(&[(5, Some(2)), (1, Some(3))], up_to(2)), None);
+    assert_eq!(reduce_counts(&[(1, Some(3))], up_to(9)), None, "there is nothing to reduce");
+}
+
+#[test]
 fn a_queue_above_its_limit_keeps_less_than_nothing() {
     let mut world = world(Options::default(), vec![queue("q", Some("c"), 2, Some(1)), queue("r", Some("c"), 9, None)]);
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 7)]))).unwrap();
