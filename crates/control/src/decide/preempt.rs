@@ -13,7 +13,8 @@ use crate::flight::Decision;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
-/// Message of the Preempted condition, in Kueue's words. What is empty is unknown.
+/// Message of the Preempted condition, in Kueue's words. What is empty is unknown; a reason that Kueue does not have, it tells without a
+/// word. The engine has none such.
 #[must_use]
 pub fn preemption_message(
     (preemptor_uid, job_uid): (&str, &str),
@@ -27,13 +28,13 @@ pub fn preemption_message(
         reasons::IN_COHORT_RECLAMATION => "reclamation within the cohort",
         reasons::IN_COHORT_FAIR_SHARING => "Fair Sharing within the cohort",
         reasons::IN_COHORT_RECLAIM_WHILE_BORROWING => "reclamation within the cohort while borrowing",
-        other => other,
+        "" => "UNKNOWN",
+        _ => "",
     };
     format!(
-        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor path: {}; preemptee path: {}",
+        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {cause}; preemptor path: {}; preemptee path: {}",
         or_unknown(preemptor_uid),
         or_unknown(job_uid),
-        or_unknown(cause),
         or_unknown(preemptor_path),
         or_unknown(preemptee_path)
     )
