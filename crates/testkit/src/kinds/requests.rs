@@ -258,9 +258,16 @@ fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
         }
         (None, _) => {
             let limits = limits_around(case, input)?;
+            // Upstream has two functions, one for each, of which a test asks one.
+            let (own, around) = match case.source.rsplit('.').next() {
+                Some("TestValidateResources") => (true, false),
+                Some("TestValidateLimitRange") => (false, true),
+                _ => (true, true),
+            };
             let check = |(index, spec): (usize, &PodSpec)| {
-                let ranges = limit_range_violations(index, spec, &limits);
-                limits_exceeded(index, spec).into_iter().chain(ranges).collect::<Vec<_>>()
+                let own = own.then(|| limits_exceeded(index, spec)).into_iter().flatten();
+                let around = around.then(|| limit_range_violations(index, spec, &limits)).into_iter().flatten();
+                own.chain(around).collect::<Vec<_>>()
             };
             specs(case, input)?.iter().enumerate().flat_map(check).collect()
         }
