@@ -36,14 +36,26 @@ pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
     if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
 }
 
-/// Weighted usage: amounts (in whole units: cores, bytes; each resource once, by name) by resource weights, divided by the LocalQueue's
-/// weight; infinite without a positive weight.
+/// Weighted usage of a LocalQueue: what it consumed and what is charged ahead (milli units of cpu, units of all else; a resource as often
+/// as it comes) by resource weights, divided by the LocalQueue's weight; infinite without a positive weight.
 #[must_use]
-pub fn weighted_usage(amounts: &[(&str, f64)], weights: &BTreeMap<String, f64>, weight: f64) -> f64 {
+pub fn weighted_usage<'a>(
+    parts: impl Iterator<Item = (&'a str, f64)>,
+    weights: &BTreeMap<String, f64>,
+    weight: f64,
+) -> f64 {
     if weight <= 0.0 {
         return f64::INFINITY;
     }
-    let weighted = amounts.iter().map(|(name, amount)| amount * weights.get(*name).copied().unwrap_or(1.0));
+    // Summed up per resource before it is weighted, as in Kueue: floats that say the same compare as equal then.
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, amount) in parts {
+        *sums.entry(name).or_default() += amount;
+    }
+    let weighted = sums.into_iter().map(|(name, amount)| {
+        let whole = if name == "cpu" { amount / 1000.0 } else { amount };
+        whole * weights.get(name).copied().unwrap_or(1.0)
+    });
     weighted.fold(0.0, |sum, part| sum + part) / weight
 }
 
@@ -101,15 +113,9 @@ pub(crate) fn usage_of(store: &Store, settings: &AdmissionFairSharing, local_que
     let ledger = &local_queue.ledger;
     let consumed = ledger.consumed.iter().map(|(resource, amount)| (*resource, *amount));
     let penalties = ledger.penalties.values().flatten().copied();
-    // Summed up per resource before it is weighted, as in Kueue: floats that say the same compare as equal then.
-    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    for (resource, amount) in consumed.chain(penalties) {
-        *sums.entry(store.resource(resource)).or_default() += amount;
-    }
-    let amounts: Vec<(&str, f64)> =
-        sums.into_iter().map(|(name, amount)| (name, if name == "cpu" { amount / 1000.0 } else { amount })).collect();
+    let parts = consumed.chain(penalties).map(|(resource, amount)| (store.resource(resource), amount));
     let weight = local_queue.spec.as_ref().map_or(1.0, |spec| spec.weight as f64 / 1_000_000_000.0);
-    weighted_usage(&amounts, &settings.weights, weight)
+    weighted_usage(parts, &settings.weights, weight)
 }
 
 impl World {

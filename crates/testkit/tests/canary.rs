@@ -54,6 +54,16 @@ fn cases() -> Vec<(String, String, Value)> {
 }
 
 #[test]
+fn the_class_of_an_error_counts() {
+    let (_, text, _) = cases().into_iter().find(|(name, ..)| name == "flavor-assignment-error").unwrap();
+    for place in ["NoFit, error: affinity", "count: 1, error: affinity"] {
+        let other = text.replace(place, &place.replace("affinity", "no TAS flavor assigned"));
+        assert_ne!(text, other);
+        assert!(matches!(judge(&other).1, Verdict::Failed(_)), "{place}");
+    }
+}
+
+#[test]
 fn every_expectation_counts() {
     let mut compared = 0;
     let mut unnoticed = Vec::new();

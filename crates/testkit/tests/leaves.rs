@@ -51,7 +51,7 @@ const ABSENT: &str = "what is absent was not asserted";
 const NAMED_ONES: &str = "the ones that a case names are looked up, each by itself";
 const BY_KEY: &str = "items are a set, told apart by their key";
 const HOW: &str = "says how to compare";
-const CLASS: &str = "an error counts, and its text need not match";
+const CLASS: &str = "the class of an error counts, and its text need not match";
 const MAY_FIT: &str = "upstream takes a fit where a flavor is wanted to lack a resource of its group";
 const GROUP_CASE: &str = "multiple-flavors-leader-worker-set-workers-request-gpu-leader-does-not-request-gpu-fits.yaml";
 

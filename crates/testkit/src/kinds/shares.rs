@@ -89,15 +89,12 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         number(share.value())
     });
     if let Some(want) = usage {
-        let mut sums: BTreeMap<&String, i128> = BTreeMap::new();
+        let mut parts: Vec<(&str, f64)> = Vec::new();
         for (resource, quantity) in input.consumed_resources.iter().chain(&input.entry_penalty) {
             let nano = berth_quantity::parse_quantity(quantity).map_err(|error| format!("{resource}: {error}"))?;
-            let sum = sums.entry(resource).or_default();
-            *sum = sum.saturating_add(nano.0);
+            parts.push((resource.as_str(), in_units(resource, nano.0)));
         }
-        let amounts: Vec<(&str, f64)> =
-            sums.into_iter().map(|(resource, nano)| (resource.as_str(), in_whole(nano))).collect();
-        let got = number(weighted_usage(&amounts, &input.resource_weights, input.local_queue_weight));
+        let got = number(weighted_usage(parts.into_iter(), &input.resource_weights, input.local_queue_weight));
         diff.eq("usage", &want.as_f64().map_or_else(|| want.as_str().unwrap_or_default().to_owned(), number), &got);
     }
     if let Some(want) = weight {
@@ -159,11 +156,11 @@ pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Nano units as a number of whole ones.
+/// Nano units as a number of those that quota is counted in.
 #[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
-fn in_whole(nano: i128) -> f64 {
-    const NANO: i128 = 1_000_000_000;
-    if nano % NANO == 0 { (nano / NANO) as f64 } else { nano as f64 / NANO as f64 }
+fn in_units(resource: &str, nano: i128) -> f64 {
+    let unit: i128 = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
+    if nano % unit == 0 { (nano / unit) as f64 } else { nano as f64 / unit as f64 }
 }
 
 /// A number as upstream writes it.
