@@ -1,18 +1,14 @@
-//! Laws over random worlds and random sequences of deltas and plans.
+//! Laws over random worlds and random sequences of deltas and plans, each tried on the sequences of the seeds of `worlds`.
+//!
+//! A failure names its seed and shows the fewest steps that fail; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-mod fixture;
+mod worlds;
 
 use berth_engine::Strategy;
 use berth_engine::*;
 use proptest::prelude::*;
-
-/// Cases per law: `BERTH_CASES`, 100,000 unless told; of these as many as are in one part of `BERTH_SHARD` (the second of eight is 2/8).
-fn cases() -> u32 {
-    let all = std::env::var("BERTH_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000_u32);
-    let shard = std::env::var("BERTH_SHARD").ok();
-    let parts = shard.as_deref().and_then(|text| text.split_once('/')?.1.parse().ok());
-    all / parts.unwrap_or(1).max(1)
-}
+use proptest::test_runner::{RngSeed, TestRunner};
+use worlds::seeds;
 
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const COHORTS: [&str; 3] = ["x", "y", "z"];
@@ -350,34 +346,48 @@ fn run(
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+/// Tries a law on the steps of each seed.
+fn holds(law: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
+    let steps = proptest::collection::vec(step(), 1..30);
+    let one = ProptestConfig { cases: 1, failure_persistence: None, ..ProptestConfig::default() };
+    for seed in seeds() {
+        let config = ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..one.clone() };
+        if let Err(failure) = TestRunner::new(config).run(&steps, &law) {
+            panic!("seed {seed}: {failure}");
+        }
+    }
+}
 
-    /// Books kept per change equal books recomputed, and a plan never takes more than there is.
-    #[test]
-    fn books_are_exact_and_plans_keep_quota(steps in proptest::collection::vec(step(), 1..30)) {
+/// Books kept per change equal books recomputed, and a plan never takes more than there is.
+#[test]
+fn books_are_exact_and_plans_keep_quota() {
+    holds(|steps| {
         run(&steps, |world, _| {
             let faults = check(world);
             prop_assert!(faults.is_empty(), "{:?}", faults);
             Ok(())
-        })?;
-    }
+        })
+    });
+}
 
-    /// Nothing parked would fit unless something woke it.
-    #[test]
-    fn the_sweep_finds_nothing(steps in proptest::collection::vec(step(), 1..30)) {
+/// Nothing parked would fit unless something woke it.
+#[test]
+fn the_sweep_finds_nothing() {
+    holds(|steps| {
         run(&steps, |world, plan| {
             if plan.is_some_and(|plan| !plan.more) {
                 let found = world.sweep(Millis(1000));
                 prop_assert_eq!(found, 0);
             }
             Ok(())
-        })?;
-    }
+        })
+    });
+}
 
-    /// Where nobody keeps quota from others without using it, whoever is pending after a plan does not fit.
-    #[test]
-    fn nobody_waits_who_fits(steps in proptest::collection::vec(step(), 1..30)) {
+/// Where nobody keeps quota from others without using it, whoever is pending after a plan does not fit.
+#[test]
+fn nobody_waits_who_fits() {
+    holds(|steps| {
         let tame = |step: &Step| match step.clone() {
             Step::Queue { name, cohort, nominal, borrow, lend, split, .. } => {
                 Step::Queue { name, cohort, nominal, borrow, lend, policy: 0, strict: false, split }
@@ -393,18 +403,23 @@ proptest! {
             if plan.is_some_and(|plan| !plan.more) {
                 for id in 0..24 {
                     let Some(account) = world.account(&format!("w{id}"), Millis(1000)) else { continue };
-                    let is_idle = account.cluster_queue.as_ref().is_none_or(|queue| !world.readiness(queue).is_some_and(|r| r.active));
+                    let is_idle = account
+                        .cluster_queue
+                        .as_ref()
+                        .is_none_or(|queue| !world.readiness(queue).is_some_and(|r| r.active));
                     let waits = account.holds.is_none() && account.obstacle.is_none() && !is_idle;
                     prop_assert!(!waits || account.mode != Some(Mode::Fit), "{:?}", account);
                 }
             }
             Ok(())
-        })?;
-    }
+        })
+    });
+}
 
-    /// A plan after a plan has nothing left to do, and the same deltas give the same plans.
-    #[test]
-    fn plans_are_complete_and_deterministic(steps in proptest::collection::vec(step(), 1..30)) {
+/// A plan after a plan has nothing left to do, and the same deltas give the same plans.
+#[test]
+fn plans_are_complete_and_deterministic() {
+    holds(|steps| {
         let mut first = Vec::new();
         run(&steps, |world, plan| {
             if let Some(plan) = plan {
@@ -427,5 +442,6 @@ proptest! {
             Ok(())
         })?;
         prop_assert_eq!(first, second);
-    }
+        Ok(())
+    });
 }
