@@ -29,28 +29,32 @@ const PLAIN: u64 = 17_789;
 const QUOTAS: usize = 3;
 const PAIRS: usize = QUOTAS * QUOTAS;
 
-/// Order of the queue; who may be preempted within it; whose quota it takes back; how it scans; sharing; limits of quota. Every pair of
-/// values of two of them occurs.
-const RULES: [[usize; 6]; 18] = [
-    [0, 0, 0, 0, 0, 0],
-    [0, 0, 1, 1, 1, 1],
-    [0, 0, 2, 2, 2, 2],
-    [0, 1, 0, 0, 1, 1],
-    [0, 1, 1, 1, 2, 2],
-    [0, 1, 2, 2, 0, 0],
-    [0, 2, 0, 1, 0, 2],
-    [0, 2, 1, 2, 1, 0],
-    [0, 2, 2, 0, 2, 1],
-    [1, 0, 0, 2, 2, 1],
-    [1, 0, 1, 0, 0, 2],
-    [1, 0, 2, 1, 1, 0],
-    [1, 1, 0, 1, 2, 0],
-    [1, 1, 1, 2, 0, 1],
-    [1, 1, 2, 0, 1, 2],
-    [1, 2, 0, 2, 1, 2],
-    [1, 2, 1, 0, 2, 0],
-    [1, 2, 2, 1, 0, 1],
+/// Order of the queue; who may be preempted within it; whose quota it takes back; how it scans; sharing, by equal weights or by those of
+/// [`WEIGHTS`]; limits of quota; strategies of sharing; preemption before borrowing, or while it borrows. Every pair of values of two of
+/// them occurs.
+const RULES: [[usize; 8]; 18] = [
+    [0, 0, 0, 0, 0, 0, 0, 0],
+    [0, 0, 1, 1, 1, 1, 1, 1],
+    [0, 0, 2, 2, 2, 2, 2, 2],
+    [0, 1, 0, 0, 1, 1, 2, 2],
+    [0, 1, 1, 1, 2, 2, 0, 0],
+    [0, 1, 2, 2, 0, 0, 1, 1],
+    [0, 2, 0, 1, 0, 2, 1, 2],
+    [0, 2, 1, 2, 1, 0, 2, 0],
+    [0, 2, 2, 0, 2, 1, 0, 1],
+    [1, 0, 0, 2, 2, 1, 1, 0],
+    [1, 0, 1, 0, 0, 2, 2, 1],
+    [1, 0, 2, 1, 1, 0, 0, 2],
+    [1, 1, 0, 1, 2, 0, 2, 1],
+    [1, 1, 1, 2, 0, 1, 0, 2],
+    [1, 1, 2, 0, 1, 2, 1, 0],
+    [1, 2, 0, 2, 1, 2, 0, 1],
+    [1, 2, 1, 0, 2, 0, 1, 2],
+    [1, 2, 2, 1, 0, 1, 2, 0],
 ];
+
+/// Weights of the queues where they differ. Of two that are alike but for them, each has the same one in all worlds.
+const WEIGHTS: [i64; 3] = [0, 1_000_000_000, 2_000_000_000];
 
 /// Below which cohort each queue is.
 const FORESTS: [[&str; 3]; 2] = [["x", "x", "x"], ["x", "y", "y"]];
@@ -61,10 +65,14 @@ fn pair(quotas: usize, queue: usize) -> usize {
 }
 
 fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
-    let [strict, within, reclaim, scan, mode, limits] = RULES[rules];
+    let [strict, within, reclaim, scan, mode, limits, strategies, extra] = RULES[rules];
     let mut objects = Objects::default();
     if mode > 0 {
-        let strategies = if mode == 1 { vec![] } else { vec![ShareStrategy::LessThanInitialShare] };
+        let strategies = match strategies {
+            0 => vec![],
+            1 => vec![ShareStrategy::LessThanOrEqualToFinalShare],
+            _ => vec![ShareStrategy::LessThanInitialShare],
+        };
         objects.options.fair_sharing = Some(FairSharing { strategies });
     }
     let cohort = |name: &str, parent: Option<&str>| CohortSpec {
@@ -94,12 +102,23 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
         spec.preemption.within_cluster_queue = policies[within];
         spec.preemption.reclaim_within_cohort =
             [PreemptionPolicy::Never, PreemptionPolicy::LowerPriority, PreemptionPolicy::Any][reclaim];
-        spec.preemption.borrow_within_cohort = reclaim == 1;
+        spec.preemption.borrow_within_cohort = reclaim > 0 && extra == 2;
         if scan > 0 {
             spec.fungibility.when_can_preempt = Fungibility::MayStopSearch;
         }
         if scan == 2 {
             spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
+        }
+        if extra == 1 {
+            // What is preferred matters only where the scan goes on to the next flavor in either case.
+            spec.fungibility = FlavorFungibility {
+                when_can_borrow: Fungibility::TryNextFlavor,
+                when_can_preempt: Fungibility::TryNextFlavor,
+                preemption_over_borrowing: true,
+            };
+        }
+        if mode == 2 {
+            spec.weight = WEIGHTS[index];
         }
         objects.queues.push(spec);
     }
@@ -335,7 +354,7 @@ fn the_oracle_agrees_where_it_once_differed() {
 
 #[test]
 fn every_pair_of_rules_occurs() {
-    let values = [2, 3, 3, 3, 3, 3];
+    let values = [2, 3, 3, 3, 3, 3, 3, 3];
     for first in 0..values.len() {
         for second in 0..first {
             let pairs: BTreeSet<(usize, usize)> = RULES.iter().map(|row| (row[first], row[second])).collect();
