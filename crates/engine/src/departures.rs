@@ -23,6 +23,9 @@ pub struct Departures {
     /// Pods that ask for a kind of capacity are given no flavor that lacks the label while another of its group has it
     /// (`capacity-selectors-pin.md`).
     pub capacity_pins: bool,
+    /// A pod set that is given no flavor, since it asks for nothing that counts, does not end the search for the others
+    /// (`all-pod-sets-are-given-quota.md`).
+    pub all_pod_sets: bool,
 }
 
 impl Departures {
@@ -37,6 +40,7 @@ impl Departures {
         stand_aside: false,
         all_must_fit: false,
         capacity_pins: false,
+        all_pod_sets: false,
     };
 }
 
@@ -52,6 +56,7 @@ impl Default for Departures {
             stand_aside: true,
             all_must_fit: true,
             capacity_pins: true,
+            all_pod_sets: true,
         }
     }
 }

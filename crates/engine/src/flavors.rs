@@ -45,6 +45,8 @@ pub(crate) struct Request<'a> {
     pub(crate) all_must_fit: bool,
     /// Pods that ask for a kind of capacity get no flavor that says nothing of it beside one that does.
     pub(crate) capacity_pins: bool,
+    /// Who asks for nothing that counts does not end the search for the other pod sets.
+    pub(crate) all_pod_sets: bool,
 }
 
 impl<'a> Request<'a> {
@@ -65,6 +67,7 @@ impl<'a> Request<'a> {
             fair_sharing: options.fair_sharing.is_some(),
             all_must_fit: options.departures.all_must_fit,
             capacity_pins: options.departures.capacity_pins,
+            all_pod_sets: options.departures.all_pod_sets,
         }
     }
 }

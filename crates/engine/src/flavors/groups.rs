@@ -32,7 +32,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none.
+/// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none, which ends the search.
 pub(super) fn assign_group(
     store: &Store,
     tree: &mut Tree,
@@ -53,7 +53,8 @@ pub(super) fn assign_group(
             let requests = &result.requests;
             result.choices.retain(|choice| requests.iter().any(|(resource, _)| *resource == choice.resource));
         }
-        failed |= result.mode() == Mode::NoFit && result.choices.is_empty();
+        let is_over = result.mode() == Mode::NoFit || !(request.all_pod_sets || result.requests.is_empty());
+        failed |= is_over && result.choices.is_empty();
         assignment.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
             assignment.borrowing = assignment.borrowing.max(choice.borrow);
