@@ -1,5 +1,5 @@
-//! Laws of the account of a workload: whom preemption takes was named as one that may be preempted, and what a message says to lack is
-//! what the account says.
+//! Laws of the account of a workload: whom preemption takes was named as one that may be preempted, and what a message says to lack, for
+//! whom it says that one leaves, or of what that one has quota, is what the account says.
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -286,4 +286,41 @@ fn a_message_lacks_what_the_account_lacks() {
     let [count] = on_all(told);
     println!("{count} amounts in messages");
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
+}
+
+/// Runs a first cycle: for whom a victim's condition says that it leaves, and of which queue, for how many pods, an admitted one's says that
+/// it has quota, the accounts from then on say as well. Returns how many of both there were.
+fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
+    let mut world = objects.world();
+    let plan = world.plan_cycles(NOW, ALL, 1);
+    let victims: Vec<&Eviction> = plan.evictions.iter().filter(|eviction| eviction.gives_up.is_none()).collect();
+    for eviction in &victims {
+        let account = world.account(&eviction.uid, NOW).unwrap();
+        let evicted_for = account.evicted_for.as_deref();
+        if (account.holds, evicted_for) != (Some(true), Some(eviction.preemptor.as_str())) {
+            return Err(format!("{eviction:?}, and the account is {account:#?}"));
+        }
+    }
+    for admission in &plan.admissions {
+        let account = world.account(&admission.uid, NOW).unwrap();
+        let is_of = |set: &PodSetAssignment, resource: &String, flavor: &String| {
+            let mut cells = account.cells.iter().filter(|cell| cell.pod_set == set.name);
+            let cell = cells.find(|cell| (&cell.flavor, &cell.resource) == (flavor, resource));
+            cell.is_some_and(|cell| cell.pods == set.count)
+        };
+        let mut given = admission.pod_sets.iter();
+        let is_told = given.all(|set| set.flavors.iter().all(|(resource, flavor)| is_of(set, resource, flavor)));
+        let queue = account.cluster_queue.as_deref();
+        if (account.holds, queue, is_told) != (Some(false), Some(&*admission.cluster_queue), true) {
+            return Err(format!("{admission:?}, and the account is {account:#?}"));
+        }
+    }
+    Ok([victims.len(), plan.admissions.len()])
+}
+
+#[test]
+fn whoever_is_told_to_hold_or_to_leave_has_an_account_that_says_so() {
+    let [victims, admitted] = on_all(said_of_holders);
+    println!("{victims} victims, {admitted} admitted");
+    assert!(cases() < 1000 || victims.min(admitted) > cases() as usize / 100, "too tame: {victims} and {admitted}");
 }
