@@ -128,8 +128,12 @@ strings! {
     PREEMPTION_POLICY = "berth.dev/preemption-policy";
     /// Annotation on the Job of a TrainingJob's workers whose number may change while it runs: fewest and most, as `2:8`.
     ELASTIC_WORKERS = "berth.dev/elastic-workers";
-    /// Annotation on such a Job: to how many workers it was brought last, when, and under which Workload, as JSON.
+    /// Annotation on such a Job, or, of a TrainingJob that restarts for a change of their number, on its Workload: to how many workers
+    /// it was brought last, when, and under which Workload, as JSON.
     LAST_SCALE = "berth.dev/last-scale";
+    /// Annotation on the Jobs of an elastic TrainingJob that restarts for a change of its number of workers: what their pods were told it
+    /// is.
+    TOLD_WORKERS = "berth.dev/told-workers";
     /// Annotation on a Workload by which an elastic TrainingJob grows: since when the job is queued, and its run admitted, as JSON.
     BEFORE_GROWTH = "berth.dev/before-growth";
     /// Annotation on the Workload of a TrainingJob: it is inactive because that is suspended, and not because others want it so.

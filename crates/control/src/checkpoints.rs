@@ -232,15 +232,15 @@ impl Control {
         ids.filter(|id| begun.as_ref() != Some(id)).cloned().collect()
     }
 
-    /// The start of a job knows what was there when it was admitted, or has waited long enough for it.
+    /// The start of a job knows what was there when its run began, or has waited long enough for it.
     pub(crate) fn knows_where_to_resume(
         &self,
         name: &Name,
         view: &TrainingView,
-        (admitted, now): (Timestamp, Timestamp),
+        (begun, now): (Timestamp, Timestamp),
     ) -> bool {
         let looked = self.book_of(name, view).and_then(|book| book.at);
-        looked.is_some_and(|at| at >= admitted) || now >= patience_ends(admitted)
+        looked.is_some_and(|at| at >= begun) || now >= patience_ends(begun)
     }
 
     /// When to look next into the store of a job, `None` when nothing is to be expected there.
@@ -260,12 +260,11 @@ impl Control {
             return at.filter(|at| *at < ended).map(|_| not_before(now));
         }
         let workload = self.view.slice_of(&view.uid).filter(|workload| workload.reserved())?;
-        let conditions = &workload.status.conditions;
         if workload.is(types::EVICTED) {
             return self.grace_of(workload).filter(|grace| grace.lasts(now)).map(|_| paused(LOOK_IN_GRACE_MS));
         }
-        let admitted = since(conditions, types::ADMITTED, "True")?;
-        if at.is_none_or(|at| at < admitted) {
+        let begun = self.resumes_from(workload)?;
+        if at.is_none_or(|at| at < begun) {
             return Some(not_before(now));
         }
         if self.asked_to_save(workload, now).is_some_and(|(grace, _)| grace.lasts(now)) {
@@ -286,8 +285,8 @@ impl Control {
 }
 
 /// When a start goes on without having looked.
-pub(crate) fn patience_ends(admitted: Timestamp) -> Timestamp {
-    after(admitted, START_PATIENCE_MS)
+pub(crate) fn patience_ends(begun: Timestamp) -> Timestamp {
+    after(begun, START_PATIENCE_MS)
 }
 
 fn remembered(info: &CheckpointInfo) -> Option<Saved> {

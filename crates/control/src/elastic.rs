@@ -1,19 +1,21 @@
 //! Elastic TrainingJobs (kueue.md 6.19): when one may grow into quota that is idle, and which of its workers it may do without.
 //! A growth is a second Workload, the new slice, which takes the place of the first one once it is admitted; what is done about
-//! either is decided in `decide/training/scale`.
+//! either is decided in `decide/training/scale`. What a restart adds to that is in `restarts.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::conditions::{reasons, types};
+use berth_api::labels;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
-use berth_jobs::training::{Elastic, RoleState, Scale, WORKER};
+use berth_jobs::training::{Elastic, Rescale, RoleState, Scale, WORKER, role_of_child};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::checks::concerning;
 use crate::core::{Control, after_seconds, key};
 use crate::decide::stops::{missing_queue, queue_stop};
 use crate::deltas;
+use crate::restarts::scaled;
 use crate::status::{find, find_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -41,8 +43,8 @@ pub(crate) struct Growth {
     pub(crate) taken_back: BTreeMap<String, i32>,
     /// Workers that a Workload (by uid) is to give up for somebody.
     pub(crate) gives_up: BTreeMap<String, GiveUp>,
-    /// With how many workers a Workload (by uid) was seen to have no pods beyond.
-    pub(crate) shrunk: BTreeMap<String, i32>,
+    /// With how many workers, and when, a Workload (by uid) was seen to have no pods beyond.
+    pub(crate) shrunk: BTreeMap<String, (i32, Timestamp)>,
     /// After which change of their number (when it was, `None` for none) all workers of a Job (by uid) were ready at once.
     pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
@@ -111,9 +113,9 @@ pub(crate) struct Run<'a> {
     pub(crate) rules: Elastic,
     /// Fewest and most workers: what its pods were told, and what is asked for.
     pub(crate) bounds: (i32, i32),
-    /// The Job that runs them.
-    pub(crate) job: &'a JobState,
-    /// How many there are to be.
+    /// The Job that runs them; `None` while that is made anew.
+    pub(crate) job: Option<&'a JobState>,
+    /// How many there are to be; where all restart for another number, how many they were told they are, before that.
     pub(crate) workers: i32,
     /// The last change.
     pub(crate) last: Option<Scale>,
@@ -146,6 +148,16 @@ impl Run<'_> {
         after_seconds(last, cooldown_seconds)
     }
 
+    /// All its workers restart for another number.
+    pub(crate) fn by_restart(&self) -> bool {
+        self.rules.rescale == Rescale::ByRestart
+    }
+
+    /// State of its workers.
+    pub(crate) fn role(&self) -> Option<&RoleState> {
+        self.job.and_then(|job| job.role.as_deref())
+    }
+
     /// To how many workers it is on its way down under a Workload.
     pub(crate) fn shrinks(&self, workload: &WorkloadView) -> bool {
         let last = self.last.as_ref().filter(|last| last.workload == workload.uid && last.workers == self.workers);
@@ -154,15 +166,21 @@ impl Run<'_> {
 }
 
 impl Control {
-    /// The run of a TrainingJob whose number of workers may change, `None` when it does not run, or may not.
-    pub(crate) fn run_of(&self, name: &Name, view: &TrainingView) -> Option<Run<'_>> {
-        let rules = view.facts.elastic.filter(|elastic| elastic.rescales)?;
-        let job = self.view.child_of(name, &view.uid, WORKER);
-        let job = job.filter(|job| !job.deleting && job.finished.is_none())?;
-        let role = job.role.as_deref().filter(|role| role.succeeded == 0 && role.wanted > 0)?;
-        let bounds = rules.within(job.annotation(berth_api::labels::ELASTIC_WORKERS)?)?;
-        let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
-        Some(Run { rules, bounds, job, workers: role.wanted, last })
+    /// The run of a TrainingJob under a Workload, whose number of workers may change, `None` when it does not run, or may not.
+    fn run_of(&self, name: &Name, view: &TrainingView, workload: &WorkloadView) -> Option<Run<'_>> {
+        let rules = view.facts.elastic?;
+        let job = self.view.child_of(name, &view.uid, WORKER).filter(|job| !job.deleting);
+        let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
+        let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
+        if rules.rescale == Rescale::ByRestart {
+            // What it would be restarted with is what holds quota, or nothing.
+            let restarts = (role.is_some() || job.is_none()) && view.asks_as(workload);
+            return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
+        }
+        let (job, role) = job.zip(role)?;
+        let bounds = rules.within(job.annotation(labels::ELASTIC_WORKERS)?)?;
+        let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
+        Some(Run { rules, bounds, job: Some(job), workers: role.wanted, last })
     }
 
     /// Whether a Workload stands for its job: no other slice has taken its place.
@@ -182,7 +200,7 @@ impl Control {
         let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
         let runs =
             self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
-        let mut run = self.run_of(&name, view).filter(|_| runs)?;
+        let mut run = self.run_of(&name, view, workload).filter(|_| runs)?;
         // Its count must not go down further. Where partial admission is switched off it has no fewest pods, and must not at all.
         let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
         run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
@@ -194,18 +212,25 @@ impl Control {
     pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
         let run = self.run_under(workload).filter(|_| grew(workload))?;
         let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
-        let settled = self.growth.settled.get(&run.job.uid) == Some(&Some(last.at));
-        let role = run.job.role.as_deref().filter(|role| !settled && !role.is_up())?;
-        let lack = self.ladder.lacking.get(&run.job.uid);
+        let job = run.job?;
+        let settled = if run.by_restart() {
+            self.was_up(workload)
+        } else {
+            self.growth.settled.get(&job.uid) == Some(&Some(last.at))
+        };
+        let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
+        let lack = self.ladder.lacking.get(&job.uid);
         let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
         Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
     }
 
     /// Takes note of a Job whose workers are all ready.
-    pub(crate) fn note_settled(&mut self, job: &JobState) {
-        let elastic = job.annotation(berth_api::labels::ELASTIC_WORKERS).is_some();
+    pub(crate) fn note_settled(&mut self, object: &ObjectKey, job: &JobState) {
+        let role = job.owner.as_ref().and_then(|owner| role_of_child(&owner.name, &object.name));
+        let marks = [labels::ELASTIC_WORKERS, labels::TOLD_WORKERS];
+        let elastic = role == Some(WORKER) && marks.into_iter().any(|mark| job.annotation(mark).is_some());
         if elastic && job.role.as_deref().is_some_and(RoleState::is_up) {
-            let last = job.annotation(berth_api::labels::LAST_SCALE).and_then(Scale::parse);
+            let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
             self.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
             let has = job.role.as_deref().map_or(0, |role| role.wanted);
             if let Some(owner) = job.owner.as_ref()
@@ -299,8 +324,8 @@ impl Control {
         let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
         let alone =
             self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
-        let all_up = run.workers == have && run.job.role.as_deref().is_some_and(RoleState::is_up);
-        let may = have < most && due <= now && !waits && alone && all_up;
+        let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
+        let may = have < most && due <= now && !waits && alone && all_up && self.may_restart(&run, view, workload);
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
@@ -397,11 +422,13 @@ impl Control {
     }
 
     /// It was seen that no pods are left beyond those of the workers that stay.
-    pub(crate) fn note_shrunk(&mut self, object: &ObjectKey) {
+    pub(crate) fn note_shrunk(&mut self, object: &ObjectKey, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let found = self.view.workloads.get(&name).and_then(|workload| {
-            let run = self.run_under(workload)?;
-            Some((workload.uid.clone(), run.workers))
+            // A restart goes on whatever becomes of its job's spec.
+            let restarted = scaled(workload).map(|scale| scale.workers);
+            let workers = restarted.or_else(|| self.run_under(workload).map(|run| run.workers))?;
+            Some((workload.uid.clone(), (workers, now)))
         });
         self.growth.shrunk.extend(found);
     }

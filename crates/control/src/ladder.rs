@@ -26,6 +26,7 @@ use jiff::Timestamp;
 use crate::checks::{Check, have_failed};
 use crate::core::Control;
 use crate::measure::TierMove;
+use crate::restarts::told_from;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{Kind, ObjectKey, StuckPod};
@@ -158,8 +159,7 @@ impl Control {
         let Some(rules) = self.tier_rules(workload) else { return };
         let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
-        let started =
-            since(conditions, types::ADMITTED, "True").or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
+        let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
         let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
         let answer = self.ladder.answers.remove(&workload.uid);
         let reclaimed = self.ladder.reclaims.take(&workload.uid);

@@ -44,6 +44,7 @@ mod policies;
 mod provisioning;
 mod ration;
 mod relations;
+mod restarts;
 mod schedule;
 pub mod settings;
 mod shape;

@@ -271,7 +271,7 @@ impl Control {
             self.ration.note_ended(&job.uid, now);
         }
         self.note_capacity(&object, &job, before, now);
-        self.note_settled(&job);
+        self.note_settled(&object, &job);
         self.note_child(&object, &job);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(object.clone(), job);

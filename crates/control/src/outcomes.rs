@@ -105,7 +105,7 @@ impl Control {
                     self.pods_gone.insert(uid);
                 }
             }
-            Purpose::ProbeSurplus => self.note_shrunk(object),
+            Purpose::ProbeSurplus => self.note_shrunk(object, now),
             Purpose::SetReclaimable => {
                 if let Some(uid) = self.uid_of(&flight.origin) {
                     self.ration.forget_ended(&uid);

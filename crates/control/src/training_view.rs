@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::berth::{TrainingJob, TrainingJobStatus};
-use berth_api::conditions::phases;
+use berth_api::conditions::{own_reasons, phases, training_types};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
@@ -11,10 +11,12 @@ use berth_jobs::training::{
     role_of_child, saved_of, training_facts, training_pod_sets,
 };
 use berth_jobs::{JobState, PodSetDigest};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
 use crate::decide::training::nodes::Counted;
+use crate::status::find;
 use crate::training_figures;
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, ObjectKey};
@@ -96,6 +98,13 @@ impl TrainingView {
     /// It has ended, whatever is left of what ran it.
     pub(crate) fn is_over(&self) -> bool {
         has_ended(&self.status)
+    }
+
+    /// Its user was told that the run which began at that time has been up.
+    pub(crate) fn was_up_since(&self, begun: Timestamp) -> bool {
+        let told = find(&self.status.conditions, training_types::RUNNING);
+        let told = told.filter(|told| told.status == "True" || told.reason == own_reasons::JOB_GONE);
+        told.is_some_and(|told| told.last_transition_time.0 >= begun)
     }
 
     /// The pods that would be made are those for which a Workload has quota: its spec may have changed since. How many workers
@@ -188,7 +197,7 @@ impl Control {
         }
         let (version, uid) = (new.version(), new.uid.clone());
         let gone = gone.filter(|gone| *gone != uid);
-        if new.facts.elastic.is_some_and(|elastic| elastic.rescales) {
+        if new.facts.elastic.is_some() {
             self.growth.jobs.insert(name.clone());
         } else {
             self.growth.jobs.remove(&name);
@@ -198,7 +207,9 @@ impl Control {
         };
         let store = |view: Option<&TrainingView>| view.and_then(|view| view.facts.store.clone());
         let known = self.view.training.get(&name);
-        let saved = saved || rules(known) != rules(Some(&new)) || store(known) != store(Some(&new));
+        // Who asks for other pods cannot restart with fewer of those that he has.
+        let asks_otherwise = known.is_some_and(|known| known.asked != new.asked);
+        let saved = saved || asks_otherwise || rules(known) != rules(Some(&new)) || store(known) != store(Some(&new));
         self.view.training.insert(name.clone(), new);
         self.note_shown(&name);
         if saved {

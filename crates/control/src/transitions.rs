@@ -73,6 +73,11 @@ fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)>
     entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
 }
 
+/// How often a workload was evicted over its whole life.
+pub(crate) fn times_evicted(workload: &WorkloadView) -> i32 {
+    evictions(workload).map(|(.., count)| count).fold(0, i32::saturating_add)
+}
+
 /// How often a workload was evicted for a reason over its whole life: a slice has taken over what was counted of the one whose place it
 /// took.
 pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_api::conditions::types;
-use berth_jobs::training::Past;
+use berth_jobs::training::{Past, Scale};
 use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
@@ -133,6 +133,8 @@ pub(crate) struct Rare {
     pub(crate) slice: Option<String>,
     /// What its job has behind it that grew by it.
     pub(crate) past: Option<Past>,
+    /// To how many workers a run under it was brought last by a restart, see [`crate::restarts::scaled`].
+    pub(crate) scale: Option<Scale>,
     /// It was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
     /// A field that Berth does not act on: why it may not be admitted at all.

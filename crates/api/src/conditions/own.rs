@@ -41,6 +41,8 @@ pub mod own_reasons {
         PODS_STARTING = "PodsStarting";
         /// TrainingJob Running=False between two runs.
         RESTARTED = "Restarted";
+        /// TrainingJob Running=False: its pods start again with another number of workers.
+        RESCALING = "Rescaling";
         /// TrainingJob Running=False: a Job of a run that was up is gone.
         JOB_GONE = "JobGone";
         /// TrainingJob Running=False: a Job of that name exists already.
@@ -59,6 +61,8 @@ pub mod own_reasons {
         ADMITTED_AGAIN = "AdmittedAgain";
         /// TrainingJob CheckpointRequested=True, and event: it gives workers back.
         SCALING_DOWN = "ScalingDown";
+        /// TrainingJob CheckpointRequested=True, and event: it restarts with more workers.
+        SCALING_UP = "ScalingUp";
         /// TrainingJob CheckpointRequested=False: it has saved.
         CHECKPOINT_SAVED = "CheckpointSaved";
         /// TrainingJob CheckpointRequested=False: it has not saved in time.
@@ -79,8 +83,8 @@ pub mod own_reasons {
         SCALE_POLICY = "ScalePolicy";
         /// TrainingJob Elastic=False: partial admission is off.
         PARTIAL_ADMISSION_OFF = "PartialAdmissionOff";
-        /// TrainingJob Elastic=False: its kind of job cannot change while it runs.
-        FIXED_WHILE_RUNNING = "FixedWhileRunning";
+        /// TrainingJob Elastic=True: it gives workers up while it runs, and takes none, as it saves no checkpoints.
+        SHRINKS_ONLY = "ShrinksOnly";
 
         /// Event: a workload with quota has an owner of a kind that Berth does not know.
         OWNER_KIND_UNKNOWN = "OwnerKindUnknown";

@@ -1,5 +1,5 @@
-//! Before a running job is stopped, or loses workers, it is asked to save its work, and given a while for that: its pods are told
-//! by an annotation, and get their signal only when they have saved or the while is over.
+//! Before a running job is stopped, or its number of workers changes, it is asked to save its work, and given a while for that: its pods
+//! are told by an annotation, and get their signal only when they have saved or the while is over.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ pub(crate) struct Told {
 pub(crate) struct Asked {
     at: Timestamp,
     until: Timestamp,
-    /// Why, as the pods are told.
-    why: String,
+    /// Why, as the pods are told: a reason, and words.
+    why: (String, String),
     pub(crate) told: Told,
     /// They have gone.
     pub(crate) over: bool,
@@ -148,8 +148,8 @@ impl Control {
             (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if self.asked(workload, now).is_none() => {
                 let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
                 let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
-                let why = words.strip_prefix(SCALING_DOWN).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(words);
-                let asked = Asked { at: now, until, why: why.to_owned(), told, over: false };
+                let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
+                let asked = Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false };
                 self.saving.asked.insert(uid, asked);
             }
             _ => {}
@@ -227,19 +227,25 @@ impl Control {
     /// The same of the last such request, whether it is over or not.
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
         let asked = self.saving.asked.get(&workload.uid)?;
-        Some((self.grace_to_shrink(workload, asked.at, asked.until, &asked.why), asked))
+        let (reason, why) = &asked.why;
+        Some((self.grace_to_scale(workload, (asked.at, asked.until), (reason.as_str(), why.as_str())), asked))
     }
 
     /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
-    pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: &str) -> Option<Grace> {
+    pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: (&str, &str)) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
-        Some(self.grace_to_shrink(workload, now, until, why)).filter(|grace| grace.lasts(now))
+        Some(self.grace_to_scale(workload, (now, until), why)).filter(|grace| grace.lasts(now))
     }
 
-    fn grace_to_shrink(&self, workload: &WorkloadView, asked: Timestamp, until: Timestamp, why: &str) -> Grace {
+    fn grace_to_scale(
+        &self,
+        workload: &WorkloadView,
+        (asked, until): (Timestamp, Timestamp),
+        (reason, why): (&str, &str),
+    ) -> Grace {
         let saved = self.saved_at(workload).is_some_and(|at| at >= after_seconds(asked, -FRESH_SECONDS));
-        Grace { reason: SCALING_DOWN.to_owned(), message: why.to_owned(), until, saved }
+        Grace { reason: reason.to_owned(), message: why.to_owned(), until, saved }
     }
 
     /// The while that the policy of a workload's queue sets, in milliseconds.

@@ -4,6 +4,7 @@
 
 mod altered;
 pub(crate) mod nodes;
+mod restart;
 mod saving;
 mod scale;
 mod start;
@@ -22,9 +23,9 @@ use serde_json::{Value, json};
 use super::follow::{Wishes, follow};
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
-use crate::elastic::grew;
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
+use crate::restarts::{runs_on, told_from};
 use crate::status::{find, find_true, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -320,15 +321,13 @@ impl<'a> Case<'a> {
         if self.lacks_jobs(states) {
             return false;
         }
-        if grew(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
+        if runs_on(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
             // It runs on with those that are there while others are added.
             return true;
         }
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
         let conditions = &self.view.status.conditions;
-        let was_up = admitted.is_some_and(|admitted| {
-            since(conditions, training_types::RUNNING, "True").is_some_and(|at| at >= admitted)
-        });
+        let was_up = told_from(workload)
+            .is_some_and(|begun| since(conditions, training_types::RUNNING, "True").is_some_and(|at| at >= begun));
         was_up || self.all_ready(states)
     }
 

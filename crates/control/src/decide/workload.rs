@@ -18,6 +18,7 @@ use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::older_reasons;
+use crate::restarts::told_from;
 use crate::status::{ADMISSION_MANAGER, Edit, admission_body, find, find_true, seconds, since};
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
@@ -398,10 +399,12 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         return decision;
     }
     let Some(admitted) = admitted else { return Decision::Done };
+    // Pods that were started anew are not late by the time of those before.
+    let begun = told_from(workload).unwrap_or(admitted);
     within_limit(workload, admitted, now)
         .or_else(|| crate::ladder::climb::decide(control, workload, now))
-        .or_else(|| crate::ladder::watch::decide(control, workload, admitted, now))
-        .or_else(|| super::pods_ready::decide(control, workload, admitted, now))
+        .or_else(|| crate::ladder::watch::decide(control, workload, begun, now))
+        .or_else(|| super::pods_ready::decide(control, workload, begun, now))
 }
 
 /// Its longest time of running.

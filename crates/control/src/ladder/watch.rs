@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::CapacityTier;
-use berth_api::conditions::{own_reasons, reasons, types};
+use berth_api::conditions::{own_reasons, reasons};
 use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::flight::{Decision, Draft};
 use crate::ladder::figures::growth_measures;
 use crate::ladder::rules::{Backoff, TierRules};
 use crate::ladder::{Answer, Lack, Pods};
-use crate::status::since;
+use crate::restarts::told_from;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey, Purpose, Question, StuckPod};
 
@@ -207,17 +207,17 @@ pub(super) fn late(
     late.map(|(rung, _)| rung.pod_set.clone()).collect()
 }
 
-/// Looks after a workload that was admitted at that time.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+/// Looks after a workload whose run began at that time.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
-    if let Some(decision) = super::reclaim::decide(control, workload, admitted, now) {
+    if let Some(decision) = super::reclaim::decide(control, workload, begun, now) {
         return decision;
     }
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
-        return super::pods::decide(control, workload, rules, admitted, now);
+        return super::pods::decide(control, workload, rules, begun, now);
     }
     // Where nothing is lacking, the job's next change brings us back.
-    let Some(look) = Look::at(control, workload, admitted) else { return Decision::Done };
+    let Some(look) = Look::at(control, workload, begun) else { return Decision::Done };
     let Some((rung, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
             return Decision::Wait(next);
@@ -234,7 +234,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
 /// Why workers that were added to a TrainingJob are given up again: no node takes them.
 pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> Option<String> {
     control.added_to(workload)?;
-    let look = Look::at(control, workload, started(workload)?)?;
+    let look = Look::at(control, workload, told_from(workload)?)?;
     let (rung, pod) = look.stuck()?;
     let waited = seconds_between(look.since, look.last?.at);
     Some(in_words(rung.had_no_nodes(waited), pod))
@@ -260,14 +260,9 @@ impl Control {
     fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
         let workload = self.view.workloads.get(name)?;
         let added = self.added_to(workload).filter(|added| added.keeps().is_some())?;
-        let look = Look::at(self, workload, started(workload)?)?;
+        let look = Look::at(self, workload, told_from(workload)?)?;
         Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
     }
-}
-
-/// When a workload was admitted.
-fn started(workload: &WorkloadView) -> Option<Timestamp> {
-    since(&workload.status.conditions, types::ADMITTED, "True")
 }
 
 /// Asks which pods no node takes.

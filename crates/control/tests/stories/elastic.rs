@@ -188,7 +188,6 @@ fn it_gives_up_workers_and_takes_them_back() {
     assert_eq!(cluster.workers("a"), 4);
 }
 
-/// The same job with checkpoints that it tells of itself.
 /// The same, of one that saves.
 pub fn saving(name: &str) -> Value {
     let mut job = elastic(name, json!({}));
@@ -384,19 +383,6 @@ fn who_waits_goes_first() {
     let slices = cluster.count(Purpose::CreateWorkload);
     cluster.pass_judged(60, "nothing idle");
     assert_eq!(cluster.count(Purpose::CreateWorkload), slices);
-}
-
-#[test]
-fn other_frameworks_keep_their_workers_and_say_so() {
-    let mut cluster = cluster();
-    let mut job = elastic("a", json!({}));
-    job["spec"]["jobType"] = json!("JAXJob");
-    cluster.put(Kind::TrainingJob, job);
-    cluster.pass_judged(60, "JAX");
-    let told = cluster.told("a", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("FixedWhileRunning")));
-    assert!(told["message"].as_str().unwrap().contains("not a JAXJob"), "{told}");
-    assert_eq!(cluster.count(Purpose::ScaleTraining), 0);
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod random;
 mod reasons;
 mod reclaim;
 mod requests;
+mod restarts;
 mod rights;
 mod rows;
 mod serving;

@@ -3,6 +3,7 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
+use crate::checkpoints::save;
 use crate::cluster::Cluster;
 use crate::elastic::{elastic, other, with_priorities};
 
@@ -39,7 +40,13 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
         let mut cluster = with_priorities(crate::elastic::cluster());
         let step = 1 + dice.below(2);
         let policy = json!({"scaleUpStep": step, "scaleDownStep": 1 + dice.below(2)});
-        cluster.put(Kind::TrainingJob, elastic("a", policy.clone()));
+        // One whose workers find each other anew, or whose pods are all started again, with or without what they have saved.
+        let (told_once, saves) = (dice.below(2) == 0, dice.below(2) == 0);
+        let mut first = elastic("a", policy.clone());
+        if told_once {
+            first["spec"]["jobType"] = json!("JAXJob");
+        }
+        cluster.put(Kind::TrainingJob, first);
         let mut others: Vec<String> = Vec::new();
         for event in 0..25 {
             let what = format!("seed {seed}, event {event}");
@@ -61,6 +68,7 @@ fn elastic_workers_stay_within_their_bounds_and_their_quota() {
                     let suspend: Value = json!(dice.below(3) == 0);
                     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
                 }
+                7 if saves => save(&mut cluster, "a", event),
                 _ => {}
             }
             cluster.pass_judged(dice.seconds(1, 25), &what);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 
-use super::elastic::elastic;
+use super::elastic::{Rescale, elastic};
 use super::rendezvous::{Party, prepare};
 use super::roles::{Cards, Role, WORKER, roles};
 use super::saved::Continuation;
@@ -104,13 +104,18 @@ pub fn children(
     if let Some(hosts) = party.host_file() {
         all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));
     }
+    let workers = roles.iter().find(|role| role.name == WORKER).map_or(0, |role| role.count);
     for role in roles {
         let name = child_job_name(job.name(), &role.name);
-        let bounds = elastic(job).filter(|elastic| elastic.rescales && role.name == WORKER).map(|bounds| bounds.text());
+        let told = elastic(job).and_then(|elastic| match elastic.rescale {
+            Rescale::InPlace => (role.name == WORKER).then(|| json!({labels::ELASTIC_WORKERS: elastic.text()})),
+            // The pods of every role are told it.
+            Rescale::ByRestart => Some(json!({labels::TOLD_WORKERS: workers.to_string()})),
+        });
         let body = json!({"spec": job_spec(job, prepare(&party, role))});
         let mut child = child(job, ChildKind::Job, &name, body);
-        if let (Some(bounds), Some(metadata)) = (bounds, child.body.pointer_mut("/metadata")) {
-            metadata["annotations"] = json!({labels::ELASTIC_WORKERS: bounds});
+        if let (Some(told), Some(metadata)) = (told, child.body.pointer_mut("/metadata")) {
+            metadata["annotations"] = told;
         }
         all.push(child);
     }

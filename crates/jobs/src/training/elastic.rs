@@ -1,5 +1,6 @@
 //! How many workers an elastic TrainingJob may have, and how that number changes while it runs: the Job of its workers is an
-//! Indexed Job, of which indexes are added and taken at the end, so that worker 0, whom the others turn to, stays.
+//! Indexed Job, of which indexes are added and taken at the end, so that worker 0, whom the others turn to, stays. Where the pods
+//! are told their number once, all Jobs of the run are made anew with the new one.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels;
@@ -10,13 +11,22 @@ use serde_json::{Value, json};
 use super::roles::worker_bounds;
 
 /// The framework whose workers find each other anew when their number changes.
-const RESCALES: &str = "PyTorchJob";
+const FIND_EACH_OTHER: &str = "PyTorchJob";
 /// Workers that are added or taken at once, where no step is given.
 const STEP: i32 = 1;
 /// Pause before workers are added, where none is given.
 const UP_COOLDOWN_SECONDS: i64 = 300;
 /// Pause before workers are taken, where none is given.
 const DOWN_COOLDOWN_SECONDS: i64 = 60;
+
+/// How the number of workers changes while a job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescale {
+    /// Workers are added to those that are there, or taken from them.
+    InPlace,
+    /// Each pod was told the number at its start: all of them start again with the new one.
+    ByRestart,
+}
 
 /// Bounds and pace of the number of workers, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +35,8 @@ pub struct Elastic {
     pub min: i32,
     /// Most workers.
     pub max: i32,
-    /// The number may change while it runs; else it is chosen at each admission.
-    pub rescales: bool,
+    /// How the number changes while it runs.
+    pub rescale: Rescale,
     /// Workers that are added at once.
     pub up_step: i32,
     /// Workers that are taken at once.
@@ -46,7 +56,7 @@ pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
     Some(Elastic {
         min,
         max,
-        rescales: job.spec.job_type == RESCALES,
+        rescale: if job.spec.job_type == FIND_EACH_OTHER { Rescale::InPlace } else { Rescale::ByRestart },
         up_step: policy.scale_up_step.unwrap_or(STEP).max(1),
         down_step: policy.scale_down_step.unwrap_or(STEP).max(1),
         up_cooldown_seconds: seconds(&policy.scale_up_cooldown, UP_COOLDOWN_SECONDS),
@@ -95,7 +105,8 @@ impl Past {
     }
 }
 
-/// The last change of the number of workers of a run.
+/// The last change of the number of workers of a run: noted on the Job of the workers, or, of a run whose Jobs are made anew for it,
+/// on the Workload, which stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
@@ -105,6 +116,14 @@ pub struct Scale {
     pub at: Timestamp,
     /// Uid of the Workload that held their quota.
     pub workload: String,
+    /// Of one on a Workload: how often that had been evicted. After the next time it says nothing any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evictions: i32,
+}
+
+/// Serde passes references.
+const fn is_zero(evictions: &i32) -> bool {
+    *evictions == 0
 }
 
 impl Scale {
@@ -114,14 +133,19 @@ impl Scale {
         serde_json::from_str(text).ok()
     }
 
+    /// The merge patch of the object on which it is noted.
+    #[must_use]
+    pub fn note(&self) -> Value {
+        let note = serde_json::to_string(self).unwrap_or_default();
+        json!({"metadata": {"annotations": {labels::LAST_SCALE: note}}})
+    }
+
     /// The merge patch of the Job that runs the workers: their number and the note, in one write.
     #[must_use]
     pub fn patch(&self) -> Value {
-        let note = serde_json::to_string(self).unwrap_or_default();
-        json!({
-            "metadata": {"annotations": {labels::LAST_SCALE: note}},
-            // The API server takes a change of an Indexed Job's completions only together with its parallelism.
-            "spec": {"completions": self.workers, "parallelism": self.workers},
-        })
+        let mut patch = self.note();
+        // The API server takes a change of an Indexed Job's completions only together with its parallelism.
+        patch["spec"] = json!({"completions": self.workers, "parallelism": self.workers});
+        patch
     }
 }

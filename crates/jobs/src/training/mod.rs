@@ -17,7 +17,7 @@ mod workload;
 
 pub(crate) use children::KIND;
 pub use children::{Child, ChildKind, RunError, child_job_name, children, role_of_child, training_owner};
-pub use elastic::{Elastic, Past, Scale};
+pub use elastic::{Elastic, Past, Rescale, Scale};
 pub use facts::{TrainingFacts, training_facts};
 pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
 pub use rules::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};

@@ -85,6 +85,21 @@ fn fewer_admitted_workers_are_what_the_pods_are_told() {
 }
 
 #[test]
+fn jobs_say_what_their_pods_were_told_of_the_number_of_workers() {
+    let notes = |job_type: &str, more: Value| -> Vec<(String, Value)> {
+        let jobs = run(&job(job_type, more)).into_iter().filter(|child| child.kind == ChildKind::Job);
+        jobs.map(|child| (child.name, child.body["metadata"]["annotations"].clone())).collect()
+    };
+    let elastic = || json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
+    let (worker, launcher) = ("gpt-worker".to_owned(), "gpt-launcher".to_owned());
+    assert_eq!(notes("PyTorchJob", elastic()), [(worker.clone(), json!({"berth.dev/elastic-workers": "2:3"}))]);
+    // Each role waits for all workers.
+    let told = json!({"berth.dev/told-workers": "3"});
+    assert_eq!(notes("MPIJob", elastic()), [(worker.clone(), told.clone()), (launcher, told)]);
+    assert_eq!(notes("JAXJob", json!({"resources": {"minReplicas": 2}})), [(worker, Value::Null)]);
+}
+
+#[test]
 fn an_admission_for_other_roles_starts_nothing() {
     let one = job("PyTorchJob", json!({}));
     let two = job("MPIJob", json!({}));

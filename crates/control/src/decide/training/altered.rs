@@ -12,8 +12,8 @@ use serde_json::json;
 use super::{Case, status};
 use crate::core::after_seconds;
 use crate::decide::workload::{evict_for_seconds, object_write, status_write};
-use crate::elastic::{granted_to, grew};
 use crate::flight::Decision;
+use crate::restarts::{runs_on, told_from};
 use crate::status::{find, since};
 use crate::transitions::evicted_for;
 use crate::view::WorkloadView;
@@ -83,10 +83,10 @@ impl<'a> Case<'a> {
     /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too. A
     /// run that lacks another Job meanwhile was up until then.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
+        let begun = told_from(workload);
         let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
         let (at, is_up) = (told.last_transition_time.0, told.status == "True");
-        let of_this_run = grew(workload) || admitted.is_some_and(|admitted| at >= admitted);
+        let of_this_run = runs_on(workload) || begun.is_some_and(|begun| at >= begun);
         let was_up = of_this_run && (is_up || told.reason == status::JOB_GONE);
         if !was_up {
             return true;
@@ -140,7 +140,7 @@ impl<'a> Case<'a> {
             return Some(Alteration { role, job, words: String::new() });
         }
         let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
-        let given = granted_to(workload, &role);
+        let given = self.meant_for(workload, &role, job);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
         let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());

@@ -1,7 +1,7 @@
 //! What a TrainingJob's status says of its checkpoints, and what a start waits for.
 
 use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
-use berth_api::conditions::{own_reasons, training_types, types};
+use berth_api::conditions::{own_reasons, training_types};
 use berth_jobs::training::Saved;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::Case;
 use super::status::Words;
 use crate::checkpoints::{patience_ends, shown};
 use crate::flight::Decision;
-use crate::status::{seconds, since};
+use crate::status::seconds;
 use crate::view::WorkloadView;
 
 /// Condition of a job that has not saved for longer than its interval.
@@ -27,13 +27,13 @@ impl Case<'_> {
     /// A start waits until it is known where the job goes on, `None` when it is.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let begun = self.control.resumes_from(workload)?;
         if self.missing_store().is_some() {
             // The store's return brings us back.
             return Some(Decision::Done);
         }
-        let known = self.control.knows_where_to_resume(self.name, self.view, (admitted, self.now));
-        (!known).then(|| Decision::Wait(patience_ends(admitted)))
+        let known = self.control.knows_where_to_resume(self.name, self.view, (begun, self.now));
+        (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
     /// Saving interval kept or missed; store readable or not. Each is told once it was true.

@@ -1,9 +1,10 @@
 //! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
-//! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone.
+//! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone. Where
+//! all pods start again for that, the new number is noted on the Workload, and `restart` goes on from there.
 
 use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
 use berth_jobs::Priority;
-use berth_jobs::training::{Past, RoleState, Scale, WORKER, slice_workload, training_workload};
+use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,11 +14,12 @@ use super::status::{CHECKPOINT_REQUESTED, Words};
 use crate::core::{after_seconds, key};
 use crate::decide::grace::SCALING_DOWN;
 use crate::decide::preempt::preemptor_words;
-use crate::decide::workload::{REPORTER, create, has_finalizer, notice, remove_finalizer, status_write};
+use crate::decide::workload::{REPORTER, create, has_finalizer, notice, object_write, remove_finalizer, status_write};
 use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::no_nodes_for_added;
 use crate::status::since;
+use crate::transitions::times_evicted;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
 use berth_api::labels;
@@ -88,22 +90,22 @@ impl Case<'_> {
         let run = self.control.run_under(workload)?;
         let have = granted(workload);
         if run.shrinks(workload) {
-            return Some(self.lower(workload, &run, states));
+            let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
+            let most = others.fold(run.workers, i32::saturating_add);
+            let lower = || self.lower(workload, run.workers, "");
+            return Some(self.surplus_left(workload, run.workers, most).unwrap_or_else(lower));
         }
-        if run.workers != have {
-            let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
-            // Somebody may have asked for more than it has quota for.
-            let reason = if run.workers < have { own_reasons::SCALED_UP } else { SCALING_DOWN };
-            return Some(self.resize(workload, &run, have, (reason, words)));
+        let asked = self.control.growth.gives_up.get(&workload.uid);
+        let asked = asked.map(|asked| (asked, asked.keeps.max(run.bounds.0))).filter(|(_, keeps)| *keeps < have);
+        // Nobody restarts for workers that he is to give up again.
+        if run.workers != have && !(run.by_restart() && asked.is_some()) {
+            return Some(self.catch_up(workload, &run, states));
         }
-        if let Some(asked) = self.control.growth.gives_up.get(&workload.uid) {
-            let keeps = asked.keeps.max(run.bounds.0);
-            if keeps < have {
-                let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
-                let whom = preemptor_words(self.control, whom);
-                let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
-                return Some(self.shrink(workload, &run, keeps, words, states));
-            }
+        if let Some((asked, keeps)) = asked {
+            let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
+            let whom = preemptor_words(self.control, whom);
+            let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
+            return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
         }
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         if have > run.bounds.1.max(run.bounds.0) {
@@ -113,9 +115,27 @@ impl Case<'_> {
             }
             let keeps = have.saturating_sub(run.rules.down_step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
-            return Some(self.shrink(workload, &run, keeps, words, states));
+            return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
         }
         self.late(workload, &run).or_else(|| self.grown(workload, &run))
+    }
+
+    /// Brings the workers to the number for which there is quota.
+    fn catch_up(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
+        let (have, most) = (granted(workload), run.bounds.1.max(run.bounds.0));
+        let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
+        // Somebody may have asked for more than it has quota for.
+        let grows = run.workers < have;
+        match (run.by_restart(), grows) {
+            (false, true) => self.resize(workload, run, have, (own_reasons::SCALED_UP, words)),
+            (false, false) => self.resize(workload, run, have, (SCALING_DOWN, words)),
+            (true, _) if most < have => {
+                let words = format!("from {have} to {most} workers: at most {most} are asked for");
+                self.saved_first(workload, run, most, (SCALING_DOWN, words), states)
+            }
+            (true, true) => self.saved_first(workload, run, have, (own_reasons::SCALING_UP, words), states),
+            (true, false) => self.saved_first(workload, run, have, (SCALING_DOWN, words), states),
+        }
     }
 
     /// Workers that were added are given up again when they get no nodes, or are not ready in time.
@@ -159,19 +179,24 @@ impl Case<'_> {
         Some(create(&new, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)))
     }
 
-    /// Takes workers of a run, once it has saved its work: those that stay go on from there. Whoever lacks pods cannot save.
-    fn shrink(
+    /// Takes workers of a run, or stops them all to start again, once it has saved its work: what runs then goes on from there. Whoever
+    /// lacks pods cannot save.
+    fn saved_first(
         &self,
         workload: &WorkloadView,
         run: &Run<'_>,
         workers: i32,
-        words: String,
+        (reason, words): (&str, String),
         states: &BTreeMap<String, RoleState>,
     ) -> Decision {
+        // With as many as run nothing is stopped.
+        if run.by_restart() && workers == run.workers {
+            return self.resize(workload, run, workers, (reason, words));
+        }
         let asked = self.control.asked_to_save(workload, self.now);
         let (grace, told) = match asked {
             Some((grace, told)) => (Some(grace), told),
-            None => (self.control.time_to_save(workload, self.now, &words), false),
+            None => (self.control.time_to_save(workload, self.now, (reason, words.as_str())), false),
         };
         if let Some(grace) = grace.as_ref().filter(|grace| self.all_ready(states) && grace.lasts(self.now)) {
             if told {
@@ -185,10 +210,10 @@ impl Case<'_> {
             Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
             None => words,
         };
-        self.resize(workload, run, workers, (SCALING_DOWN, words))
+        self.resize(workload, run, workers, (reason, words))
     }
 
-    /// Brings the Job of the workers to their number.
+    /// Brings the Job of the workers to their number, or notes that all Jobs are to be made with it.
     fn resize(
         &self,
         workload: &WorkloadView,
@@ -196,37 +221,54 @@ impl Case<'_> {
         workers: i32,
         (reason, words): (&str, String),
     ) -> Decision {
-        let scale = Scale { workers, at: self.now, workload: workload.uid.clone() };
+        let mut scale = Scale { workers, at: self.now, workload: workload.uid.clone(), evictions: 0 };
+        if run.by_restart() {
+            scale.evictions = times_evicted(workload);
+            let words = match workers == run.workers {
+                true => words,
+                false => format!("{words}; all its pods start again with that number"),
+            };
+            let draft = object_write(workload, Purpose::ScaleTraining, scale.note());
+            return Decision::write(draft.telling(self.notice(EventType::Normal, reason, words)));
+        }
+        let Some(job) = run.job else { return Decision::Done };
         let mut body = scale.patch();
         if let Some(metadata) = body.get_mut("metadata") {
-            metadata["uid"] = run.job.uid.clone().into();
-            metadata["resourceVersion"] = run.job.version.to_string().into();
+            metadata["uid"] = job.uid.clone().into();
+            metadata["resourceVersion"] = job.version.to_string().into();
         }
         Decision::write(Draft {
             purpose: Purpose::ScaleTraining,
             key: self.child_key(WORKER),
             request: Request::Merge { manager: MANAGER, subresource: Subresource::None, body },
-            based_on: run.job.version,
+            based_on: job.version,
             notices: vec![self.notice(EventType::Normal, reason, words)],
         })
     }
 
-    /// Gives back the quota of workers that have gone.
-    fn lower(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
-        if self.control.growth.shrunk.get(&workload.uid) != Some(&run.workers) {
-            let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
-            let most = others.fold(run.workers, i32::saturating_add);
-            let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
-            let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
-            return Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question));
+    /// Asks whether more pods are left than those `most` that stay with so many workers, `None` when it is known that there are no more.
+    pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
+        let known = self.control.growth.shrunk.get(&workload.uid);
+        if known.is_some_and(|(with, _)| *with == workers) {
+            return None;
         }
+        if let Some(until) = self.creation_until() {
+            return Some(Decision::Wait(until));
+        }
+        let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
+        Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
+    }
+
+    /// Gives back the quota of workers that have gone; `then` is said of those that stay.
+    pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Decision {
         let body = json!({
             "apiVersion": berth_api::API_VERSION,
             "kind": "Workload",
             "metadata": workload.identity().metadata(),
-            "spec": {"podSets": [{"name": WORKER, "count": run.workers}]},
+            "spec": {"podSets": [{"name": WORKER, "count": workers}]},
         });
-        let words = format!("{} of {} workers are left, and their quota", run.workers, granted(workload));
+        let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));
         Decision::write(Draft {
             purpose: Purpose::LowerCount,
             key: key(Kind::Workload, &workload.key()),
@@ -245,19 +287,28 @@ impl Case<'_> {
                 format!("{max} workers: with the gate PartialAdmission off a job is admitted whole or not at all");
             return Some((false, own_reasons::PARTIAL_ADMISSION_OFF.to_owned(), message));
         }
-        if !rules.rescales {
-            let kind = &self.view.facts.job_type;
-            let message = format!(
-                "{min} to {max} workers, chosen at each admission: while it runs, only a PyTorchJob changes their number, not a {kind}"
-            );
-            return Some((false, own_reasons::FIXED_WHILE_RUNNING.to_owned(), message));
-        }
         let (up, down) = (rules.up_step, rules.down_step);
         let (after_up, after_down) = (rules.up_cooldown_seconds, rules.down_cooldown_seconds);
-        let message = format!(
-            "{min} to {max} workers; adds {up} at once, {after_up}s after its start or a change, and takes {down} at once, {after_down}s after a change"
-        );
-        Some((true, own_reasons::SCALE_POLICY.to_owned(), message))
+        let kind = &self.view.facts.job_type;
+        let restarts = format!("{min} to {max} workers; all pods of a {kind} start again when their number changes");
+        let takes = format!("takes {down} at once, {after_down}s after a change");
+        let (reason, message) = match rules.rescale {
+            Rescale::InPlace => {
+                let adds = format!("adds {up} at once, {after_up}s after its start or a change");
+                (own_reasons::SCALE_POLICY, format!("{min} to {max} workers; {adds}, and {takes}"))
+            }
+            Rescale::ByRestart if self.view.facts.saves => {
+                let adds =
+                    format!("adds {up} at once, {after_up}s after its start or a change and not before it has saved");
+                (own_reasons::SCALE_POLICY, format!("{restarts}: {adds}, and {takes}"))
+            }
+            Rescale::ByRestart => {
+                let stays =
+                    "adds none while it runs, as it saves no checkpoints (spec.checkpoint) and would lose its work";
+                (own_reasons::SHRINKS_ONLY, format!("{restarts}: {stays}, and {takes}"))
+            }
+        };
+        Some((true, reason.to_owned(), message))
     }
 }
 

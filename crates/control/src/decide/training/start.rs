@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::{own_reasons, reasons, training_types, types};
+use berth_api::conditions::{own_reasons, reasons, training_types};
 use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
 use jiff::Timestamp;
 
@@ -12,10 +12,11 @@ use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
 use crate::decide::workload::{evict, evict_for_seconds, status_write};
-use crate::elastic::{granted, grew};
+use crate::elastic::granted;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
-use crate::status::{find, seconds, since};
+use crate::restarts::{runs_on, scaled, told_from};
+use crate::status::{find, seconds};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
@@ -34,6 +35,9 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Admitted: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.restarting(workload) {
+            return decision;
+        }
         if let Some(decision) = self.undo_alterations(workload) {
             return decision;
         }
@@ -53,7 +57,7 @@ impl Case<'_> {
             return decision;
         }
         let states = self.states();
-        let ready = self.all_ready(&states) || (grew(workload) && self.is_up(workload, &states));
+        let ready = self.all_ready(&states) || (runs_on(workload) && self.is_up(workload, &states));
         if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
             return Decision::write(draft);
         }
@@ -124,7 +128,8 @@ impl Case<'_> {
     /// Whether it would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on
     /// with those that it has.
     fn is_out_of_bounds(&self, workload: &WorkloadView) -> bool {
-        let begun = self.roles().iter().any(|role| self.child(role).is_some()) || self.gone_since(workload).is_some();
+        let there = || self.roles().iter().any(|role| self.child(role).is_some());
+        let begun = scaled(workload).is_some() || there() || self.gone_since(workload).is_some();
         !begun && !self.view.begins_with(granted(workload))
     }
 
@@ -201,12 +206,15 @@ impl Case<'_> {
     /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
     /// images or mounts volumes, is left to it.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-        let (Some(limit), Some(admitted)) = (self.view.facts.scheduling_timeout_seconds, admitted) else {
+        let started = told_from(workload);
+        let (Some(limit), Some(started)) = (self.view.facts.scheduling_timeout_seconds, started) else {
             return Decision::Done;
         };
         let gone = self.gone_since(workload);
-        let begun = gone.unwrap_or(admitted);
+        let begun = gone.unwrap_or(started);
+        // Workers that were added by a restart are given up first.
+        let added = self.control.added_to(workload).filter(|_| scaled(workload).is_some());
+        let begun = added.map_or(begun, |added| added.since.max(begun));
         let due = after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
@@ -222,7 +230,11 @@ impl Case<'_> {
                 Some(false) => {}
             }
         }
-        let from = if gone.is_some() { "a Job of it was gone" } else { "the admission" };
+        let from = match gone {
+            Some(_) => "a Job of it was gone",
+            None if scaled(workload).is_some() => "it restarted with another number of workers",
+            None => "the admission",
+        };
         let words = format!("not all pods had nodes {limit}s after {from}");
         self.release(workload, &words, self.obstacle().map(|(_, text)| text))
     }
@@ -230,10 +242,10 @@ impl Case<'_> {
     /// Since when a run that was up lacks a Job, or pods that were made anew for want of one, as far as that was told: its status
     /// remembers it, whoever leads.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let begun = told_from(workload)?;
         let told = find(&self.view.status.conditions, training_types::RUNNING)?;
         let at = told.last_transition_time.0;
-        let of_this_run = grew(workload) || at >= admitted;
+        let of_this_run = runs_on(workload) || at >= begun;
         match (told.status.as_str(), told.reason.as_str()) {
             ("True", _) => Some(self.now).filter(|_| of_this_run),
             (_, status::JOB_GONE) => Some(at).filter(|_| of_this_run),
@@ -245,8 +257,8 @@ impl Case<'_> {
     /// does that. Pods that fail, pull images or mount volumes are the backoff limit's matter.
     fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let run = self.control.run_under(workload);
-        if run.is_some_and(|run| run.job.role.as_deref().is_some_and(|role| role.ready >= run.bounds.0)) {
+        let run = self.control.run_under(workload).filter(|run| !run.by_restart());
+        if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
             // Of an elastic job enough train on.
             return None;
         }

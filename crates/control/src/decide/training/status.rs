@@ -16,9 +16,9 @@ use super::Case;
 use super::scale::ELASTIC;
 use crate::core::{Control, after_seconds, key};
 use crate::deltas::quantity;
-use crate::elastic::grew;
 use crate::flight::Draft;
 use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
+use crate::restarts::{runs_on, scaled, told_from};
 use crate::status::{cut, find, find_true, is_true, seconds, set_in, since};
 use crate::training_view::{TrainingView, has_ended};
 use crate::view::WorkloadView;
@@ -176,10 +176,7 @@ impl Telling<'_> {
         self.set(status, training_types::QUEUED, self.queued(&phase));
         self.set(status, types::ADMITTED, self.admission());
         let running = self.running();
-        let begun = self
-            .admitted()
-            .filter(|workload| !grew(workload))
-            .and_then(|workload| since(&workload.status.conditions, types::ADMITTED, "True"));
+        let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(told_from);
         // The clock of who has admitted it may be ahead: nothing of a run is told to be before its admission.
         let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
         if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
@@ -236,10 +233,7 @@ impl Telling<'_> {
         let evicted = find_true(conditions, types::EVICTED)?;
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
-            let due = after_seconds(
-                since(conditions, types::ADMITTED, "True")?,
-                self.case.view.facts.scheduling_timeout_seconds?,
-            );
+            let due = after_seconds(told_from(self.workload?)?, self.case.view.facts.scheduling_timeout_seconds?);
             // One that ran until then had them, and lost some.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
@@ -327,7 +321,13 @@ impl Telling<'_> {
         }
         let ready = self.total(|state| state.ready.saturating_add(state.succeeded));
         let wanted = self.total(|state| state.wanted);
-        let starting = || (own_reasons::PODS_STARTING.to_owned(), format!("{ready} of {wanted} pods are ready"));
+        let starting = || match scaled(workload) {
+            Some(scale) => (
+                own_reasons::RESCALING.to_owned(),
+                format!("Restarts with {} workers: {ready} of {wanted} pods are ready", scale.workers),
+            ),
+            None => (own_reasons::PODS_STARTING.to_owned(), format!("{ready} of {wanted} pods are ready")),
+        };
         let obstacle = self.case.obstacle();
         if self.case.gone_since(workload).is_none() {
             let (reason, message) = obstacle.unwrap_or_else(starting);

@@ -146,7 +146,7 @@ impl Case<'_> {
     }
 
     /// Until when a Job of it may still be made by a creation whose answer was lost.
-    fn creation_until(&self) -> Option<Timestamp> {
+    pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         known.filter_map(|object| self.control.flights.strays.creation_until(&object, self.now)).max()
     }

@@ -7,7 +7,8 @@ use super::Cluster;
 
 /// Whether its workers may change in number.
 pub(super) fn is_elastic(job: &Value) -> bool {
-    job["metadata"]["annotations"]["berth.dev/elastic-workers"].is_string()
+    let notes = &job["metadata"]["annotations"];
+    notes["berth.dev/elastic-workers"].is_string() || notes["berth.dev/told-workers"].is_string()
 }
 
 impl Cluster {

@@ -1,0 +1,43 @@
+//! How a TrainingJob whose pods are told once how many workers there are comes to another number. That is noted on its Workload (see
+//! `scale`); then the Jobs that were told another number are deleted, their pods are waited for, quota of workers that do not come back is
+//! freed, and the usual start makes the Jobs with the new number. Each step follows from the objects that are there, whoever leads by then.
+
+use berth_jobs::JobState;
+use berth_jobs::training::{Rescale, WORKER};
+
+use super::Case;
+use crate::elastic::{granted, granted_to};
+use crate::flight::Decision;
+use crate::restarts::{scaled, told_workers};
+use crate::view::WorkloadView;
+
+impl Case<'_> {
+    /// The next step of a restart that was noted, `None` when the usual start goes on from here, or has.
+    pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
+        // Once somebody has lowered the count below it, the number is out of date.
+        let scale = scaled(workload).filter(|scale| scale.workers <= granted(workload))?;
+        let was_told = |job: &JobState| told_workers(job, self.child(WORKER)) == Some(scale.workers);
+        let words = format!("Restarts with {} workers", scale.workers);
+        if let Some(decision) = self.delete_where(&words, |job| !was_told(job)) {
+            return Some(decision);
+        }
+        let roles = self.roles();
+        let left: Vec<&JobState> =
+            roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting).collect();
+        let pods = left.iter().filter_map(|job| job.role.as_deref()).map(|role| role.wanted);
+        let most = pods.fold(0, i32::saturating_add);
+        if scale.workers < granted(workload) {
+            let lower = || self.lower(workload, scale.workers, "; they start again");
+            return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
+        }
+        if left.is_empty() { self.surplus_left(workload, scale.workers, most) } else { None }
+    }
+
+    /// For how many pods of its role a Job is: of workers that are yet to start again with more, those that they were told they are.
+    pub(super) fn meant_for(&self, workload: &WorkloadView, role: &str, job: &JobState) -> i32 {
+        let given = granted_to(workload, role);
+        let restarts = self.view.facts.elastic.is_some_and(|elastic| elastic.rescale == Rescale::ByRestart);
+        let told = told_workers(job, Some(job)).filter(|told| restarts && role == WORKER && *told > 0);
+        told.map_or(given, |told| told.min(given))
+    }
+}

@@ -1,0 +1,355 @@
+//! Elastic TrainingJobs whose pods are told once how many workers there are: for another number all of them start again, under quota that
+//! never goes away in between.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::checkpoints::save;
+use crate::cluster::{Cluster, merge};
+use crate::elastic::{cluster, elastic, other, with_priorities};
+use crate::faults::every_fault;
+
+/// Two to four workers of JAX with one cpu each; `more` is merged into the spec.
+pub fn told_once(name: &str, more: &Value) -> Value {
+    let mut job = elastic(name, json!({}));
+    job["spec"]["jobType"] = json!("JAXJob");
+    merge(&mut job["spec"], more);
+    job
+}
+
+/// One that saves, and adds two workers at once.
+fn saving(name: &str) -> Value {
+    let pace = json!({"scalePolicy": {"scaleUpStep": 2}});
+    told_once(name, &json!({"checkpoint": {"interval": "10m"}, "elasticConfig": pace}))
+}
+
+/// A queue in which that job runs with four workers.
+fn started(job: Value) -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(3, "starts");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    cluster
+}
+
+/// A queue in which that job runs with two workers, as four of six cpus are in use until `first` completes.
+fn held_small(job: Value) -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::JOB, other("first", "4", 1));
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(12, "two");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    cluster
+}
+
+/// What the pods of a Job are told.
+fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
+    let all = cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+    let found = all.iter().find(|variable| variable["name"] == name);
+    found.and_then(|variable| variable["value"].as_str()).unwrap_or_default().to_owned()
+}
+
+fn uid(cluster: &Cluster, job: &str) -> Value {
+    cluster.job(job)["metadata"]["uid"].clone()
+}
+
+fn tell(cluster: &Cluster, reason: &str) -> String {
+    let told = cluster.notices.iter().rfind(|notice| notice.reason == reason && notice.key.kind == Kind::TrainingJob);
+    told.map(|notice| notice.message.clone()).unwrap_or_default()
+}
+
+#[test]
+fn workers_are_given_up_by_a_restart_of_all_roles() {
+    let mut job = told_once("a", &json!({"roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]}));
+    job["spec"]["jobType"] = json!("TFJob");
+    let mut cluster = started(job);
+    let before = ["a-worker", "a-ps"].map(|job| uid(&cluster, job));
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    cluster.put(Kind::JOB, other("urgent", "3", 100));
+    cluster.pass_judged(10, "pods are left");
+    assert!(!cluster.has_job("a-worker") && !cluster.has_job("a-ps"), "{:?}", cluster.writes);
+    assert_eq!((cluster.slices("a")[0].1, cluster.count(Purpose::LowerCount)), (4, 0), "their quota is in use");
+    assert!(!cluster.is("urgent", "Admitted"));
+    assert!(tell(&cluster, "ScalingDown").ends_with("; all its pods start again with that number"));
+    // Another leader finds it half way.
+    cluster.restart();
+    cluster = with_priorities(cluster);
+    cluster.pass_judged(10, "another leader");
+    assert!(!cluster.has_job("a-worker") && !cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass_judged(10, "pods are gone");
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1, cluster.phase("a")), (2, 2, "Running"));
+    for (job, before) in ["a-worker", "a-ps"].into_iter().zip(before) {
+        assert_ne!(uid(&cluster, job), before, "{job}");
+        let told = variable(&cluster, job, "TF_CONFIG");
+        assert!(told.contains("a-worker-1.") && !told.contains("a-worker-2."), "{job}: {told}");
+    }
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+    let status = &cluster.training("a")["status"];
+    assert_eq!((&status["workers"], &status["restarts"]), (&json!("2/2"), &Value::Null), "it costs no tries");
+    assert_eq!(status["allocatedResources"]["cpu"], "3");
+    assert_eq!(cluster.told("a", "Running")["reason"], "PodsReady");
+}
+
+#[test]
+fn it_saves_before_it_restarts_with_fewer() {
+    let mut cluster = started(saving("a"));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(5, "asked");
+    let before = uid(&cluster, "a-worker");
+    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
+    assert!(told["berth.dev/save-reason"].starts_with("ScalingDown: from 4 to 2 workers"), "{told:?}");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(5, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    assert_ne!(uid(&cluster, "a-worker"), before);
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "700");
+    assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "2");
+    assert!(cluster.is("urgent", "Admitted"));
+    assert_eq!(cluster.count(Purpose::Evict), 0);
+    // A job that shrank does not grow back at once, and not before it has saved anew.
+    let before = uid(&cluster, "a-worker");
+    cluster.complete("urgent");
+    cluster.pass_judged(60, "idle again");
+    assert_eq!((cluster.workers("a"), uid(&cluster, "a-worker") == before), (2, true), "{:?}", cluster.writes);
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(20, "it has saved again");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn it_grows_by_a_restart_once_it_has_saved() {
+    let mut cluster = held_small(saving("a"));
+    let told = cluster.told("a", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ScalePolicy")), "{told}");
+    cluster.complete("first");
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.pass_judged(60, "it has saved nothing");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
+    let before = uid(&cluster, "a-worker");
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(10, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.slices("a").len()), (4, 1), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    assert_ne!(uid(&cluster, "a-worker"), before);
+    assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "4");
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "700");
+    assert!(tell(&cluster, "ScalingUp").starts_with("from 2 to 4 workers, for which quota is reserved"));
+    let (before, starts) = (uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining));
+    cluster.pass_judged(120, "at its most");
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining)), (before, starts));
+    cluster.complete("a-worker");
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+    assert!(cluster.slices("a").is_empty());
+}
+
+/// The new slice is admitted, and the job is asked to save before it restarts.
+fn asked_to_grow() -> Cluster {
+    let mut cluster = held_small(saving("a"));
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(70, "what it saved is old");
+    cluster.complete("first");
+    cluster.pass_judged(8, "asked");
+    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
+    assert!(told["berth.dev/save-reason"].starts_with("ScalingUp: from 2 to 4 workers"), "{told:?}");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4), "{:?}", cluster.writes);
+    cluster
+}
+
+#[test]
+fn it_saves_before_it_restarts_with_more() {
+    for saves in [true, false] {
+        let mut cluster = asked_to_grow();
+        let asked = cluster.told("a", "CheckpointRequested");
+        assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingUp")));
+        if saves {
+            save(&mut cluster, "a", 900);
+        }
+        cluster.pass_judged(if saves { 5 } else { 40 }, "it restarts");
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{saves}: {:?}", cluster.writes);
+        let from = if saves { "900" } else { "700" };
+        assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), from);
+        assert_eq!(cluster.told_pods.len(), 1, "told once");
+    }
+}
+
+#[test]
+fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
+    let mut cluster = asked_to_grow();
+    let before = uid(&cluster, "a-worker");
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(5, "a newcomer");
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
+    assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
+    cluster.pass_judged(60, "and stays so");
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before, 0));
+}
+
+#[test]
+fn who_saves_no_checkpoints_does_not_grow_while_it_runs_and_says_so() {
+    let mut cluster = held_small(told_once("a", &json!({})));
+    cluster.complete("first");
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.pass_judged(120, "idle");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
+    let told = cluster.told("a", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ShrinksOnly")), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("all pods of a JAXJob start again"), "{told}");
+}
+
+#[test]
+fn another_leader_at_any_moment_goes_on() {
+    for (moment, grows) in (1..60).flat_map(|moment| [(moment, false), (moment, true)]) {
+        let what = format!("moment {moment}, grows: {grows}");
+        let mut cluster = if grows { held_small(saving("a")) } else { started(saving("a")) };
+        save(&mut cluster, "a", 700);
+        if grows {
+            cluster.complete("first");
+        } else {
+            cluster.put(Kind::JOB, other("urgent", "4", 100));
+        }
+        // So many steps of control, then another process.
+        for _ in 0..moment {
+            let step = cluster.control.step(cluster.now);
+            let (wake, quiet) = (step.wake_at, step.writes.is_empty());
+            cluster.take(step);
+            if quiet {
+                let next = wake.unwrap_or(cluster.now).max(cluster.now);
+                cluster.now = next.checked_add(jiff::SignedDuration::from_millis(50)).unwrap();
+            }
+        }
+        cluster.judge(&what);
+        cluster.restart();
+        cluster = with_priorities(cluster);
+        cluster.pass_judged(90, &what);
+        let workers = if grows { 4 } else { 2 };
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (workers, "Running"), "{what}: {:?}", cluster.writes);
+        assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), workers.to_string(), "{what}");
+        assert_eq!((cluster.slices("a").len(), cluster.count(Purpose::Evict)), (1, 0), "{what}: {:?}", cluster.writes);
+        assert!(grows || cluster.is("urgent", "Admitted"), "{what}");
+    }
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
+    let purposes = [
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::FinishWorkload,
+        Purpose::AskToSave,
+        Purpose::ScaleTraining,
+        Purpose::StopTraining,
+        Purpose::ProbeSurplus,
+        Purpose::LowerCount,
+        Purpose::PrepareTraining,
+        Purpose::StartTraining,
+        Purpose::TrainingStatus,
+    ];
+    for (fault, what) in every_fault(&purposes) {
+        let mut cluster = held_small(saving("a"));
+        save(&mut cluster, "a", 700);
+        // Every fault meets a growth, and then a shrinking.
+        cluster.faults.push(fault.clone());
+        cluster.complete("first");
+        cluster.pass_judged(90, &what);
+        assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
+        cluster.faults.push(fault.clone());
+        cluster.put(Kind::JOB, other("urgent", "4", 100));
+        cluster.pass_judged(90, &what);
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{what}: {:?}", cluster.writes);
+        assert!(cluster.is("urgent", "Admitted"), "{what}: {:?}", cluster.writes);
+        assert_eq!((cluster.slices("a").len(), cluster.count(Purpose::Evict)), (1, 0), "{what}: {:?}", cluster.writes);
+    }
+}
+
+/// Its pods have a quarter of a minute to get nodes.
+fn short() -> Value {
+    json!({"schedulingConfig": {"schedulingTimeout": "15s"}})
+}
+
+#[test]
+fn the_restarted_run_has_its_own_time_to_get_nodes() {
+    let mut cluster = started(told_once("a", &short()));
+    cluster.pass_judged(60, "long after its start");
+    cluster.nodes = Some(1);
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(12, "it restarts");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Pending"), "{:?}", cluster.writes);
+    let told = cluster.told("a", "Running");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Rescaling")), "{told}");
+    assert_eq!(told["message"], "Restarts with 2 workers: 1 of 2 pods are ready");
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+    assert!(cluster.standing("a")["status"]["requeueState"].is_null());
+    cluster.pass_judged(8, "no nodes in time");
+    assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 1, "{:?}", cluster.writes);
+    let told = cluster.told("a", "SchedulingTimeout");
+    let words = "not all pods had nodes 15s after it restarted with another number of workers";
+    assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+}
+
+#[test]
+fn workers_that_were_added_and_get_no_nodes_are_given_up_by_a_restart() {
+    let mut job = saving("a");
+    merge(&mut job["spec"], &short());
+    let mut cluster = held_small(job);
+    cluster.nodes = Some(3);
+    save(&mut cluster, "a", 700);
+    cluster.complete("first");
+    cluster.pass_judged(12, "grows");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Pending"), "{:?}", cluster.writes);
+    cluster.pass_judged(15, "too late");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "3");
+    assert!(tell(&cluster, "ScalingDown").contains("the others were not ready within 15s"));
+}
+
+#[test]
+fn lowered_bounds_are_followed_by_steps() {
+    let mut cluster = started(told_once("a", &json!({})));
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
+    cluster.pass_judged(9, "lowered");
+    assert!((3..=4).contains(&cluster.workers("a")));
+    cluster.pass_judged(30, "lowered");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+}
+
+#[test]
+fn with_too_little_to_spare_it_goes_whole_and_what_it_gave_up_before_is_forgotten() {
+    let mut cluster = started(told_once("a", &json!({})));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(10, "two go");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::Evict)), (2, 0), "{:?}", cluster.writes);
+    cluster.complete("urgent");
+    cluster.put(Kind::JOB, other("all", "6", 100));
+    cluster.pass_judged(10, "all go");
+    assert_eq!((cluster.workers("a"), cluster.phase("a"), cluster.count(Purpose::Evict)), (0, "Queued", 1));
+    cluster.complete("all");
+    cluster.pass_judged(10, "back");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    let before = uid(&cluster, "a-worker");
+    cluster.pass_judged(60, "and stays");
+    assert_eq!((cluster.workers("a"), uid(&cluster, "a-worker")), (4, before), "{:?}", cluster.writes);
+}
+
+#[test]
+fn who_asks_for_other_pods_meanwhile_is_preempted_whole() {
+    let mut cluster = started(told_once("a", &json!({})));
+    cluster.edit(
+        Kind::TrainingJob,
+        "team",
+        "a",
+        &json!({"spec": {"resources": {"replicaResources": {"cpu": "500m"}}}}),
+    );
+    cluster.pass_judged(5, "an edit holds from the next start");
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass(10);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.count(Purpose::Evict), cluster.count(Purpose::ScaleTraining)), (1, 0), "{:?}", cluster.writes);
+}
