@@ -43,6 +43,17 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
+/// The same of one whose workers are told their number once: all of them start again.
+pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        runs_with_four(s, &json!({"jobType": "JAXJob"})).await?;
+        urgent(s).await?;
+        phase(s, "urgent", "Succeeded").await?;
+        run(s, "elastic", 2).await
+    }
+    .boxed()
+}
+
 /// The same of one that saves its work: it is told to before.
 pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {

@@ -283,6 +283,12 @@ fn other_rows() -> Vec<Row> {
             elastic::shrinks,
         ),
         row(
+            "restart-training",
+            "ScaleTraining",
+            |a| does(a, "patch", "workloads") && a.at("/metadata/annotations").get("berth.dev/last-scale").is_some(),
+            elastic::restarts,
+        ),
+        row(
             "probe-surplus",
             "ProbeSurplus",
             // Whoever counts their nodes asks for other pages.

@@ -111,7 +111,7 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
 }
 
 /// The job tells of a checkpoint.
-async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> {
+pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> {
     let saved = json!({"metadata": {"annotations": {
         "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
         "berth.dev/last-checkpoint-step": step.to_string(),

@@ -8,6 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
+use crate::checkpoints::save;
 use crate::life::ends;
 use crate::{LIMIT, endless, is, phase, pods_of, training};
 
@@ -95,5 +96,59 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     ends(s, "elastic", &["2", "3"], "succeed").await?;
     phase(s, "elastic", "Succeeded").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
+    scenario.conclude().await
+}
+
+/// Waits until it runs with that many workers, each of which was told that number, from the checkpoint of that step.
+async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
+    let job = runs_with(s, "elastic", workers).await?;
+    let all = pods_of(s, "elastic").await?;
+    for pod in all.iter().filter(|pod| text(pod, "/status/phase") == "Running") {
+        let variables = items(pod, "/spec/containers/0/env");
+        for (name, value) in [("NUM_PROCESSES", workers.to_string()), ("BERTH_RESUME_STEP", step.to_owned())] {
+            ensure!(variables.contains(&json!({"name": name, "value": value})), "{name} is not {value}: {variables:?}");
+        }
+    }
+    Ok(job)
+}
+
+/// Where the pods are told their number once, all of them start again for another one: with more once the job has saved, with fewer for a
+/// production job. Quota is held all the time, and nothing is evicted.
+pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("elastic-restarts").await?;
+    let s = &scenario;
+    s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
+    s.apply(&manifest::priority_class(&s.name("production"), 100)).await?;
+    s.apply(&training(s, "neighbour", "PyTorchJob", &endless())).await?;
+    phase(s, "neighbour", "Running").await?;
+    let mut more = endless();
+    let elastic = json!({
+        "resources": {"minReplicas": 2, "maxReplicas": 4},
+        "elasticConfig": {"enabled": true, "scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}},
+        "checkpoint": {"interval": "10m"},
+    });
+    merge(&mut more, &elastic);
+    s.apply(&training(s, "elastic", "JAXJob", &more)).await?;
+    let small = runs_with(s, "elastic", 2).await?;
+    ensure!(condition(&small, "Elastic") == "True", "{}", small["status"]);
+    ends(s, "neighbour", &["0", "1"], "succeed").await?;
+    phase(s, "neighbour", "Succeeded").await?;
+    save(s, "elastic", 100).await?;
+    let grown = told(s, 4, "100").await?;
+    ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
+    save(s, "elastic", 200).await?;
+    let mut urgent = endless();
+    urgent["schedulingConfig"] = json!({"priority": s.name("production")});
+    s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
+    phase(s, "urgent", "Running").await?;
+    let shrunk = told(s, 2, "200").await?;
+    ensure!(shrunk["status"]["restarts"].is_null(), "it has spent a try: {}", shrunk["status"]);
+    let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
+    let own = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
+    ensure!(own.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    ends(s, "urgent", &["0", "1"], "succeed").await?;
+    phase(s, "urgent", "Succeeded").await?;
+    ends(s, "elastic", &["0", "1"], "succeed").await?;
+    phase(s, "elastic", "Succeeded").await?;
     scenario.conclude().await
 }
