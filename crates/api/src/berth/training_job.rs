@@ -95,7 +95,7 @@ pub struct TrainingJobSpec {
     /// Queue, priority and patience.
     #[schemars(extend("default" = json!({})))]
     pub scheduling_config: SchedulingConfig,
-    /// Bounds between which the number of workers may change, of a PyTorchJob also while it runs.
+    /// Bounds between which the number of workers may change, also while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elastic_config: Option<ElasticConfig>,
     /// The pod of a worker. Its first container runs the training, and gets the resources and the rendezvous.
