@@ -1,7 +1,7 @@
 //! Elastic TrainingJobs whose pods are told once how many workers there are: for another number all of them start again, under quota that
 //! never goes away in between.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::checkpoints::save;
@@ -307,6 +307,24 @@ fn workers_that_were_added_and_get_no_nodes_are_given_up_by_a_restart() {
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
     assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "3");
     assert!(tell(&cluster, "ScalingDown").contains("the others were not ready within 15s"));
+}
+
+#[test]
+fn who_cannot_start_again_gives_up_more() {
+    let mut cluster = started(told_once("a", &json!({})));
+    for _ in 0..100 {
+        cluster.faults.push((Purpose::StartTraining, Outcome::Refused("no more Jobs".into()), false));
+    }
+    cluster.put(Kind::JOB, other("one", "3", 100));
+    cluster.pass_judged(10, "one goes");
+    assert!(cluster.is("one", "Admitted") && !cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    cluster.put(Kind::JOB, other("two", "1", 100));
+    cluster.pass_judged(20, "another goes");
+    assert!(cluster.is("two", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.slices("a")[0].1, cluster.count(Purpose::Evict)), (2, 0), "{:?}", cluster.writes);
+    cluster.faults.clear();
+    cluster.pass_judged(70, "it may start");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
 }
 
 #[test]

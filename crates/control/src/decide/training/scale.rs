@@ -95,17 +95,13 @@ impl Case<'_> {
             let lower = || self.lower(workload, run.workers, "");
             return Some(self.surplus_left(workload, run.workers, most).unwrap_or_else(lower));
         }
-        let asked = self.control.growth.gives_up.get(&workload.uid);
-        let asked = asked.map(|asked| (asked, asked.keeps.max(run.bounds.0))).filter(|(_, keeps)| *keeps < have);
+        let gives_up = self.give_up(workload, &run, states);
         // Nobody restarts for workers that he is to give up again.
-        if run.workers != have && !(run.by_restart() && asked.is_some()) {
+        if run.workers != have && !(run.by_restart() && gives_up.is_some()) {
             return Some(self.catch_up(workload, &run, states));
         }
-        if let Some((asked, keeps)) = asked {
-            let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
-            let whom = preemptor_words(self.control, whom);
-            let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
-            return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
+        if gives_up.is_some() {
+            return gives_up;
         }
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         if have > run.bounds.1.max(run.bounds.0) {
@@ -118,6 +114,34 @@ impl Case<'_> {
             return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
         }
         self.late(workload, &run).or_else(|| self.grown(workload, &run))
+    }
+
+    /// The next step towards giving up what somebody needs, `None` where nobody needs any.
+    fn give_up(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        states: &BTreeMap<String, RoleState>,
+    ) -> Option<Decision> {
+        let asked = self.control.growth.gives_up.get(&workload.uid)?;
+        let (have, keeps) = (granted(workload), asked.keeps.max(run.bounds.0));
+        if keeps >= have {
+            return None;
+        }
+        let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
+        let whom = preemptor_words(self.control, whom);
+        let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
+        Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
+    }
+
+    /// The same of one whose Jobs are not all there: for those that are yet to be made nothing has to be resized.
+    pub(super) fn give_up_unmade(
+        &self,
+        workload: &WorkloadView,
+        states: &BTreeMap<String, RoleState>,
+    ) -> Option<Decision> {
+        let run = self.control.run_under(workload).filter(Run::by_restart)?;
+        self.give_up(workload, &run, states)
     }
 
     /// Brings the workers to the number for which there is quota.

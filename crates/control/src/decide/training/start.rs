@@ -50,13 +50,14 @@ impl Case<'_> {
 
     /// The same, of one whose Jobs are as they were made, or may be suspended for a while.
     fn going_on(&self, workload: &WorkloadView) -> Decision {
-        if self.lacks_jobs(&self.states()) {
-            return self.within_time(workload).or_else(|| self.start(workload));
+        let states = self.states();
+        if self.lacks_jobs(&states) {
+            let otherwise = || self.within_time(workload).or_else(|| self.start(workload));
+            return self.give_up_unmade(workload, &states).unwrap_or_else(otherwise);
         }
         if let Some(decision) = self.follow(workload) {
             return decision;
         }
-        let states = self.states();
         let ready = self.all_ready(&states) || (runs_on(workload) && self.is_up(workload, &states));
         if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
             return Decision::write(draft);
