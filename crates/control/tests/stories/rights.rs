@@ -9,7 +9,7 @@ use crate::cluster::rights::{GRANTED, Right, right};
 /// Who is written, where, and how; the purposes that do it.
 const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
     (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
-    (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, LowerCount, finalizers"),
+    (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, finalizers and others"),
     (Kind::Workload, Subresource::None, "delete", "DeleteWorkload"),
     (Kind::Workload, Subresource::Status, "patch", "ReserveQuota and most others"),
     (Kind::ClusterQueue, Subresource::None, "patch", "AddFinalizer"),
