@@ -65,6 +65,13 @@ impl Control {
         }
     }
 
+    /// Takes a reason to wait, to be told when it is due.
+    fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
+        if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
+            self.ration.take(verdict, workload, now, self.unpaced);
+        }
+    }
+
     /// Takes a victim that the engine has chosen.
     pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
         if let Some(name) = self.view.workloads.name_of(&eviction.uid) {

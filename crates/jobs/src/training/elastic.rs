@@ -133,19 +133,24 @@ impl Scale {
         serde_json::from_str(text).ok()
     }
 
+    /// As the annotations of the object on which it is noted have it.
+    fn noted(&self) -> Value {
+        json!({labels::LAST_SCALE: serde_json::to_string(self).unwrap_or_default()})
+    }
+
     /// The merge patch of the object on which it is noted.
     #[must_use]
     pub fn note(&self) -> Value {
-        let note = serde_json::to_string(self).unwrap_or_default();
-        json!({"metadata": {"annotations": {labels::LAST_SCALE: note}}})
+        json!({"metadata": {"annotations": self.noted()}})
     }
 
     /// The merge patch of the Job that runs the workers: their number and the note, in one write.
     #[must_use]
     pub fn patch(&self) -> Value {
-        let mut patch = self.note();
-        // The API server takes a change of an Indexed Job's completions only together with its parallelism.
-        patch["spec"] = json!({"completions": self.workers, "parallelism": self.workers});
-        patch
+        json!({
+            "metadata": {"annotations": self.noted()},
+            // The API server takes a change of an Indexed Job's completions only together with its parallelism.
+            "spec": {"completions": self.workers, "parallelism": self.workers},
+        })
     }
 }
