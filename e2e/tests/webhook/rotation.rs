@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::certificates::Certificates;
 use berth_e2e::kinds::{JOB, items, text};
 use berth_e2e::manager::{self, Manager, ManagerOptions, NAMESPACE};
+use berth_e2e::manifest::{cluster_queue, group, quota};
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
 use berth_e2e::webhooks::{self, NAMES, SECRET, SECRET_NAME, VALIDATING};
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::flood::Direct;
 use crate::load::OLDER_QUEUE;
 
 /// Reviews on their way at once.
@@ -170,7 +172,7 @@ async fn under_traffic(
     Ok((served.into_iter().map(|(leaves, _)| leaves).collect(), reviews))
 }
 
-/// Two replicas serve from one Secret: both change to what either of them makes.
+/// Two replicas serve from one Secret: both change to what either of them makes, and both answer.
 async fn beside_a_second(stage: &Stage, port: u16) -> Result<()> {
     let client = &stage.client;
     let second = webhooks::port()?;
@@ -190,9 +192,58 @@ async fn beside_a_second(stage: &Stage, port: u16) -> Result<()> {
         .await
     })
     .await?;
+    follower_answers(stage, &replica, second).await.context("asked of the replica that follows")?;
     tokio::task::spawn_blocking(move || replica.kill()).await?;
     ensure!(served.iter().all(|leaves| leaves.len() >= 2), "one replica served on what it began with");
     Ok(())
+}
+
+/// A replica that does not lead converts in both directions and suspends a job, as the leader does.
+async fn follower_answers(stage: &Stage, replica: &Manager, port: u16) -> Result<()> {
+    let client = &stage.client;
+    let leader = manager::leader(client).await?;
+    ensure!(!leader.is_empty(), "nobody leads");
+    let mut direct = Direct::open(port, trust(client).await?).await?;
+    let group = group(&[("f", &[quota("cpu", "1")])]);
+    let newer = cluster_queue(QUEUE, std::slice::from_ref(&group), &json!({"cohortName": "science"}));
+    let mut older = cluster_queue(QUEUE, &[group], &json!({"cohort": "science"}));
+    older["apiVersion"] = json!(OLDER_QUEUE.api_version);
+    for (from, to) in [(&newer, &older), (&older, &newer)] {
+        let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {
+            "uid": "u", "desiredAPIVersion": to["apiVersion"], "objects": [from]}});
+        let response = answered(&mut direct, "/convert", &review).await?;
+        ensure!(response["result"]["status"] == "Success", "{response}");
+        let [converted] = items(&response, "/convertedObjects") else { bail!("not one object: {response}") };
+        ensure!(converted["apiVersion"] == to["apiVersion"], "{converted}");
+        for field in ["cohort", "cohortName"] {
+            ensure!(converted["spec"].get(field) == to["spec"].get(field), "{field} of {converted}");
+        }
+    }
+    let job = berth_e2e::manifest::Job::new("rotation", "asked", "queue").spec(&json!({"suspend": false})).manifest();
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u",
+        "operation": "CREATE", "namespace": "rotation", "name": "asked",
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"}, "object": job}});
+    let response = answered(&mut direct, "/mutate-batch-v1-job", &review).await?;
+    ensure!(response["allowed"] == json!(true), "{response}");
+    let changes: ByteString = serde_json::from_value(response["patch"].clone()).context("a patch")?;
+    let changes: Value = serde_json::from_slice(&changes.0)?;
+    let mut changes = changes.as_array().into_iter().flatten();
+    let suspended = changes.any(|change| change["path"] == "/spec/suspend" && change["value"] == json!(true));
+    ensure!(suspended, "the job is not suspended: {response}");
+    // It has not taken the lease meanwhile, so that all this was answered by one that follows.
+    ensure!(manager::leader(client).await? == leader, "somebody else leads now");
+    let log = std::fs::read_to_string(replica.log())?;
+    ensure!(!log.is_empty() && !log.contains("lease taken"), "the second replica leads");
+    Ok(())
+}
+
+/// The response in the answer to a review.
+async fn answered(direct: &mut Direct, path: &str, review: &Value) -> Result<Value> {
+    let answer = direct.ask(path, &review.to_string()).await?;
+    ensure!(answer.starts_with("HTTP/1.1 200"), "{path} answered {answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").context("a body")?;
+    let review: Value = serde_json::from_str(body).with_context(|| format!("{path} answered {answer}"))?;
+    Ok(review["response"].clone())
 }
 
 /// Certificates that somebody else puts into a folder are served as they are, and exchanged when the files are.
