@@ -4,15 +4,27 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, Kind, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{
+    self, CLUSTER_QUEUE, COHORT, CRD, FLAVOR, Kind, LOCAL_QUEUE, USER, WORKLOAD, condition, items, text,
+};
 use berth_e2e::manifest::{self, cluster_queue, group, quota};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 const OLDER: &str = "kueue.x-k8s.io/v1beta1";
-const OLDER_QUEUE: Kind = Kind { api_version: OLDER, ..CLUSTER_QUEUE };
-const OLDER_WORKLOAD: Kind = Kind { api_version: OLDER, ..WORKLOAD };
+const OLDER_QUEUE: Kind = older(CLUSTER_QUEUE);
+const OLDER_WORKLOAD: Kind = older(WORKLOAD);
+/// What is read and written in both versions: the kind, the namespace and the name of one that is there, where v1beta1 and v1beta2 have
+/// one of its fields, and what that says.
+const WRITTEN: [(Kind, &str, &str, [&str; 2], &str); 5] = [
+    (FLAVOR, "", "gpu-a100", ["/spec/nodeLabels/gpu-type"; 2], "a100"),
+    (FLAVOR, "", "gpu-v100", ["/spec/nodeLabels/gpu-type"; 2], "v100"),
+    (CLUSTER_QUEUE, "", "training", ["/spec/cohort", "/spec/cohortName"], "research"),
+    (LOCAL_QUEUE, "team-b", "main", ["/spec/clusterQueue"; 2], "training"),
+    (COHORT, "", "research", ["/spec/parentName"; 2], "all"),
+];
 const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
 const CARRIES: &str = "berth.dev/not-in-v1beta1";
 /// The API server builds its handlers anew after a change of a CRD.
@@ -23,6 +35,9 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     wait::until(REBUILT, "v1beta1 is served", || async {
         OLDER_QUEUE.list(&s.client, "").await?;
         OLDER_WORKLOAD.list(&s.client, "default").await?;
+        for (kind, ..) in WRITTEN {
+            older(kind).list(&s.client, "default").await?;
+        }
         Ok(Seen::Yes(()))
     })
     .await?;
@@ -48,10 +63,15 @@ async fn manifests_work(s: &Scenario<'_>) -> Result<()> {
     let again = s.stage.plane.kubectl(&apply).await?;
     ensure!(again.lines().filter(|line| line.ends_with(" unchanged")).count() == 7, "not the same again: {again}");
 
-    let queue = CLUSTER_QUEUE.get(&s.client, "", "training").await?.context("the queue")?;
-    ensure!(queue["spec"]["cohortName"] == "research" && queue["spec"].get("cohort").is_none(), "{queue}");
-    let older = OLDER_QUEUE.list(&s.client, "").await?;
-    ensure!(older.iter().any(|queue| queue["spec"]["cohort"] == "research"), "{older:?}");
+    let cohort = json!({"apiVersion": OLDER, "kind": "Cohort", "metadata": {"name": "research"},
+        "spec": {"parentName": "all"}});
+    let params = PostParams { field_manager: Some(USER.to_owned()), ..PostParams::default() };
+    older(COHORT).api(&s.client, "").create(&params, &serde_json::from_value(cohort)?).await?;
+    for (kind, namespace, name, fields, value) in WRITTEN {
+        listed_and_patched(s, (kind, namespace, name), fields, value)
+            .await
+            .with_context(|| format!("{} {name} through v1beta1", kind.kind))?;
+    }
     OLDER_QUEUE.patch(&s.client, "", "training", &json!({"spec": {"cohort": "science"}})).await?;
     let queue = CLUSTER_QUEUE.get(&s.client, "", "training").await?.context("the queue")?;
     ensure!(queue["spec"]["cohortName"] == "science", "a patch through v1beta1 has no effect: {queue}");
@@ -71,6 +91,31 @@ async fn manifests_work(s: &Scenario<'_>) -> Result<()> {
         })
         .await?;
     }
+    Ok(())
+}
+
+/// The kind in the older version.
+const fn older(kind: Kind) -> Kind {
+    Kind { api_version: OLDER, ..kind }
+}
+
+/// What v1beta1 lists it patches, and v1beta2 shows it; each has the field under its own name and not under the other's.
+async fn listed_and_patched(
+    s: &Scenario<'_>,
+    (kind, namespace, name): (Kind, &str, &str),
+    [before, now]: [&str; 2],
+    value: &str,
+) -> Result<()> {
+    let listed = older(kind).list(&s.client, namespace).await?;
+    let found = listed.iter().find(|object| text(object, "/metadata/name") == name).context("not listed")?;
+    ensure!(text(found, "/apiVersion") == OLDER && text(found, before) == value, "{found}");
+    ensure!(before == now || found.pointer(now).is_none(), "{found}");
+    let label = json!({"metadata": {"labels": {"written-through": "v1beta1"}}});
+    older(kind).patch(&s.client, namespace, name, &label).await?;
+    let read = kind.get(&s.client, namespace, name).await?.context("gone")?;
+    ensure!(text(&read, "/metadata/labels/written-through") == "v1beta1", "the patch has no effect: {read}");
+    ensure!(text(&read, "/apiVersion") == kind.api_version && text(&read, now) == value, "{read}");
+    ensure!(before == now || read.pointer(before).is_none(), "{read}");
     Ok(())
 }
 
