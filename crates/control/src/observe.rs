@@ -330,6 +330,9 @@ impl Control {
             if old.group.is_some() {
                 self.view.pods.forget_owners(name);
                 self.touch_members(name);
+            } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
+                // Its name was taken, so that the group of that name could have none of its own.
+                self.touch(key(Kind::PodGroup, name));
             }
         }
     }

@@ -248,6 +248,12 @@ fn what_no_group_can_be_made_of_is_told() {
     let words = format!("A Workload named \"g\" {problem}");
     assert_eq!(told.first(), Some(&(Kind::Pod, "a", words.as_str())), "{:?}", cluster.notices);
     assert!(cluster.notices.iter().all(|notice| notice.reason != "ErrWorkloadCompose"));
+    // Once that one is gone, the group has its own, though nothing happens to its pods.
+    cluster.delete(&Cluster::key(Kind::Workload, "team", "g"));
+    cluster.settle();
+    let own = group(&cluster).expect("the group's own Workload");
+    assert_eq!(own["metadata"]["annotations"]["kueue.x-k8s.io/is-group-workload"], json!("true"));
+    assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
 }
 
 #[test]
