@@ -1,12 +1,12 @@
 //! Kueue's own kinds: what their schemas cannot say is refused by field, as kubectl prints it.
 
 use anyhow::{Context, Result, bail, ensure};
-use berth_e2e::kinds::{self, TRAINING_JOB, WORKLOAD, condition, text};
 use berth_e2e::manifest::{self, cluster_queue, cohort, flavor, group, quota};
 use berth_e2e::scenario::{Scenario, Stage};
-use berth_e2e::wait::{self, STEP, Seen};
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+
+/// The field of those who keep a Workload out of scheduling.
+pub(crate) const GATES: &str = "metadata.annotations[kueue.x-k8s.io/admission-gated-by]";
 
 fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     if let Some(at) = object.pointer_mut(pointer) {
@@ -34,10 +34,25 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
     };
     let fewer = |name: &str| with_member(set(name, json!({"cpu": "1"})), "minCount", json!(1));
     let taints = |spec: Value| with_member(flavor(&s.name("bad"), &[]), "spec", spec);
-    let name = "name part must consist of alphanumeric characters, '-', '_' or '.'";
+    let labelled = |key: &str, value: &str| flavor(&s.name("bad"), &[(key, value)]);
+    let gates = |names: &str| {
+        workload(json!([set("a", json!({"cpu": "1"}))]), json!({"kueue.x-k8s.io/admission-gated-by": names}))
+    };
+    let placed = |request: Value| {
+        workload(json!([with_member(set("a", json!({"cpu": "1"})), "topologyRequest", request)]), json!({}))
+    };
+    let large = json!({"metadata": {"annotations": {"a": "x".repeat(256 * 1024)}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let name = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                alphanumeric character";
     let term = json!({"matchExpressions": [{"key": "a b", "operator": "Exists"}]});
     let check = json!({"admissionChecks": [{"name": "c", "onFlavors": ["x"]}]});
-    let gated = json!({"kueue.x-k8s.io/admission-gated-by": "a.io/b,"});
+    let concurrent = |groups: &[Value], more: &Value, policy: Value| {
+        let mut queue = queue(groups, more);
+        queue["spec"]["concurrentAdmissionPolicy"] = json!({"migration": policy});
+        queue
+    };
+    let moves = || json!({"mode": "TryPreferredFlavors"});
     vec![
         (
             queue(&[cpu(quota("cpu", "1").lending("2"))], &json!({"cohortName": "c"})),
@@ -130,12 +145,124 @@ fn bad(s: &Scenario<'_>) -> Vec<(Value, &'static str, &'static str)> {
             "requests[cpu]",
             "must be greater than or equal to 0",
         ),
+        (gates("a.io/b,"), GATES, "must not have empty entries"),
+        (gates("plain"), GATES, "must have a domain prefix, such as example.com/name"),
+        (gates("a.io/b c"), GATES, "path part must consist of characters that a URL may have in its path"),
+        (gates("a.io/b,a.io/b"), GATES, "\"a.io/b\" is listed twice"),
+        (gates(&format!("a.io/{}", "x".repeat(59))), GATES, "x\" must be no more than 63 characters"),
         (
-            workload(json!([set("a", json!({"cpu": "1"}))]), gated),
-            "metadata.annotations[kueue.x-k8s.io/admission-gated-by]",
-            "must not have empty entries",
+            workload(json!([set("a", json!({"cpu": "1"}))]), json!({"kueue.x-k8s.io/priority-boost": "x"})),
+            "metadata.annotations[kueue.x-k8s.io/priority-boost]",
+            "must be a whole number from -2147483648 to 2147483647",
+        ),
+        (
+            workload(json!([with_member(set("a", json!({})), "template", large)]), json!({})),
+            "spec.podSets[0].template.metadata.annotations",
+            "must be no more than 262144 bytes together",
+        ),
+        (
+            workload(
+                json!([with_member(set("a", json!({})), "template", json!({"spec": {"containers": []}}))]),
+                json!({}),
+            ),
+            "spec.podSets[0].template.spec.containers",
+            "must have at least one container",
+        ),
+        (
+            placed(json!({"podSetSliceRequiredTopology": "rack"})),
+            "spec.podSets[0].topologyRequest.podSetSliceSize",
+            "must be set together with podSetSliceRequiredTopology",
+        ),
+        (
+            placed(json!({"podSetSliceSize": 4})),
+            "spec.podSets[0].topologyRequest.podSetSliceSize",
+            "must not be set without podSetSliceRequiredTopology",
+        ),
+        (labelled("/a", "c"), "spec.nodeLabels", "prefix part must not be empty"),
+        (labelled("a/", "c"), "spec.nodeLabels", "name part must not be empty"),
+        (labelled(&"x".repeat(64), "c"), "spec.nodeLabels", "name part must be no more than 63 characters"),
+        (labelled("a", &"x".repeat(64)), "spec.nodeLabels[a]", "must be no more than 63 characters"),
+        (
+            labelled("A.io/x", "c"),
+            "spec.nodeLabels",
+            "prefix part must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
+             alphanumeric character",
+        ),
+        (
+            labelled(&format!("{}/x", "x".repeat(254)), "c"),
+            "spec.nodeLabels",
+            "prefix part must be no more than 253 characters",
+        ),
+        (
+            queue(&[one(), group(&[("f", &[quota("memory", "1Gi")])])], &json!({})),
+            "spec.resourceGroups[1].flavors[0].name",
+            "must be in one group only, and once",
+        ),
+        (
+            queue(&[cpu(quota("cpu", "1").lending("1"))], &json!({})),
+            "resources[0].lendingLimit",
+            "must be nil when cohort is empty",
+        ),
+        (
+            queue(
+                &[one()],
+                &json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}),
+            ),
+            "spec.namespaceSelector.matchExpressions[0].values",
+            "must be empty when the operator is Exists",
+        ),
+        (
+            queue(&wide(5, 52, 1), &json!({})),
+            "spec.resourceGroups",
+            "total number of flavors of all resourceGroups must be at most 256",
+        ),
+        (
+            queue(&wide(5, 1, 52), &json!({})),
+            "spec.resourceGroups",
+            "total number of covered resources of all resourceGroups must be at most 256",
+        ),
+        (
+            queue(&wide(1, 64, 9), &json!({})),
+            "spec.resourceGroups[0]",
+            "pairs of flavor and resource in a resourceGroup must be at most 512",
+        ),
+        (
+            concurrent(&wide(1, 17, 1), &json!({}), moves()),
+            "spec.resourceGroups[0].flavors",
+            "must be at most 16 with spec.concurrentAdmissionPolicy",
+        ),
+        (
+            concurrent(&wide(2, 1, 1), &json!({}), moves()),
+            "spec.resourceGroups",
+            "must be exactly one resourceGroup with spec.concurrentAdmissionPolicy",
+        ),
+        (
+            concurrent(&[one()], &json!({"queueingStrategy": "StrictFIFO"}), moves()),
+            "spec.queueingStrategy",
+            "must not be StrictFIFO with spec.concurrentAdmissionPolicy; BestEffortFIFO is allowed",
+        ),
+        (
+            concurrent(
+                &[one()],
+                &json!({}),
+                json!({"mode": "RetainFirstAdmission", "constraints": {"lastAcceptableFlavorName": "f"}}),
+            ),
+            "spec.concurrentAdmissionPolicy.migration.constraints",
+            "may only be set when migration.mode is TryPreferredFlavors, not RetainFirstAdmission",
         ),
     ]
+}
+
+/// So many groups, each with so many flavors and resources of its own.
+fn wide(groups: usize, flavors: usize, resources: usize) -> Vec<Value> {
+    let one = |at: usize| {
+        let names: Vec<String> = (0..resources).map(|number| format!("r{at}-{number}")).collect();
+        let quotas: Vec<Value> = names.iter().map(|name| json!({"name": name, "nominalQuota": "1"})).collect();
+        let flavors: Vec<Value> =
+            (0..flavors).map(|number| json!({"name": format!("f{at}-{number}"), "resources": quotas})).collect();
+        json!({"coveredResources": names, "flavors": flavors})
+    };
+    (0..groups).map(one).collect()
 }
 
 fn with_member(mut object: Value, key: &str, value: Value) -> Value {
@@ -177,110 +304,12 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "Hold"})).await?;
     let group = json!([group(&[("f", &[quota("cpu", "-1")])])]);
     ensure!(s.edit_queue(&s.name("cq"), &json!({"resourceGroups": group})).await.is_err(), "a negative quota");
-    s.conclude().await
-}
-
-/// A condition of that name.
-fn condition_of(name: &str) -> Value {
-    json!({"type": name, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-}
-
-/// What holds quota keeps its pod sets and its books, whoever writes.
-pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("held-workloads").await?;
-    s.simple_queue("4", &json!({})).await?;
-    s.create(s.job("running").pods(2).endless()).await?;
-    let workload = s.admitted("running").await?;
-    let name = text(&workload, "/metadata/name").to_owned();
-    let mut sets = workload["spec"]["podSets"].clone();
-    sets[0]["count"] = json!(3);
-    let changed = WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"spec": {"podSets": sets}})).await;
-    let error = format!("{:#}", changed.err().context("pod sets of a running job were changed")?);
-    ensure!(error.contains("spec.podSets") && error.contains("is immutable while quota is reserved"), "{error}");
-    let api = WORKLOAD.api(&s.client, &s.namespace);
-    let params = PatchParams { field_manager: Some(kinds::USER.to_owned()), ..PatchParams::default() };
-    for (status, field) in [
-        (json!({"reclaimablePods": [{"name": "other", "count": 1}]}), "status.reclaimablePods[other].name"),
-        (json!({"reclaimablePods": [{"name": "main", "count": 9}]}), "status.reclaimablePods[main].count"),
-        (json!({"conditions": [condition_of(&"x".repeat(64))]}), "status.conditions[0].type"),
-        (json!({"admission": null}), "status.admission"),
-        (json!({"admission": {"clusterQueue": "other"}}), "status.admission"),
-    ] {
-        let written = api.patch_status(&name, &params, &Patch::Merge(json!({"status": status}))).await;
-        let error = written.err().with_context(|| format!("accepted: {status}"))?.to_string();
-        ensure!(error.contains(field), "{field} not in {error}");
+    let policy = |mode: &str| json!({"concurrentAdmissionPolicy": {"migration": {"mode": mode}}});
+    s.apply(&cluster_queue(&s.name("moving"), &wide(1, 2, 1), &policy("TryPreferredFlavors"))).await?;
+    let changed = s.edit_queue(&s.name("moving"), &policy("RetainFirstAdmission")).await;
+    let told = format!("{:#}", changed.err().context("the policy of a queue was changed")?);
+    for words in ["spec.concurrentAdmissionPolicy", "is immutable: make the ClusterQueue anew"] {
+        ensure!(told.contains(words), "{words:?} not in {told}");
     }
-    // A label is nobody's business.
-    WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
-    s.conclude().await
-}
-
-/// The label that may name a queue.
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
-
-/// A TrainingJob of one worker that runs until it is deleted, in LocalQueue `queue`, which its field names, or else its label.
-fn training(s: &Scenario<'_>, name: &str, by_field: bool) -> Value {
-    let mut job = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
-        "metadata": {"namespace": s.namespace, "name": name},
-        "spec": {"jobType": "PyTorchJob", "resources": {"maxReplicas": 1, "replicaResources": {"cpu": "1"}},
-            "template": {"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}}, "spec": {
-                "terminationGracePeriodSeconds": 1,
-                "containers": [{"name": "main", "image": "example.invalid/nothing"}]}}}});
-    if by_field {
-        job["spec"]["schedulingConfig"] = json!({"queue": "queue"});
-    } else {
-        job["metadata"]["labels"] = json!({QUEUE: "queue"});
-    }
-    job
-}
-
-/// Changes of TrainingJobs of which two are admitted and one waits, and the field that a refusal names.
-fn moves() -> Vec<(&'static str, Value, Option<&'static str>)> {
-    let field = |queue: &str| json!({"spec": {"schedulingConfig": {"queue": queue}}});
-    let label = |queue: &str| json!({"metadata": {"labels": {QUEUE: queue}}});
-    let suspended = |queue: &str| json!({"spec": {"suspend": true, "schedulingConfig": {"queue": queue}}});
-    vec![
-        ("by-field", field("other"), Some("spec.schedulingConfig.queue")),
-        ("by-label", label("other"), Some("metadata.labels[kueue.x-k8s.io/queue-name]")),
-        ("by-label", field("queue"), None),
-        ("by-field", json!({"metadata": {"labels": {"team": "a"}}}), None),
-        ("waiting", field("other"), None),
-        ("by-field", suspended("other"), None),
-    ]
-}
-
-/// A TrainingJob that is admitted keeps its queue; one that waits, or is suspended, moves.
-pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
-    let s = stage.scenario("held-trainings").await?;
-    s.simple_queue("2", &json!({})).await?;
-    s.apply(&manifest::local_queue(&s.namespace, "other", &s.name("cq"))).await?;
-    for name in ["by-field", "by-label"] {
-        s.apply(&training(&s, name, name == "by-field")).await?;
-        wait::until(STEP, &format!("{name} is admitted"), || async {
-            let job = TRAINING_JOB.get(&s.client, &s.namespace, name).await?.unwrap_or_default();
-            Ok(Seen::when(condition(&job, "Admitted") == "True", || job["status"].to_string()))
-        })
-        .await?;
-    }
-    s.apply(&training(&s, "waiting", true)).await?;
-    s.workload("waiting", "there", |w| condition(w, "QuotaReserved") == "False").await?;
-    for (name, patch, refused) in moves() {
-        let answer = TRAINING_JOB.patch(&s.client, &s.namespace, name, &patch).await;
-        match (answer, refused) {
-            (Ok(_), None) => {}
-            (Ok(_), Some(field)) => bail!("{name}, {patch}: accepted, and not refused at {field}"),
-            (Err(error), None) => bail!("{name}, {patch}: {error:#}"),
-            (Err(error), Some(field)) => {
-                let told = format!("{error:#}");
-                for words in [field, "\"other\"", "must stay \"queue\" while the job is admitted"] {
-                    ensure!(told.contains(words), "{name}, {patch}: expected {words:?}, got {told}");
-                }
-            }
-        }
-    }
-    // The place of the one that was suspended is free.
-    let moved = |w: &Value| text(w, "/spec/queueName") == "other";
-    s.workload("waiting", "admitted in its new queue", |w| moved(w) && condition(w, "Admitted") == "True").await?;
-    s.workload("by-field", "in its new queue", moved).await?;
     s.conclude().await
 }

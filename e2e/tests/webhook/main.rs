@@ -4,6 +4,7 @@
 mod blast;
 mod conversion;
 mod flood;
+mod held;
 mod jobs;
 mod kinds;
 mod load;
@@ -58,7 +59,9 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
-    let options = ManagerOptions { config: Some(blast::CONFIG.to_owned()), ..ManagerOptions::default() };
+    // What these two gates ask for is refused only where they are on.
+    let config = format!("{}featureGates: {{ConcurrentAdmission: true, PriorityBoost: true}}\n", blast::CONFIG);
+    let options = ManagerOptions { config: Some(config), ..ManagerOptions::default() };
     let mut served = Options::with_crds("webhook");
     served.crds.push(jobset::definitions().await?);
     let (stage, _) = stage(served, options).await?;
@@ -72,8 +75,9 @@ async fn reviews() -> Result<()> {
         ("refused-jobs", jobs::refused(s).boxed()),
         ("reviews", tables::answered(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
-        ("held-workloads", kinds::workloads_that_hold_quota(s).boxed()),
-        ("held-trainings", kinds::queue_of_training_jobs(s).boxed()),
+        ("held-workloads", held::workloads_that_hold_quota(s).boxed()),
+        ("held-checks", held::checks_that_are_ready(s).boxed()),
+        ("held-trainings", held::queue_of_training_jobs(s).boxed()),
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() {

@@ -279,17 +279,18 @@ mod tests {
         validate_cluster_queue(&queue).into_iter().map(|error| (error.field, error.message)).collect()
     }
 
-    fn cohort(spec: Value) -> Vec<String> {
+    fn cohort(spec: Value) -> Vec<(String, String)> {
         let cohort: Cohort = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
-        validate_cohort(&cohort).into_iter().map(|error| error.field).collect()
+        validate_cohort(&cohort).into_iter().map(|error| (error.field, error.message)).collect()
     }
 
     fn group(quota: Value) -> Value {
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}])
     }
 
-    fn fields(found: Vec<(String, String)>) -> Vec<String> {
-        found.into_iter().map(|(field, _)| field).collect()
+    /// Field and words.
+    fn told(found: Vec<(String, String)>) -> Vec<String> {
+        found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }
 
     #[test]
@@ -350,24 +351,29 @@ mod tests {
         let nominal = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota";
         let limit = |name: &str| format!("spec.resourceGroups[0].flavors[0].resources[0].{name}");
         let one = |quota: Value, cohort: &str| queue(json!({"cohortName": cohort, "resourceGroups": group(quota)}));
-        assert_eq!(fields(one(json!({"name": "cpu", "nominalQuota": "-1"}), "c")), [nominal]);
-        assert_eq!(fields(one(json!({"name": "cpu", "nominalQuota": "many"}), "c")), [nominal]);
+        let negative = format!("{nominal}: must be greater than or equal to 0");
+        assert_eq!(told(one(json!({"name": "cpu", "nominalQuota": "-1"}), "c")), [negative]);
+        let unreadable = parse_quantity("many").unwrap_err();
+        assert_eq!(
+            told(one(json!({"name": "cpu", "nominalQuota": "many"}), "c")),
+            [format!("{nominal}: {unreadable}")]
+        );
         assert_eq!(
             one(json!({"name": "cpu", "nominalQuota": 1, "borrowingLimit": 1}), ""),
             [(limit("borrowingLimit"), "must be nil when cohort is empty".to_owned())]
         );
         assert_eq!(
-            fields(one(json!({"name": "cpu", "nominalQuota": 1, "lendingLimit": "1001m"}), "c")),
-            [limit("lendingLimit")]
+            one(json!({"name": "cpu", "nominalQuota": 1, "lendingLimit": "1001m"}), "c"),
+            [(limit("lendingLimit"), "must be less than or equal to the nominalQuota".to_owned())]
         );
         assert_eq!(
             one(json!({"name": "gpu", "nominalQuota": 1}), "c"),
             [(limit("name"), "must match the name in coveredResources".to_owned())]
         );
         let over = json!({"parentName": "p", "resourceGroups": group(json!({"name": "cpu", "nominalQuota": 1, "lendingLimit": 5}))});
-        assert_eq!(cohort(over), [""; 0]);
+        assert_eq!(cohort(over), []);
         let orphan = json!({"resourceGroups": group(json!({"name": "cpu", "nominalQuota": 1, "lendingLimit": 1}))});
-        assert_eq!(cohort(orphan), [limit("lendingLimit")]);
+        assert_eq!(cohort(orphan), [(limit("lendingLimit"), "must be nil when parent is empty".to_owned())]);
     }
 
     #[test]
@@ -377,12 +383,14 @@ mod tests {
             {"coveredResources": ["cpu", "a b"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 1}]}]},
         ]);
         assert_eq!(
-            fields(queue(json!({"resourceGroups": again}))),
+            told(queue(json!({"resourceGroups": again}))),
             [
-                "spec.resourceGroups[1].coveredResources[0]",
-                "spec.resourceGroups[1].coveredResources[1]",
-                "spec.resourceGroups[1].flavors[0].name",
-                "spec.resourceGroups[1].flavors[0].resources",
+                "spec.resourceGroups[1].coveredResources[0]: must be covered by one group only, and once".to_owned(),
+                format!("spec.resourceGroups[1].coveredResources[1]: {}", qualified_name("a b").unwrap()),
+                "spec.resourceGroups[1].flavors[0].name: must be in one group only, and once".to_owned(),
+                "spec.resourceGroups[1].flavors[0].resources: flavors must have the same number of resources as the \
+                 coveredResources"
+                    .to_owned(),
             ]
         );
     }
@@ -397,36 +405,56 @@ mod tests {
             json!({"coveredResources": names, "flavors": flavors})
         };
         let groups: Vec<Value> = (0..5).map(|g| wide(52, 1, g * 100)).collect();
-        assert_eq!(fields(queue(json!({"resourceGroups": groups}))), ["spec.resourceGroups"]);
-        assert_eq!(fields(queue(json!({"resourceGroups": [wide(64, 9, 0)]}))), ["spec.resourceGroups[0]"]);
+        let total = |what: &str| {
+            format!("spec.resourceGroups: total number of {what} of all resourceGroups must be at most 256")
+        };
+        assert_eq!(told(queue(json!({"resourceGroups": groups}))), [total("flavors")]);
+        let groups: Vec<Value> = (0..5).map(|g| wide(1, 52, g * 100)).collect();
+        assert_eq!(told(queue(json!({"resourceGroups": groups}))), [total("covered resources")]);
+        assert_eq!(
+            told(queue(json!({"resourceGroups": [wide(64, 9, 0)]}))),
+            ["spec.resourceGroups[0]: pairs of flavor and resource in a resourceGroup must be at most 512"]
+        );
         assert_eq!(queue(json!({"resourceGroups": [wide(64, 8, 0)]})), []);
     }
 
     #[test]
     fn policies_weights_selectors_and_checks() {
         assert_eq!(
-            fields(queue(json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}))),
-            ["spec.preemption"]
+            told(queue(json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}))),
+            ["spec.preemption: reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"]
         );
         assert_eq!(
-            fields(queue(json!({"flavorFungibility": {"preference": "PreemptionOverBorrowing"}}))),
-            ["spec.flavorFungibility.preference"]
+            told(queue(json!({"flavorFungibility": {"preference": "PreemptionOverBorrowing"}}))),
+            [
+                "spec.flavorFungibility.preference: preference can only be set when both whenCanBorrow and whenCanPreempt are \
+              TryNextFlavor"
+            ]
         );
-        for (weight, legal) in [("1n", false), ("2n", true), ("-1", false), ("0", true), ("x", false)] {
-            assert_eq!(cohort(json!({"fairSharing": {"weight": weight}})).is_empty(), legal, "{weight}");
+        let unreadable = parse_quantity("x").unwrap_err().to_string();
+        for (weight, wrong) in [
+            ("1n", Some("must be 0 or greater than 1n")),
+            ("2n", None),
+            ("-1", Some("must be greater than or equal to 0")),
+            ("0", None),
+            ("x", Some(unreadable.as_str())),
+        ] {
+            let wrong: Vec<String> = wrong.iter().map(|wrong| format!("spec.fairSharing.weight: {wrong}")).collect();
+            assert_eq!(told(cohort(json!({"fairSharing": {"weight": weight}}))), wrong, "{weight}");
         }
         let selector = json!({"matchLabels": {"a": "/"}, "matchExpressions": [
             {"key": "k", "operator": "In"}, {"key": "k", "operator": "Exists", "values": ["v"]},
             {"key": "", "operator": "Like", "values": ["v"]}]});
         assert_eq!(
-            fields(queue(json!({"namespaceSelector": selector}))),
+            told(queue(json!({"namespaceSelector": selector}))),
             [
-                "spec.namespaceSelector.matchLabels[a]",
-                "spec.namespaceSelector.matchExpressions[0].values",
-                "spec.namespaceSelector.matchExpressions[1].values",
-                "spec.namespaceSelector.matchExpressions[2].key",
-                "spec.namespaceSelector.matchExpressions[2].operator",
+                ("matchLabels[a]", label_value("/").unwrap().as_str()),
+                ("matchExpressions[0].values", "must be specified when the operator is In"),
+                ("matchExpressions[1].values", "must be empty when the operator is Exists"),
+                ("matchExpressions[2].key", "name part must not be empty"),
+                ("matchExpressions[2].operator", r#"supported values: "In", "NotIn", "Exists", "DoesNotExist""#),
             ]
+            .map(|(field, words)| format!("spec.namespaceSelector.{field}: {words}"))
         );
         let unknown = json!({"admissionChecks": [{"name": "c", "onFlavors": ["x"]}]});
         let found = queue(json!({

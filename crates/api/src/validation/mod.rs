@@ -4,6 +4,8 @@
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
 //! feature gates that are off by default stand by themselves (concurrent admission, priority boost).
 
+#[cfg(test)]
+mod asked_tests;
 mod cluster_queue;
 mod concurrent_admission;
 mod metadata;

@@ -224,6 +224,7 @@ fn slices(request: &PodSetTopologyRequest, path: &str, errors: &mut Vec<FieldErr
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::label_value;
     use super::*;
     use crate::labels::ADMISSION_GATED_BY;
 
@@ -237,17 +238,18 @@ mod tests {
         json!({"spec": {"containers": [{"name": "c"}]}})
     }
 
-    fn fields(found: Vec<(String, String)>) -> Vec<String> {
-        found.into_iter().map(|(field, _)| field).collect()
+    /// Field and words.
+    fn told(found: Vec<(String, String)>) -> Vec<String> {
+        found.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
     }
 
     fn sets(sets: Value) -> Vec<String> {
-        fields(check(json!({"podSets": sets}), json!({}), json!({})))
+        told(check(json!({"podSets": sets}), json!({}), json!({})))
     }
 
     fn status(status: Value) -> Vec<String> {
         let spec = json!({"podSets": [{"name": "main", "count": 3, "template": plain()}]});
-        fields(check(spec, status, json!({})))
+        told(check(spec, status, json!({})))
     }
 
     fn reserved(assignment: Value) -> Value {
@@ -273,10 +275,11 @@ mod tests {
     #[test]
     fn pod_sets() {
         let two = json!([{"name": "a", "minCount": 1, "template": plain()}, {"name": "b", "minCount": 1, "template": plain()}]);
-        assert_eq!(sets(two), ["spec.podSets"]);
+        assert_eq!(sets(two), ["spec.podSets: at most one podSet can use minCount"]);
         let elastic = json!({ELASTIC_JOB: "true"});
         let one = json!({"podSets": [{"minCount": 1, "template": plain()}]});
-        assert_eq!(fields(check(one, json!({}), elastic)), ["spec.podSets"]);
+        let both = "spec.podSets: partial admission and elastic job cannot be used together";
+        assert_eq!(told(check(one, json!({}), elastic)), [both]);
         let resources = |list: Value| json!({"requests": list});
         let spec = json!({
             "initContainers": [{"name": "i", "resources": resources(json!({"cpu": "-1"}))}],
@@ -289,38 +292,51 @@ mod tests {
                 json!([{"template": {"metadata": {"labels": {"-": ""}, "annotations": {"a/b/c": ""}}, "spec": spec}}])
             ),
             [
-                "spec.podSets[0].template.metadata.labels".to_owned(),
-                "spec.podSets[0].template.metadata.annotations".to_owned(),
-                format!("{path}.initContainers[0].resources.requests[cpu]"),
-                format!("{path}.containers[0].resources.limits[pods]"),
-                format!("{path}.resources.requests[memory]"),
+                format!("spec.podSets[0].template.metadata.labels: {}", qualified_name("-").unwrap()),
+                format!("spec.podSets[0].template.metadata.annotations: {}", qualified_name("a/b/c").unwrap()),
+                format!("{path}.initContainers[0].resources.requests[cpu]: must be greater than or equal to 0"),
+                format!("{path}.containers[0].resources.limits[pods]: the key is reserved for internal kueue use"),
+                format!("{path}.resources.requests[memory]: {}", parse_quantity("much").unwrap_err()),
             ]
         );
     }
 
     #[test]
     fn what_the_schema_refuses_as_well() {
-        assert_eq!(sets(json!([])), ["spec.podSets"]);
-        assert_eq!(sets(json!([{"template": {}}])), ["spec.podSets[0].template.spec.containers"]);
-        assert_eq!(sets(json!([{"count": -1, "template": plain()}])), ["spec.podSets[0].count"]);
-        assert_eq!(sets(json!([{"count": 2, "minCount": 3, "template": plain()}])), ["spec.podSets[0].minCount"]);
-        assert_eq!(
-            sets(json!([{"template": plain()}, {"template": plain(), "name": "main"}])),
-            ["spec.podSets[1].name"]
-        );
+        for (given, wrong) in [
+            (json!([]), "spec.podSets: must have at least one pod set"),
+            (json!([{"template": {}}]), "spec.podSets[0].template.spec.containers: must have at least one container"),
+            (json!([{"count": -1, "template": plain()}]), "spec.podSets[0].count: must be greater than or equal to 0"),
+            (
+                json!([{"count": 2, "minCount": 3, "template": plain()}]),
+                "spec.podSets[0].minCount: must be between 1 and the count, 2",
+            ),
+            (
+                json!([{"template": plain()}, {"template": plain(), "name": "main"}]),
+                "spec.podSets[1].name: must be unique",
+            ),
+        ] {
+            assert_eq!(sets(given), [wrong]);
+        }
     }
 
     #[test]
     fn topology_slices() {
         let request = |request: Value| sets(json!([{"template": plain(), "topologyRequest": request}]));
-        let size = "spec.podSets[0].topologyRequest.podSetSliceSize";
+        let size = |words: &str| [format!("spec.podSets[0].topologyRequest.podSetSliceSize: {words}")];
         assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 4})), [""; 0]);
-        assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack"})), [size]);
-        assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 0})), [size]);
-        assert_eq!(request(json!({"podSetSliceSize": 4})), [size]);
+        assert_eq!(
+            request(json!({"podSetSliceRequiredTopology": "rack"})),
+            size("must be set together with podSetSliceRequiredTopology")
+        );
+        assert_eq!(
+            request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 0})),
+            size("must be greater than 0")
+        );
+        assert_eq!(request(json!({"podSetSliceSize": 4})), size("must not be set without podSetSliceRequiredTopology"));
         assert_eq!(
             request(json!({"podsetSliceRequiredTopologyConstraints": [{"topology": "r", "size": 0}]})),
-            ["spec.podSets[0].topologyRequest.podsetSliceRequiredTopologyConstraints[0].size"]
+            ["spec.podSets[0].topologyRequest.podsetSliceRequiredTopologyConstraints[0].size: must be greater than 0"]
         );
     }
 
@@ -328,11 +344,11 @@ mod tests {
     fn admissions() {
         let mut without = reserved(json!({}));
         without["admission"] = Value::Null;
-        assert_eq!(status(without), ["status.admission"]);
+        assert_eq!(status(without), ["status.admission: must be set while the QuotaReserved condition is true"]);
         let path = "status.admission.podSetAssignments[0]";
-        assert_eq!(status(reserved(json!({"name": "other"}))), [format!("{path}.name")]);
+        assert_eq!(status(reserved(json!({"name": "other"}))), [format!("{path}.name: supported values: \"main\"")]);
         let usage = |amount: &str| status(reserved(json!({"count": 3, "resourceUsage": {"cpu": amount}})));
-        assert_eq!(usage("1"), [format!("{path}.resourceUsage[cpu]")]);
+        assert_eq!(usage("1"), [format!("{path}.resourceUsage[cpu]: is not a multiple of 3")]);
         assert_eq!(usage("1500m"), [""; 0]);
         assert_eq!(status(json!({"admission": {"podSetAssignments": [{"name": "other"}]}})), [""; 0]);
     }
@@ -346,7 +362,8 @@ mod tests {
         assert_eq!(status(with("example.com/Checked")), [""; 0]);
         let long = "x".repeat(64);
         for name in [long.as_str(), "a b", ""] {
-            assert_eq!(status(with(name)), ["status.conditions[0].type"], "{name}");
+            let wrong = format!("status.conditions[0].type: {}", qualified_name(name).unwrap());
+            assert_eq!(status(with(name)), [wrong], "{name}");
             let stored = json!({"spec": {"podSets": []}, "metadata": {}, "status": with(name)});
             let stored: Workload = serde_json::from_value(stored).unwrap();
             assert_eq!(validate_beside_pod_sets(&stored), [], "{name}");
@@ -357,7 +374,10 @@ mod tests {
     fn reclaimable_pods_checks_and_gates() {
         assert_eq!(
             status(json!({"reclaimablePods": [{"name": "main", "count": 4}, {"name": "x", "count": 1}]})),
-            ["status.reclaimablePods[main].count", "status.reclaimablePods[x].name"]
+            [
+                "status.reclaimablePods[main].count: should be less or equal to 3",
+                "status.reclaimablePods[x].name: supported values: \"main\""
+            ]
         );
         let update = json!({
             "name": "x", "labels": {"a": "/"}, "nodeSelector": {"/": ""}, "annotations": {"": ""},
@@ -366,10 +386,18 @@ mod tests {
         let path = "status.admissionChecks[0].podSetUpdates[0]";
         assert_eq!(
             status(json!({"admissionChecks": [{"name": "c", "state": "Ready", "podSetUpdates": [update]}]})),
-            ["name", "tolerations[0].key", "annotations", "nodeSelector", "labels[a]"].map(|f| format!("{path}.{f}"))
+            [
+                ("name", "supported values: \"main\"".to_owned()),
+                ("tolerations[0].key", qualified_name("a b").unwrap()),
+                ("annotations", "name part must not be empty".to_owned()),
+                ("nodeSelector", "prefix part must not be empty".to_owned()),
+                ("labels[a]", label_value("/").unwrap()),
+            ]
+            .map(|(field, words)| format!("{path}.{field}: {words}"))
         );
         let one = json!({"podSets": [{"template": plain()}]});
         let found = check(one, json!({}), json!({ADMISSION_GATED_BY: "plain"}));
-        assert_eq!(fields(found), ["metadata.annotations[kueue.x-k8s.io/admission-gated-by]"]);
+        let words = "\"plain\": must have a domain prefix, such as example.com/name";
+        assert_eq!(told(found), [format!("metadata.annotations[kueue.x-k8s.io/admission-gated-by]: {words}")]);
     }
 }

@@ -163,9 +163,15 @@ mod tests {
         status
     }
 
-    fn fields(old: &Workload, new: &Workload) -> Vec<String> {
-        validate_workload_update(old, new).into_iter().map(|error| error.field).collect()
+    /// What is refused of a change, field and words.
+    fn refused(old: &Workload, new: &Workload) -> Vec<String> {
+        let errors = validate_workload_update(old, new).into_iter();
+        errors.map(|error| format!("{}: {}", error.field, error.message)).collect()
     }
+
+    const POD_SETS: &str = "spec.podSets: is immutable while quota is reserved";
+    const LESS: &str = "status.reclaimablePods[main].count: must not become less than 2 while quota is reserved";
+    const NONE: &str = "status.reclaimablePods[main].count: must not be removed while quota is reserved";
 
     #[test]
     fn what_is_refused_is_shown() {
@@ -202,22 +208,22 @@ mod tests {
     fn pod_sets_stay_while_quota_is_held() {
         let none = json!({});
         let (held, free) = (workload(3, reserved(json!({})), none.clone()), workload(3, json!({}), none.clone()));
-        assert_eq!(fields(&held, &workload(2, reserved(json!({})), none.clone())), ["spec.podSets"]);
-        assert_eq!(fields(&free, &workload(2, json!({}), none.clone())), [""; 0]);
+        assert_eq!(refused(&held, &workload(2, reserved(json!({})), none.clone())), [POD_SETS]);
+        assert_eq!(refused(&free, &workload(2, json!({}), none.clone())), [""; 0]);
         // Quota and pod sets may not be given up in one go either: the job that runs is described by the old ones.
-        assert_eq!(fields(&held, &workload(2, json!({}), none)), ["spec.podSets"]);
+        assert_eq!(refused(&held, &workload(2, json!({}), none)), [POD_SETS]);
         let elastic = json!({ELASTIC_JOB: "true"});
         let old = workload(3, reserved(json!({})), elastic.clone());
-        assert_eq!(fields(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
-        assert_eq!(fields(&old, &workload(4, reserved(json!({})), elastic)), ["spec.podSets"]);
+        assert_eq!(refused(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
+        assert_eq!(refused(&old, &workload(4, reserved(json!({})), elastic)), [POD_SETS]);
         let least = |count: i32| {
             let mut least = workload(count, reserved(json!({})), json!({}));
             least.spec.pod_sets[0].min_count = Some(1);
             least
         };
         // Who runs with fewer pods than were asked for is for Berth to say, which no webhook is asked about.
-        assert_eq!(fields(&least(3), &least(2)), ["spec.podSets"]);
-        assert_eq!(fields(&least(3), &least(4)), ["spec.podSets"]);
+        assert_eq!(refused(&least(3), &least(2)), [POD_SETS]);
+        assert_eq!(refused(&least(3), &least(4)), [POD_SETS]);
     }
 
     #[test]
@@ -225,12 +231,13 @@ mod tests {
         let none = json!({});
         let held = workload(3, reserved(json!({})), none.clone());
         let other = json!({"admission": {"clusterQueue": "other"}});
-        assert_eq!(fields(&held, &workload(3, reserved(other), none.clone())), ["status.admission"]);
-        assert_eq!(fields(&held, &workload(3, json!({}), none.clone())), [""; 0]);
-        assert_eq!(fields(&workload(3, json!({}), none.clone()), &held), [""; 0]);
+        let changed = "status.admission: is immutable, except that it may be set and cleared";
+        assert_eq!(refused(&held, &workload(3, reserved(other), none.clone())), [changed]);
+        assert_eq!(refused(&held, &workload(3, json!({}), none.clone())), [""; 0]);
+        assert_eq!(refused(&workload(3, json!({}), none.clone()), &held), [""; 0]);
         let placed = json!({"admission": {"clusterQueue": "q", "podSetAssignments": [
             {"name": "main", "count": 3, "delayedTopologyRequest": "Ready"}]}});
-        assert_eq!(fields(&held, &workload(3, reserved(placed), none)), [""; 0]);
+        assert_eq!(refused(&held, &workload(3, reserved(placed), none)), [""; 0]);
     }
 
     #[test]
@@ -238,11 +245,10 @@ mod tests {
         let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
         let none = json!({});
         let old = workload(3, pods(2), none.clone());
-        let field = "status.reclaimablePods[main].count";
-        assert_eq!(fields(&old, &workload(3, pods(1), none.clone())), [field]);
-        assert_eq!(fields(&old, &workload(3, reserved(json!({})), none.clone())), [field]);
-        assert_eq!(fields(&old, &workload(3, pods(3), none.clone())), [""; 0]);
-        assert_eq!(fields(&old, &workload(3, json!({}), none)), [""; 0]);
+        assert_eq!(refused(&old, &workload(3, pods(1), none.clone())), [LESS]);
+        assert_eq!(refused(&old, &workload(3, reserved(json!({})), none.clone())), [NONE]);
+        assert_eq!(refused(&old, &workload(3, pods(3), none.clone())), [""; 0]);
+        assert_eq!(refused(&old, &workload(3, json!({}), none)), [""; 0]);
     }
 
     #[test]
@@ -250,12 +256,11 @@ mod tests {
         let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
         let elastic = json!({ELASTIC_JOB: "true"});
         let old = workload(3, pods(2), elastic.clone());
-        let field = "status.reclaimablePods[main].count";
-        assert_eq!(fields(&old, &workload(2, pods(1), elastic.clone())), [""; 0]);
-        assert_eq!(fields(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
-        assert_eq!(fields(&old, &workload(3, pods(1), elastic)), [field]);
+        assert_eq!(refused(&old, &workload(2, pods(1), elastic.clone())), [""; 0]);
+        assert_eq!(refused(&old, &workload(2, reserved(json!({})), elastic.clone())), [""; 0]);
+        assert_eq!(refused(&old, &workload(3, pods(1), elastic)), [LESS]);
         let plain = workload(3, pods(2), json!({}));
-        assert_eq!(fields(&plain, &workload(2, pods(1), json!({}))), ["spec.podSets", field]);
+        assert_eq!(refused(&plain, &workload(2, pods(1), json!({}))), [POD_SETS, LESS]);
     }
 
     #[test]
@@ -267,16 +272,20 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": updates});
             workload(3, json!({"admissionChecks": [check]}), none.clone())
         };
-        let field = "status.admissionChecks[0].podSetUpdates";
-        assert_eq!(fields(&check("Ready", "x"), &check("Ready", "y")), [field]);
-        assert_eq!(fields(&check("Pending", "x"), &check("Ready", "y")), [""; 0]);
+        let field = "status.admissionChecks[0].podSetUpdates: is immutable while the check stays Ready";
+        assert_eq!(refused(&check("Ready", "x"), &check("Ready", "y")), [field]);
+        assert_eq!(refused(&check("Pending", "x"), &check("Ready", "y")), [""; 0]);
         let nominated = workload(3, json!({"nominatedClusterNames": ["a"]}), none.clone());
-        assert_eq!(fields(&nominated, &workload(3, json!({"clusterName": "a"}), none.clone())), [""; 0]);
-        assert_eq!(fields(&nominated, &workload(3, json!({"clusterName": "b"}), none.clone())), ["status.clusterName"]);
+        assert_eq!(refused(&nominated, &workload(3, json!({"clusterName": "a"}), none.clone())), [""; 0]);
+        assert_eq!(
+            refused(&nominated, &workload(3, json!({"clusterName": "b"}), none.clone())),
+            ["status.clusterName: supported values: \"a\""]
+        );
         let gated = |names: &str| workload(3, json!({}), json!({ADMISSION_GATED_BY: names}));
-        let field = format!("metadata.annotations[{ADMISSION_GATED_BY}]");
-        assert_eq!(fields(&gated("a.io/x,a.io/y"), &gated("a.io/y")), [""; 0]);
-        assert_eq!(fields(&gated("a.io/x"), &gated("a.io/x,a.io/y")), [field.as_str()]);
-        assert_eq!(fields(&workload(3, json!({}), none), &gated("a.io/y")), [field]);
+        let added = "\"a.io/y\" must not be added after creation; names may only be removed";
+        let field = format!("metadata.annotations[{ADMISSION_GATED_BY}]: {added}");
+        assert_eq!(refused(&gated("a.io/x,a.io/y"), &gated("a.io/y")), [""; 0]);
+        assert_eq!(refused(&gated("a.io/x"), &gated("a.io/x,a.io/y")), [field.as_str()]);
+        assert_eq!(refused(&workload(3, json!({}), none), &gated("a.io/y")), [field]);
     }
 }
