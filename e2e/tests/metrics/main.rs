@@ -29,9 +29,10 @@ fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitia
 admissionFairSharing: {usageHalfLifeTime: 1m, usageSamplingInterval: 1s}
 ";
 
-/// Labels that may be empty, and then Prometheus drops them.
-const MAY_BE_EMPTY: [&str; 6] =
-    ["cohort", "go_version", "parent_cohort", "priority_class", "root_cohort", "underlying_cause"];
+/// Labels that may be empty in all series of a metric, and then Prometheus drops them; in some other metric they have a value.
+const MAY_BE_EMPTY: [&str; 5] = ["cohort", "parent_cohort", "priority_class", "root_cohort", "underlying_cause"];
+/// The label that is always empty: Berth is not written in Go.
+const EMPTY: &str = "go_version";
 
 /// Series by name, with their labels.
 type Documented = BTreeMap<String, BTreeSet<String>>;
@@ -71,12 +72,15 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
             wrong.push(format!("{name} has no data"));
             continue;
         };
-        let lacks: Vec<_> = labels.difference(has).filter(|label| !MAY_BE_EMPTY.contains(&label.as_str())).collect();
+        let may_lack = |label: &str| label == EMPTY || MAY_BE_EMPTY.contains(&label);
+        let lacks: Vec<_> = labels.difference(has).filter(|label| !may_lack(label)).collect();
         let more: Vec<_> = has.difference(labels).collect();
         if !lacks.is_empty() || !more.is_empty() {
             wrong.push(format!("{name} lacks labels {lacks:?} and has {more:?} that are not documented"));
         }
     }
+    let has_value = |label: &str| documented.keys().any(|name| found.get(name).is_some_and(|has| has.contains(label)));
+    wrong.extend(MAY_BE_EMPTY.iter().filter(|label| !has_value(label)).map(|label| format!("{label} is always empty")));
     let ours = ["kueue_", "berth_", "training_", "rest_client_"];
     let strange =
         found.keys().filter(|name| ours.iter().any(|p| name.starts_with(p)) && !documented.contains_key(*name));
