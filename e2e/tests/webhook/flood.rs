@@ -1,5 +1,6 @@
 //! What a flood of malformed reviews and of TLS rubbish leaves behind: Berth answers each, goes on answering, and has no more memory than
-//! before. Every path that the chart's configurations name is flooded, with reviews of its own kind.
+//! before. Every path that the chart's configurations name is flooded, with reviews of its own kind; bodies as large as they may be come
+//! to two of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use crate::rotation::{review, trust};
 
 /// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
 const LEFT: f64 = 12.0;
+/// Bytes of the largest body that is read.
+const LARGEST: usize = 16 * 1024 * 1024;
 /// A path that does not exist.
 const NOWHERE: &str = "/x";
 
@@ -123,6 +126,23 @@ impl Spoilt {
         body
     }
 
+    /// As large as a body may be; `None` where it would still be a review.
+    fn largest(self, target: &Target) -> Option<Vec<u8>> {
+        let (begins, filling) = match self {
+            // In the middle of an annotation.
+            Self::CutOff => {
+                let (before, _) = target.good.split_once("\"metadata\":{")?;
+                (format!("{before}\"metadata\":{{\"annotations\":{{\"a\":\""), b'x')
+            }
+            Self::Rubbish => (String::new(), 0xff),
+            Self::Nested => ("{\"apiVersion\":".to_owned(), b'['),
+            Self::Odd => return None,
+        };
+        let mut body = begins.into_bytes();
+        body.resize(LARGEST, filling);
+        Some(body)
+    }
+
     /// Whether an answer is one to that: a review that can be read is answered with one, and what cannot be read is turned away.
     fn answers(self, target: &Target, answer: &str) -> bool {
         match self {
@@ -193,9 +213,43 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     // Those that were answered with a review were looked at one by one.
     let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
     ensure!(refused >= (total - outcome.answered) as f64 * 0.9, "{refused} were counted as turned away");
+    largest(stage, port, &targets).await.context("the largest bodies")?;
     let asked = Instant::now();
     review(&stage.client, "webhook-load", "after-the-flood").await?;
     ensure!(asked.elapsed() < Duration::from_secs(1), "the next review took {:?}", asked.elapsed());
+    Ok(())
+}
+
+/// Malformed bodies as large as they may be, twice: the second time they add nothing.
+async fn largest(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
+    let mut resident = Vec::new();
+    let begun = Instant::now();
+    for _ in 0..2 {
+        let mut count = 0;
+        for path in ["/mutate-batch-v1-job", "/convert"] {
+            let target =
+                targets.iter().find(|target| target.path == path).with_context(|| format!("no path {path}"))?;
+            for way in WAYS {
+                let Some(body) = way.largest(target) else { continue };
+                let mut direct = Direct::open(port, trust(&stage.client).await?).await?;
+                let answer = tokio::time::timeout(Duration::from_secs(30), direct.ask(path, body)).await??;
+                ensure!(way.answers(target, &answer), "{count}, {path}: answered {answer}");
+                // It was read to its end, and not turned away for its size.
+                ensure!(answer.starts_with("HTTP/1.1 400"), "{count}, {path}: answered {answer}");
+                count += 1;
+            }
+        }
+        ensure!(count == 6, "{count} bodies were sent");
+        // What is free is given back a moment later.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        resident.push(Usage::of(stage.manager.pid()?)?.resident_mb);
+    }
+    let [first, second] = resident[..] else { bail!("{resident:?}") };
+    println!(
+        "flood: 12 malformed bodies of {LARGEST} bytes in {:.1} s; resident {first:.1} MB after six, {second:.1} MB after all",
+        begun.elapsed().as_secs_f64()
+    );
+    ensure!(second < first + LEFT, "memory grew");
     Ok(())
 }
 
@@ -209,9 +263,10 @@ impl Direct {
     }
 
     /// The answer to a review, head and all.
-    pub(crate) async fn ask(&mut self, path: &str, body: &str) -> Result<String> {
+    pub(crate) async fn ask(&mut self, path: &str, body: impl AsRef<[u8]>) -> Result<String> {
+        let body = body.as_ref();
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
-        self.0.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await?;
+        self.0.write_all(&[head.as_bytes(), body].concat()).await?;
         self.0.flush().await?;
         answer(&mut self.0).await
     }
