@@ -8,6 +8,11 @@ ifeq ($(CI),true)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 endif
 CARGO ?= cargo
+# A checkout of Kueue with its manager built, for the tests in which it hands a cluster over. They run in a folder of their own.
+ifneq ($(KUEUE),)
+override KUEUE := $(abspath $(KUEUE))
+export KUEUE
+endif
 # A failed test ends with what failed and not with the stack of whoever called it.
 export RUST_LIB_BACKTRACE := 0
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
@@ -94,7 +99,9 @@ laws: ## Engine laws on ten million worlds each, or on a part of them (SHARD=2/8
 	$(call say,part $(or $(SHARD),1/1) of engine laws on $(or $(CASES),10000000) worlds each)
 	BERTH_CASES=$(or $(CASES),10000000) BERTH_SHARD=$(or $(SHARD),1/1) $(TEST) $(LAWS) -- --nocapture
 
-night: test small-worlds laws ## What is wide and slow
+night: test small-worlds laws ## What is wide and slow (KUEUE=folder: with the real Kueue)
+	$(if $(KUEUE),$(call say,the real Kueue hands over and takes back))
+	$(if $(KUEUE),KUEUE="$(KUEUE)" $(TEST) --test kueue -- --nocapture)
 	$(call say,2000 random stories of tiers and of elastic jobs)
 	BERTH_STORIES=2000 $(TEST) --test stories -- random:: swings::nobody --nocapture
 	$(call say,every expectation of every decision case changed)

@@ -27,6 +27,7 @@ use berth_e2e::quota_tree::reserved;
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks::{self, MUTATING, NAMES, VALIDATING};
 use kube::Client;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 const TEAM: &str = "team";
@@ -117,6 +118,15 @@ impl World {
             kind.delete(&self.client, "", name).await?;
         }
         Ok(())
+    }
+
+    /// Kueue's webhooks take connections.
+    async fn kueue_serves(&self) -> Result<()> {
+        wait::until(HANDOVER, "Kueue's webhooks serve", || async {
+            let connected = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await;
+            Ok(Seen::when(connected.is_ok(), || format!("{connected:?}")))
+        })
+        .await
     }
 
     /// Who holds Kueue's lease, empty when nobody does.
@@ -218,7 +228,9 @@ fn source() -> Result<Option<PathBuf>> {
         Path::new(METRICS_CERTIFICATES).join("tls.crt").exists(),
         "Kueue reads a certificate and key from {METRICS_CERTIFICATES}: put any tls.crt and tls.key there"
     );
-    Ok(Some(fs::canonicalize(source).context("KUEUE names no folder")?))
+    let source = fs::canonicalize(source).context("KUEUE names no folder")?;
+    ensure!(source.join("bin/manager").is_file(), "{} has no bin/manager: make build there", source.display());
+    Ok(Some(source))
 }
 
 fn pod(name: &str, cpu: &str, more: &Value) -> Value {
@@ -381,11 +393,17 @@ async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
     world.is(JOB, "larger", "suspended", |job| job["spec"]["suspend"] == json!(true)).await?;
     let before = quiet(world).await?;
     let runs = world.running().await?;
+    // In the guide's order: Kueue follows and its webhooks serve, then Berth's go, and then Berth ends.
     let kueue = world.kueue("kueue-again")?;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.kueue_serves().await?;
+    world.install_kueues_webhooks().await?;
+    let asked = Job::new(TEAM, "asked", "queue").spec(&json!({"suspend": false})).manifest();
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let created = JOB.api(&world.client, TEAM).create(&params, &serde_json::from_value(asked)?).await;
+    let created = created.context("with the webhooks of both")?;
+    ensure!(created.data["spec"]["suspend"] == json!(true), "not suspended by either: {}", created.data["spec"]);
     world.delete_webhooks(NAMES).await?;
     manager.terminate(Duration::from_secs(60));
-    world.install_kueues_webhooks().await?;
     world.leader_is("Kueue leads", |holder| holder.contains('_') && !holder.contains("berth")).await?;
     let changed = written(&before, &quiet(world).await?);
     println!("Kueue took over; it wrote: {changed:?}");
