@@ -116,8 +116,27 @@ pub fn reviewed() -> Result<Vec<Reviewed>> {
     Ok(all.into_iter().collect())
 }
 
+/// The kinds of job that have a table of what their webhooks answer, in `cases/reviews`. `crates/jobs/tests/kinds` wants one of each kind
+/// that can be suspended.
+///
+/// # Errors
+/// When one of the tables cannot be read.
+pub fn kinds_with_tables() -> Result<Vec<Kind>> {
+    let mut kinds = Vec::new();
+    for entry in fs::read_dir(repository().join("e2e/cases/reviews"))? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let table: Value = serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))?;
+        kinds.push(Kind::of(&table["good"]).with_context(|| path.display().to_string())?);
+    }
+    kinds.sort_by_key(|kind| kind.kind);
+    Ok(kinds)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -137,13 +156,17 @@ mod tests {
         let paths: Vec<String> = reviewed().unwrap().into_iter().map(|reviewed| reviewed.path).collect();
         let routes = fs::read_to_string(repository().join("crates/webhook/src/routes.rs")).unwrap();
         let known = routes.lines().filter_map(|line| line.split_once("path: Cow::Borrowed(\"/")).map(|(_, rest)| rest);
-        let mut known: Vec<String> = known.filter_map(|rest| Some(format!("/{}", rest.split_once('"')?.0))).collect();
+        let mut known: BTreeSet<String> =
+            known.filter_map(|rest| Some(format!("/{}", rest.split_once('"')?.0))).collect();
+        let written = known.len();
         // The paths of jobs that can be suspended are made of the names of their kinds.
-        for kind in ["batch-v1-job", "jobset-x-k8s-io-v1alpha2-jobset"] {
-            known.extend(["mutate", "validate"].map(|verb| format!("/{verb}-{kind}")));
+        for kind in kinds_with_tables().unwrap() {
+            let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
+            let name = format!("{}-{version}-{}", group.replace('.', "-"), kind.kind.to_lowercase());
+            known.extend(["mutate", "validate"].map(|verb| format!("/{verb}-{name}")));
         }
-        known.sort();
-        assert_eq!(paths, known, "what Berth serves and what the chart has the API server ask");
+        assert!(written > 10 && known.len() >= written + 4, "two kinds of job have paths of their own: {known:?}");
+        assert_eq!(paths, Vec::from_iter(known), "what Berth serves and what the chart has the API server ask");
     }
 
     #[test]

@@ -5,22 +5,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_e2e::binaries::repository;
-use berth_e2e::jobset::{self, JOBSET};
+use berth_e2e::jobset;
 use berth_e2e::kinds::{DEPLOYMENT, JOB, Kind, POD, STATEFUL_SET, USER, WORKLOAD, items, text};
 use berth_e2e::manifest::{self, patch};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::webhooks;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// The kinds that have a table, and the webhook that refuses.
-const KINDS: [(Kind, &str); 5] = [
-    (JOB, "vjob.berth.dev"),
-    (JOBSET, "vjobset.berth.dev"),
-    (POD, "vpod.berth.dev"),
-    (DEPLOYMENT, "vdeployment.berth.dev"),
-    (STATEFUL_SET, "vstatefulset.berth.dev"),
-];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,7 +148,7 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
 
 /// Deletes what was stored and what was made of it, but for Jobs.
 pub(crate) async fn clear(s: &Scenario<'_>) -> Result<()> {
-    for kind in [DEPLOYMENT, STATEFUL_SET, JOBSET] {
+    for kind in webhooks::kinds_with_tables()?.into_iter().filter(|kind| ![JOB, POD].contains(kind)) {
         for object in kind.list(&s.client, &s.namespace).await? {
             kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;
         }
@@ -186,14 +178,17 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     }
     s.apply(&manifest::priority_class(&s.name("class"), 5)).await?;
     let (mut wrong, mut count) = (Vec::new(), [0, 0]);
-    for (kind, webhook) in KINDS {
+    let kinds = webhooks::kinds_with_tables()?;
+    for kind in kinds.iter().copied() {
+        // The webhook that refuses.
+        let webhook = format!("v{}.berth.dev", kind.kind.to_lowercase());
         let table = table(kind)?;
         store(&s, kind, &table).await?;
         for case in &table.cases {
             let (change, refused) = case.asked().with_context(|| format!("{}: {:?}", kind.kind, case.field))?;
             count[usize::from(refused)] += 1;
             let answer = case.ask(&s, kind, &table.good).await?;
-            if let Err(why) = case.judge(answer, webhook) {
+            if let Err(why) = case.judge(answer, &webhook) {
                 let what = case.of.as_deref().unwrap_or("new");
                 wrong.push(format!("{} {what}: {change}: {why}", kind.kind));
             }
@@ -201,8 +196,10 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     }
     ensure!(wrong.is_empty(), "{} of {count:?} answers are wrong:\n{}", wrong.len(), wrong.join("\n"));
     println!(
-        "{} objects of five kinds are accepted, {} refused with the field and what is allowed",
-        count[0], count[1]
+        "{} objects of {} kinds are accepted, {} refused with the field and what is allowed",
+        count[0],
+        kinds.len(),
+        count[1]
     );
     clear(&s).await?;
     s.conclude().await
