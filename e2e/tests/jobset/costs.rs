@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::audit::{self, Audit};
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{CLUSTER_QUEUE, condition, items};
+use berth_e2e::kinds::{CLUSTER_QUEUE, LOCAL_QUEUE, condition, items};
 use berth_e2e::quota_tree::reserved;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
@@ -23,6 +23,12 @@ const TENTHS: u64 = 75;
 /// The same of Jobs.
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
+
+/// Writes of one that is alone, its Workload included: the Workload is made, gets quota and is admitted at once, is started, ready,
+/// finished, and let go. And how often a queue may say in its status how it stands: one waits, it runs, and it is over.
+const ALONE: (u64, u64) = (6, 3);
+/// The same of a JobSet of eight Jobs, of which it may be told once between that some are over.
+const SET_ALONE: (u64, u64) = (7, 4);
 
 /// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it says that pods are over.
 const ENDS: u64 = 4;
@@ -127,6 +133,59 @@ pub(crate) async fn little_in_a_crowd_of_jobs(stage: &Stage, audit: &Audit) -> R
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
     costs(&s, audit, from, ("Jobs", JOBS, JOB_TENTHS))?;
     s.conclude().await
+}
+
+/// What one Job costs and what one JobSet costs when nothing else is in their queue, so that nobody shares the statuses of its queues.
+pub(crate) async fn by_themselves(stage: &Stage, audit: &Audit) -> Result<()> {
+    let s = stage.scenario("alone").await?;
+    s.simple_queue("100", &json!({})).await?;
+    for (kind, name) in [(CLUSTER_QUEUE, s.name("cq")), (LOCAL_QUEUE, "queue".to_owned())] {
+        s.object_is(kind, &name, "Active", |queue| condition(queue, "Active") == "True").await?;
+    }
+    let from = audit.mark();
+    s.create(s.job("one").cpu("100m").run_ms(4_000)).await?;
+    s.finished("one").await?;
+    s.workload("one", "let go", |w| items(w, "/metadata/finalizers").is_empty()).await?;
+    nobody_left(&s).await?;
+    alone(&s, audit, from, ("Job", ALONE))?;
+    let from = audit.mark();
+    s.apply(&suspended(&s, "set", &[jobs("job", 8, 4_000)])).await?;
+    all_end(&s, &["set".to_owned()]).await?;
+    nobody_left(&s).await?;
+    alone(&s, audit, from, ("JobSet of 8 Jobs", SET_ALONE))?;
+    JOBSET.delete(&s.client, &s.namespace, "set").await?;
+    s.conclude().await
+}
+
+/// Waits until the statuses of both queues say that nobody is in them.
+async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
+    for (kind, name) in [(CLUSTER_QUEUE, s.name("cq")), (LOCAL_QUEUE, "queue".to_owned())] {
+        let empty = |queue: &Value| {
+            let count = |field: &str| queue["status"][field].as_i64().unwrap_or(0);
+            ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"].iter().all(|field| count(field) == 0)
+        };
+        s.object_is(kind, &name, "empty", empty).await?;
+    }
+    Ok(())
+}
+
+/// The API server's count of what Berth wrote for the only thing that was in this namespace since: of its own objects, and of the status
+/// of its LocalQueue. That of the ClusterQueue, which belongs to no namespace, is written as often.
+fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&str, (u64, u64))) -> Result<()> {
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    let mut writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    ensure!(writes.get("create workloads") == Some(&1), "one Workload for one {what}: {writes:?}");
+    let all = audit::split_events(&writes).0;
+    writes.retain(|what, _| !what.ends_with(" localqueues/status"));
+    let objects = audit::split_events(&writes).0;
+    let told = all - objects;
+    println!("one {what}: {objects} object writes by Berth and {told} of the status of each of its queues: {writes:?}");
+    ensure!(objects <= own, "{objects} object writes for one {what}, at most {own}: {writes:?}");
+    ensure!(
+        (1..=statuses).contains(&told),
+        "{told} writes of the LocalQueue's status for one {what}, at most {statuses}"
+    );
+    Ok(())
 }
 
 /// The API server's count of what Berth wrote in this namespace for so many of something, events apart, and what each may cost in

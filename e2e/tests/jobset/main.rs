@@ -316,6 +316,7 @@ async fn jobsets() -> Result<()> {
         ("crowd", costs::little_in_a_crowd(s, &audit).boxed()),
         ("one-by-one", costs::an_end_apart_from_the_others(s, &audit).boxed()),
         ("job-crowd", costs::little_in_a_crowd_of_jobs(s, &audit).boxed()),
+        ("alone", costs::by_themselves(s, &audit).boxed()),
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
