@@ -15,6 +15,10 @@ use super::{Fields, Version};
 const SLICE: usize = 100_000;
 /// Domains that are written out for one question: a slice says in a few bytes how many it has.
 pub(super) const DOMAINS: usize = 100_000;
+/// Bytes that all domains of a slice may repeat; with more of them a domain counts as several, since the answer would be as long.
+const REPEATED: usize = 256;
+/// Bytes that stand around one value of a domain.
+const AROUND: usize = 3;
 
 /// Whether `flat` keeps everything: the slices are in order, and their domains not more than may be written out yet.
 pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
@@ -26,7 +30,7 @@ pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
 
 /// What is left when the domains of the slices are written out.
 fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
-    slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.domain_count))
+    slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.counts_as()))
 }
 
 /// From v1beta2 to v1beta1, of an assignment that fits.
@@ -274,9 +278,19 @@ fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result
     Ok(())
 }
 
+/// Whether a byte stands for itself in a JSON string.
+fn is_plain(byte: u8) -> bool {
+    byte >= b' ' && byte != b'"' && byte != b'\\'
+}
+
+/// Bytes that a part of a JSON string takes at most.
+fn size(text: &str) -> usize {
+    text.bytes().map(|byte| if is_plain(byte) { 1 } else { r"\u0000".len() }).sum()
+}
+
 /// Writes a part of a JSON string.
 fn put(text: &str, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    if text.bytes().all(is_plain) {
         out.extend_from_slice(text.as_bytes());
         return Ok(());
     }
@@ -305,6 +319,16 @@ fn texts(values: &[Value]) -> Option<Vec<Text<'_>>> {
 }
 
 impl Slice<'_> {
+    /// Domains that it takes from what may be written out.
+    fn counts_as(&self) -> usize {
+        let repeated = self.values_per_level.iter().map(|values| match values {
+            Values::Universal(value) => size(&value.0),
+            Values::Individual(InBraces(values)) => size(&values.prefix.0).saturating_add(size(&values.suffix.0)),
+        });
+        let repeated = repeated.fold(0_usize, |sum, one| sum.saturating_add(one).saturating_add(AROUND));
+        self.domain_count.saturating_mul(repeated.saturating_div(REPEATED).saturating_add(1))
+    }
+
     fn in_order(&self, levels: usize) -> bool {
         let of_each = |values: &Values<'_>| match values {
             Values::Universal(_) => true,

@@ -83,6 +83,32 @@ fn a_review_says_of_any_placement_what_its_conversion_says() {
 }
 
 #[test]
+fn what_domains_have_in_common_is_not_written_out_for_too_many_of_them() {
+    let same = "v".repeat(1024);
+    let universal = |value: &str| json!({"universal": value});
+    let individual = |count: usize| {
+        let roots: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+        json!({"individual": {"prefix": same, "roots": roots}})
+    };
+    let shown = |count: usize, values: &Value| {
+        let slice = json!({"domainCount": count, "valuesPerLevel": [values], "podCounts": {"universal": 1}});
+        let assignment = json!({"levels": ["l"], "slices": [slice]}).to_string();
+        let object = workload(Version::V1beta2, &json!({}), &assignment);
+        as_before(&object);
+        let answer: Value = serde_json::from_str(&answered(&object, Version::V1beta1).0).unwrap();
+        let place = "/response/convertedObjects/0/status/admission/podSetAssignments/0/topologyAssignment/domains";
+        answer.pointer(place).and_then(Value::as_array).unwrap().len()
+    };
+    let many = 30_000;
+    for (count, expected) in [(2, 2), (many, 0)] {
+        assert_eq!(shown(count, &universal(&same)), expected, "a value");
+        assert_eq!(shown(count, &individual(count)), expected, "a prefix");
+        assert_eq!(shown(count, &universal(&"\u{1}".repeat(200))), expected, "what is longer in JSON");
+    }
+    assert_eq!(shown(many, &universal("v")), many);
+}
+
+#[test]
 fn a_review_says_of_odd_parents_what_their_conversion_says() {
     for odd in [
         r#""spec": {"podSets": {"name": "a", "topologyRequest": {}}}"#,
