@@ -318,7 +318,7 @@ impl<'a> Case<'a> {
 
     /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.
     fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
-        if self.lacks_jobs(states) {
+        if self.lacks_jobs(states) || self.is_yet_to_restart(workload) {
             return false;
         }
         if runs_on(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {

@@ -371,3 +371,28 @@ fn who_asks_for_other_pods_meanwhile_is_preempted_whole() {
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.count(Purpose::Evict), cluster.count(Purpose::ScaleTraining)), (1, 0), "{:?}", cluster.writes);
 }
+
+#[test]
+fn pods_of_before_a_restart_do_not_pass_for_those_after_it() {
+    let mut job = saving("a");
+    merge(&mut job["spec"], &short());
+    let mut cluster = held_small(job);
+    cluster.nodes = Some(3);
+    save(&mut cluster, "a", 700);
+    // Its Jobs are there for a while after the restart was noted.
+    cluster.faults.push((Purpose::StopTraining, Outcome::Busy(8_000), false));
+    cluster.complete("first");
+    for _ in 0..20 {
+        if cluster.count(Purpose::ScaleTraining) == 0 {
+            cluster.pass_judged(1, "it grows");
+        }
+    }
+    cluster.pass_judged(5, "its Jobs do not go yet");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Pending"), "{:?}", cluster.writes);
+    let told = cluster.told("a", "Running");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Rescaling")), "{told}");
+    // Else those that were added would count as having been there.
+    cluster.pass_judged(40, "too few nodes");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+}

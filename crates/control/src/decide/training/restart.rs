@@ -3,7 +3,7 @@
 //! freed, and the usual start makes the Jobs with the new number. Each step follows from the objects that are there, whoever leads by then.
 
 use berth_jobs::JobState;
-use berth_jobs::training::{Rescale, WORKER};
+use berth_jobs::training::{Rescale, Scale, WORKER};
 
 use super::Case;
 use crate::elastic::{granted, granted_to};
@@ -14,11 +14,9 @@ use crate::view::WorkloadView;
 impl Case<'_> {
     /// The next step of a restart that was noted, `None` when the usual start goes on from here, or has.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
-        // Once somebody has lowered the count below it, the number is out of date.
-        let scale = scaled(workload).filter(|scale| scale.workers <= granted(workload))?;
-        let was_told = |job: &JobState| told_workers(job, self.child(WORKER)) == Some(scale.workers);
+        let scale = noted(workload)?;
         let words = format!("Restarts with {} workers", scale.workers);
-        if let Some(decision) = self.delete_where(&words, |job| !was_told(job)) {
+        if let Some(decision) = self.delete_where(&words, |job| !self.was_told(job, scale)) {
             return Some(decision);
         }
         let roles = self.roles();
@@ -33,6 +31,18 @@ impl Case<'_> {
         if left.is_empty() { self.surplus_left(workload, scale.workers, most) } else { None }
     }
 
+    fn was_told(&self, job: &JobState, scale: &Scale) -> bool {
+        told_workers(job, self.child(WORKER)) == Some(scale.workers)
+    }
+
+    /// A restart was noted, and Jobs of before it are there still: that their pods are ready says nothing of the run to come.
+    pub(super) fn is_yet_to_restart(&self, workload: &WorkloadView) -> bool {
+        let old = |scale: &Scale| {
+            self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.was_told(job, scale))
+        };
+        noted(workload).is_some_and(old)
+    }
+
     /// For how many pods of its role a Job is: of workers that are yet to start again with more, those that they were told they are.
     pub(super) fn meant_for(&self, workload: &WorkloadView, role: &str, job: &JobState) -> i32 {
         let given = granted_to(workload, role);
@@ -40,4 +50,10 @@ impl Case<'_> {
         let told = told_workers(job, Some(job)).filter(|told| restarts && role == WORKER && *told > 0);
         told.map_or(given, |told| told.min(given))
     }
+}
+
+/// The restart that holds for a workload.
+fn noted(workload: &WorkloadView) -> Option<&Scale> {
+    // Once somebody has lowered the count below it, the number is out of date.
+    scaled(workload).filter(|scale| scale.workers <= granted(workload))
 }
