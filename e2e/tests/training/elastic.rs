@@ -115,7 +115,7 @@ async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
 /// Where the pods are told their number once, all of them start again for another one: with more once the job has saved, with fewer for a
 /// production job. Quota is held all the time, and nothing is evicted.
 pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
-    let scenario = stage.scenario("elastic-restarts").await?;
+    let scenario = stage.scenario("restarts-elastic").await?;
     let s = &scenario;
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&manifest::priority_class(&s.name("production"), 100)).await?;

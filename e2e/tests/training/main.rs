@@ -101,7 +101,7 @@ async fn training_jobs() -> Result<()> {
         ("kept-part", stops::kept_part(s).boxed()),
         ("preempted", stops::preempted(s).boxed()),
         ("elastic", elastic::grows_and_shrinks(s).boxed()),
-        ("elastic-restarts", elastic::restarts(s).boxed()),
+        ("restarts-elastic", elastic::restarts(s).boxed()),
         ("saves-first", checkpoints::saves_first(s).boxed()),
         ("saves-workers", checkpoints::saves_workers(s).boxed()),
         ("checkpoint-store", stores::kept_in_s3(s).boxed()),
