@@ -396,3 +396,27 @@ fn pods_of_before_a_restart_do_not_pass_for_those_after_it() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (3, "Running"), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
 }
+
+#[test]
+fn pods_that_are_slow_to_go_take_none_of_the_time_of_those_that_come() {
+    for fails_over in [false, true] {
+        let mut cluster = started(told_once("a", &short()));
+        cluster.keep_pods_of(Kind::TrainingJob, "a");
+        cluster.put(Kind::JOB, other("urgent", "4", 100));
+        cluster.pass_judged(30, "pods are left");
+        assert!(!cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        cluster.controller_sleeps = true;
+        cluster.pods_left.clear();
+        cluster.pass_judged(2, "they are gone");
+        assert!(cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        if fails_over {
+            cluster.restart();
+            cluster = with_priorities(cluster);
+        }
+        cluster.pass_judged(8, "others take a moment");
+        cluster.controller_sleeps = false;
+        cluster.pass_judged(5, "they come");
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{fails_over}: {:?}", cluster.writes);
+    }
+}

@@ -4,11 +4,12 @@
 
 use berth_jobs::JobState;
 use berth_jobs::training::{Rescale, Scale, WORKER};
+use jiff::Timestamp;
 
 use super::Case;
 use crate::elastic::{granted, granted_to};
 use crate::flight::Decision;
-use crate::restarts::{scaled, told_workers};
+use crate::restarts::{scaled, told_from, told_workers};
 use crate::view::WorkloadView;
 
 impl Case<'_> {
@@ -41,6 +42,19 @@ impl Case<'_> {
             self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.was_told(job, scale))
         };
         noted(workload).is_some_and(old)
+    }
+
+    /// Since when pods of a run may come: after a restart not before those of before it are gone, as far as that was seen; another leader
+    /// sees that Jobs were made then.
+    pub(super) fn pods_come_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let begun = told_from(workload)?;
+        if noted(workload).is_none() {
+            return Some(begun);
+        }
+        let made = self.roles().iter().filter_map(|role| self.child(role)).map(|job| job.created).min();
+        let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
+        let gone = self.control.resumes_from(workload);
+        Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 
     /// For how many pods of its role a Job is: of workers that are yet to start again with more, those that they were told they are.

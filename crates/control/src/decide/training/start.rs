@@ -207,7 +207,7 @@ impl Case<'_> {
     /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
     /// images or mounts volumes, is left to it.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
-        let started = told_from(workload);
+        let started = self.pods_come_since(workload);
         let (Some(limit), Some(started)) = (self.view.facts.scheduling_timeout_seconds, started) else {
             return Decision::Done;
         };
