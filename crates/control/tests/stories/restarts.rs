@@ -420,3 +420,18 @@ fn pods_that_are_slow_to_go_take_none_of_the_time_of_those_that_come() {
         assert_eq!(cluster.count(Purpose::Evict), 0, "{fails_over}: {:?}", cluster.writes);
     }
 }
+
+#[test]
+fn a_job_that_somebody_suspends_after_a_restart_is_made_again_soon() {
+    let mut cluster = started(told_once("a", &json!({})));
+    cluster.pass(1_000);
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(10, "it restarts");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    let before = uid(&cluster, "a-worker");
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"suspend": true}}));
+    cluster.pass_judged(30, "it is suspended for the first time");
+    assert_ne!(uid(&cluster, "a-worker"), before, "{:?}", cluster.writes);
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+}

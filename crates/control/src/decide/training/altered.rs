@@ -13,8 +13,8 @@ use super::{Case, status};
 use crate::core::after_seconds;
 use crate::decide::workload::{evict_for_seconds, object_write, status_write};
 use crate::flight::Decision;
-use crate::restarts::{runs_on, told_from};
-use crate::status::{find, since};
+use crate::restarts::{begun_at, runs_on, told_from};
+use crate::status::find;
 use crate::transitions::evicted_for;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose};
@@ -74,8 +74,7 @@ impl<'a> Case<'a> {
         let jobs = roles.iter().filter_map(|role| self.child(role));
         let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
         let made = Timestamp::from_millisecond(newest).ok()?;
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
-        let goes_on = made.as_second().saturating_sub(admitted.as_second());
+        let goes_on = made.as_second().saturating_sub(begun_at(workload)?.as_second());
         let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
         (until > self.now).then_some(until)
     }
