@@ -435,3 +435,22 @@ fn a_job_that_somebody_suspends_after_a_restart_is_made_again_soon() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
 }
+
+#[test]
+fn a_job_that_goes_slowly_after_a_restart_is_bounded_by_every_leader() {
+    let mut cluster = started(told_once("a", &short()));
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(10, "it restarts");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    cluster.restart();
+    cluster = with_priorities(cluster);
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
+    cluster.pass(10);
+    let told = cluster.told("a", "Running");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("JobGone")), "{told}");
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+    cluster.pass(10);
+    assert_eq!(cluster.evictions_of("a", "SchedulingTimeout"), 1, "{:?}", cluster.writes);
+}

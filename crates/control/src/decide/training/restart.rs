@@ -29,7 +29,9 @@ impl Case<'_> {
             let lower = || self.lower(workload, scale.workers, "; they start again");
             return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
         }
-        if left.is_empty() { self.surplus_left(workload, scale.workers, most) } else { None }
+        // Whose Jobs went after it was up again has restarted: it is one like any other then.
+        let begins = left.is_empty() && self.gone_since(workload).is_none();
+        if begins { self.surplus_left(workload, scale.workers, most) } else { None }
     }
 
     fn was_told(&self, job: &JobState, scale: &Scale) -> bool {
