@@ -5,16 +5,21 @@
 //! fields of one name in it both do; the API server sends none of these.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::placement::Rewritten;
 use super::unit::{Names, Unit};
 use super::{Fields, Version, convert_within, known, looked_into};
+
+/// The objects of a review, up to the first that cannot be converted, which fails all of it: those after it take no room.
+#[derive(Default)]
+pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
@@ -30,6 +35,11 @@ enum Lifted<'a> {
 }
 
 impl Object<'_> {
+    /// Whether it is of a kind and of a version that can be converted.
+    fn is_known(&self) -> bool {
+        self.value.as_object().is_some_and(|object| known(object).is_ok())
+    }
+
     /// Brings the object into the version `to`, as one of several that together may write out so many domains.
     pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), String> {
         let Value::Object(object) = &mut self.value else { return Err("is not an object".to_owned()) };
@@ -147,6 +157,35 @@ impl Place {
 
     fn item(self) -> Self {
         Self { list: false, ..self }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(List(PhantomData))
+    }
+}
+
+struct List<'a>(PhantomData<&'a ()>);
+
+impl<'de: 'a, 'a> Visitor<'de> for List<'a> {
+    type Value = Objects<'a>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Objects<'a>, A::Error> {
+        let mut objects = Vec::new();
+        while let Some(object) = seq.next_element::<Object<'a>>()? {
+            let is_known = object.is_known();
+            objects.push(object);
+            if !is_known {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                break;
+            }
+        }
+        Ok(Objects(objects))
     }
 }
 

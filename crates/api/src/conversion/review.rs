@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::lifted::Object;
+use super::lifted::{Object, Objects};
 use super::{Version, both, placement};
 
 // Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
@@ -19,7 +19,7 @@ struct Request<'a> {
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
     #[serde(default, borrow)]
-    objects: Vec<Object<'a>>,
+    objects: Objects<'a>,
 }
 
 /// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
@@ -31,7 +31,7 @@ struct Request<'a> {
 /// When the body is not a ConversionReview with a request; there is no uid to answer then.
 pub fn respond(body: &[u8]) -> serde_json::Result<(Vec<u8>, bool)> {
     let Request { uid, desired_api_version, objects } = serde_json::from_slice::<Question<'_>>(body)?.request;
-    let converted = converted(&desired_api_version, objects);
+    let converted = converted(&desired_api_version, objects.0);
     let success = converted.is_ok();
     let (result, objects) = match converted {
         Ok(objects) => (json!({"status": "Success"}), objects),

@@ -147,6 +147,20 @@ fn a_placement_that_nobody_can_read_fails_its_review() {
 }
 
 #[test]
+fn what_comes_after_an_object_that_fails_a_review_takes_no_room() {
+    let good = r#"{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort"}"#;
+    for bad in ["0", "[]", "{}", r#"{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology"}"#] {
+        let objects = format!("{good}, {bad}, {good}, 0, {{}}");
+        let list = format!("[{objects}]");
+        let Objects(kept) = serde_json::from_str(&list).unwrap();
+        assert_eq!(kept.len(), 2, "{bad}");
+        let (answer, converted) = answered(&objects, Version::V1beta1);
+        assert!(!converted && answer.contains("object 1 of the review"), "{answer}");
+        assert!(serde_json::from_str::<Objects<'_>>(&format!("[{objects}, {{]")).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn every_field_of_every_unit_is_seen() {
     for unit in KINDS.into_iter().flat_map(|(_, units)| units) {
         let mut place = Place::ROOT;
