@@ -1,23 +1,52 @@
 //! Decoding without `metadata.managedFields`: nothing reads them, and they are as large as the rest of an object.
 //!
+//! As it may keep texts (`RawValue`), serde_json takes an object whose first field has a name of its own for such a text: a `Value` is
+//! then what that text says, read however deep it stands by then. Whoever may name a field (an annotation of a JobSet's pods, a managed
+//! field of a Job's) could end the process with texts in texts, so that an object with such a field is none.
+//!
 //! The filter stands between the JSON reader and the type's own decoding, so that it serves every kind, and costs one
 //! comparison per field of the object and of its metadata.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 use std::borrow::Cow;
 use std::fmt;
 
+/// The name of a field by which serde_json knows a text that it keeps.
+pub(crate) const RAW: &str = "$serde_json::private::RawValue";
+
 /// Decodes an object without its managed fields.
 ///
 /// # Errors
-/// What the type's own decoding says.
+/// What the type's own decoding says, and when a field has the name that serde_json gives to texts.
 pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_json::Error> {
+    if may_name_raw(text) {
+        return Err(serde_json::Error::custom(format!("no field may be called {RAW:?}")));
+    }
     let mut json = serde_json::Deserializer::from_str(text);
     let object = K::deserialize(Filtered { inner: &mut json, level: Level::Object })?;
     json.end()?;
     Ok(Box::new(object))
+}
+
+/// Whether that name stands in a JSON text, or letters of it that are escaped: an API server escapes others only, but passes on as they
+/// came the managed fields of what is not an object itself.
+fn may_name_raw(text: &str) -> bool {
+    if text.match_indices('$').any(|(at, _)| text.get(at..).is_some_and(|from| from.starts_with(RAW))) {
+        return true;
+    }
+    let mut rest = text;
+    while let Some((_, escaped)) = rest.split_once('\\') {
+        let code = escaped.strip_prefix('u').and_then(|code| u8::from_str_radix(code.get(..4)?, 16).ok());
+        if code.is_some_and(|code| RAW.as_bytes().contains(&code)) {
+            return true;
+        }
+        let mut letters = escaped.chars();
+        letters.next();
+        rest = letters.as_str();
+    }
+    false
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,6 +183,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobset::JobSet;
     use crate::{ClusterQueue, Workload, WorkloadPriorityClass};
     use k8s_openapi::api::batch::v1::Job;
     use kube_core::Resource;
@@ -193,6 +223,22 @@ mod tests {
             {"annotations": {"a": "b"}}, "spec": {"containers": []}}}]}, "status": {"conditions": []}})));
         check::<ClusterQueue>(&object(json!({"spec": {"cohortName": "c"}, "metadataOfTheFuture": {}})));
         check::<WorkloadPriorityClass>(&object(json!({"value": 7})));
+    }
+
+    #[test]
+    fn no_text_is_read_as_an_object() {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for name in [RAW, r"\u0024serde_json::private::RawValue", r"$serde_json::private::RawV\u0061lue"] {
+            let text = format!(r#"{{"{name}": "[1]"}}"#);
+            assert_eq!(read(&text), json!([1]), "then none of this is needed");
+            let fields = format!(r#"{{"managedFields": [{{"fieldsV1": {text}}}]}}"#);
+            let pods = format!(r#"{{"spec": {{"template": {{"metadata": {fields}, "spec": {{"containers": []}}}}}}}}"#);
+            assert!(decode::<Job>(&pods).is_err() && decode::<JobSet>(&pods).is_err(), "{pods}");
+            assert!(decode::<Value>(&format!(r#"{{"metadata": {{"annotations": {text}}}}}"#)).is_err());
+        }
+        let others =
+            r#"{"a": "$serde_json \u003cb\u003e \u0026 \u2028 \\u0024 \"$\"", "$serde_json::private": "\u00e4\\"}"#;
+        assert_eq!(*decode::<Value>(others).unwrap(), read(others));
     }
 
     #[test]

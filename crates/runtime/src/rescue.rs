@@ -5,6 +5,7 @@
 
 use berth_api as api;
 use berth_api::labels::UNREADABLE;
+use berth_api::lean;
 use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use serde_json::Value;
 /// The readable part of a Workload, `None` when even its name or the quota that it holds cannot be read: then what was known
 /// of it before holds on.
 pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
-    let object: Value = serde_json::from_str(text).ok()?;
+    let object = lean::decode::<Value>(text).ok()?;
     let mut metadata: ObjectMeta = part(&object, "/metadata")?;
     metadata.name.as_ref().filter(|name| !name.is_empty())?;
     metadata.annotations.get_or_insert_default().insert(UNREADABLE.to_owned(), String::new());

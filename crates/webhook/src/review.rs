@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_api::lean;
 use berth_api::validation::FieldError;
 use berth_jobs::{JobObject, JobType};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -117,7 +118,7 @@ impl Request {
     /// the new one is judged by itself.
     #[must_use]
     pub fn old_object<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(self.old_object.as_deref()?.get()).ok()
+        lean::decode::<T>(self.old_object.as_deref()?.get()).ok().map(|object| *object)
     }
 
     /// What was stored of an object that has pods by a template, for what it is given with a change; `None` for a creation. Of one that
@@ -126,7 +127,7 @@ impl Request {
     pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
         let raw = self.old_object.as_deref()?;
         Some(self.old_object().unwrap_or_else(|| {
-            let all: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let all = lean::decode::<Value>(raw.get()).map(|all| *all).unwrap_or_default();
             let template = json!({"metadata": all.pointer("/spec/template/metadata")});
             let head = json!({"metadata": all.pointer("/metadata"), "spec": {"template": template}});
             serde_json::from_value(head).unwrap_or_default()
@@ -158,7 +159,7 @@ impl Request {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Metadata {
-            deletion_timestamp: Option<Value>,
+            deletion_timestamp: Option<IgnoredAny>,
         }
         let head: Result<Head, _> = decode("object", self.object.as_deref());
         head.is_ok_and(|head| head.metadata.deletion_timestamp.is_some())
@@ -166,7 +167,7 @@ impl Request {
 }
 
 fn decode<T: DeserializeOwned>(what: &'static str, raw: Option<&RawValue>) -> Result<T, Unreadable> {
-    read_as(what, raw, |text| serde_json::from_str(text))
+    read_as(what, raw, |text| lean::decode::<T>(text).map(|object| *object))
 }
 
 fn read_as<T>(
@@ -279,6 +280,8 @@ mod tests {
         assert_eq!(request.object::<Value>().unwrap(), json!({"a": 1}));
         assert!(request.old_object::<Value>().is_none());
         assert!(request.object::<Vec<u8>>().unwrap_err().to_string().starts_with("object: "));
+        let text = json!({"spec": {"template": {"$serde_json::private::RawValue": "[1]"}}});
+        assert!(read(&self::request(&text)).unwrap().object::<Value>().is_err(), "a text is read as an object");
         for (bytes, word) in [
             ("", "EOF"),
             ("[]", "invalid"),

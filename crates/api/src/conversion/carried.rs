@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::plain::Plain;
 use super::{Fields, NOT_IN_V1BETA1};
 
 /// What an object's annotations may have in bytes, keys and values together; more makes the API server refuse a conversion.
@@ -49,7 +50,10 @@ pub(super) fn take(object: &mut Fields) -> Fields {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return Fields::new() };
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return Fields::new() };
     let Some(text) = annotations.remove(NOT_IN_V1BETA1) else { return Fields::new() };
-    let mut carried: Fields = text.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let mut carried = match text.as_str().and_then(|text| serde_json::from_str(text).ok()) {
+        Some(Plain(Value::Object(carried))) => carried,
+        _ => Fields::new(),
+    };
     match carried.remove(OWN) {
         Some(Value::Object(mut own)) => {
             if let Some(entry) = own.remove_entry(NOT_IN_V1BETA1)

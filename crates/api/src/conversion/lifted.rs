@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::placement::Rewritten;
+use super::plain::Plain;
 use super::unit::{Names, Unit};
 use super::{Fields, Version, convert_within, known, looked_into};
 
@@ -92,10 +93,10 @@ fn rewrite(
     unit.each(object, &mut |_, parent| {
         for field in unit.fields {
             let Some((_, text)) = text(parent, field, lifted) else { continue };
-            match serde_json::from_str::<Value>(text.get()) {
+            match serde_json::from_str::<Plain>(text.get()) {
                 // It would look like the number of a text, and no unit does anything with it.
-                Ok(Value::Number(_)) => {}
-                Ok(value) => drop(parent.insert((*field).to_owned(), value)),
+                Ok(Plain(Value::Number(_))) => {}
+                Ok(Plain(value)) => drop(parent.insert((*field).to_owned(), value)),
                 Err(error) => outcome = Err(format!("{field} cannot be read: {error}")),
             }
         }
@@ -220,12 +221,12 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         if self.place.list {
-            return Value::deserialize(MapAccessDeserializer::new(map));
+            return Plain::deserialize(MapAccessDeserializer::new(map)).map(|Plain(value)| value);
         }
         let mut fields = Fields::new();
         while let Some(name) = map.next_key::<String>()? {
             let value = match self.place.look(&name) {
-                Some(Look::Whole) => map.next_value::<Value>()?,
+                Some(Look::Whole) => map.next_value::<Plain>()?.0,
                 Some(Look::Into(place)) => map.next_value_seed(Reading { place, lifted: &mut *self.lifted })?,
                 None => {
                     let at = self.lifted.len();
@@ -240,7 +241,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         if !self.place.list {
-            return Value::deserialize(SeqAccessDeserializer::new(seq));
+            return Plain::deserialize(SeqAccessDeserializer::new(seq)).map(|Plain(value)| value);
         }
         let place = self.place.item();
         let mut items = Vec::new();

@@ -12,6 +12,7 @@ mod braces;
 mod carried;
 mod lifted;
 mod placement;
+mod plain;
 mod queues;
 mod review;
 mod unit;

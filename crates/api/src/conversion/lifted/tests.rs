@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::conversion::{KINDS, convert, respond};
 use crate::labels::NOT_IN_V1BETA1;
+use crate::lean::RAW;
 
 fn answered(object: &str, to: Version) -> (String, bool) {
     let desired = to.api_version();
@@ -144,6 +145,15 @@ fn a_placement_that_nobody_can_read_fails_its_review() {
     let half = r#"{"levels": ["l"], "slices": [], "more": "\ud800"}"#;
     let (answer, converted) = answered(&workload(Version::V1beta2, &json!({}), half), Version::V1beta1);
     assert!(!converted && answer.contains("topologyAssignment cannot be read"), "{answer}");
+}
+
+#[test]
+fn a_text_is_not_read_whatever_its_annotation_is_called() {
+    let annotations = json!({RAW: "[1]"});
+    for (from, to) in [(Version::V1beta1, Version::V1beta2), (Version::V1beta2, Version::V1beta1)] {
+        let (answer, converted) = answered(&workload(from, &annotations, "null"), to);
+        assert!(converted && answer.contains(&format!(r#""annotations":{annotations}"#)), "{answer}");
+    }
 }
 
 #[test]
