@@ -84,6 +84,7 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     runs_with(s, "elastic", 2).await?;
     let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
     let evicted = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
+    ensure!(evicted.clone().count() > 0, "no Workload is its own");
     ensure!(evicted.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
     ends(s, "urgent", &["0", "1"], "succeed").await?;
     phase(s, "urgent", "Succeeded").await?;
@@ -145,6 +146,7 @@ pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     ensure!(shrunk["status"]["restarts"].is_null(), "it has spent a try: {}", shrunk["status"]);
     let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
     let own = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
+    ensure!(own.clone().count() > 0, "no Workload is its own");
     ensure!(own.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
     ends(s, "urgent", &["0", "1"], "succeed").await?;
     phase(s, "urgent", "Succeeded").await?;
