@@ -43,13 +43,11 @@ fn ensure_bounds(job: &Value) -> Result<()> {
     Ok(())
 }
 
-/// It starts with what there is, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back,
-/// and ends. Whoever must be there meanwhile ends when it is told to, and not after a time.
-pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
-    let scenario = stage.scenario("elastic").await?;
-    let s = &scenario;
+/// An elastic job of 2 to 4 workers of that framework, which starts with 2 since a neighbour holds the rest of its queue. There is a class
+/// of higher priority called urgent.
+async fn small_beside_a_neighbour(s: &Scenario<'_>, framework: &str, other: &Value) -> Result<Value> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
-    s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
+    s.apply(&manifest::priority_class(&s.name("urgent"), 100)).await?;
     s.apply(&training(s, "neighbour", "PyTorchJob", &endless())).await?;
     phase(s, "neighbour", "Running").await?;
     let mut more = endless();
@@ -58,9 +56,28 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
         "elasticConfig": {"enabled": true, "scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}},
     });
     merge(&mut more, &elastic);
-    s.apply(&training(s, "elastic", "PyTorchJob", &more)).await?;
+    merge(&mut more, other);
+    s.apply(&training(s, "elastic", framework, &more)).await?;
     let small = runs_with(s, "elastic", 2).await?;
     ensure!(condition(&small, "Elastic") == "True", "{}", small["status"]);
+    Ok(small)
+}
+
+/// No Workload of the elastic job says that it was evicted.
+async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
+    let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
+    let own: Vec<_> = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-")).collect();
+    ensure!(!own.is_empty(), "no Workload is its own");
+    ensure!(own.iter().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    Ok(())
+}
+
+/// It starts with what there is, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back,
+/// and ends. Whoever must be there meanwhile ends when it is told to, and not after a time.
+pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
+    let scenario = stage.scenario("elastic").await?;
+    let s = &scenario;
+    let small = small_beside_a_neighbour(s, "PyTorchJob", &json!({})).await?;
     let first = s.workload_of("elastic").await?.context("workload")?;
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     let grown = runs_with(s, "elastic", 4).await?;
@@ -78,14 +95,11 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     .await?;
     ensure!(items(&old, "/metadata/finalizers").is_empty(), "{}", old["metadata"]);
     let mut urgent = endless();
-    urgent["schedulingConfig"] = json!({"priority": s.name("high")});
+    urgent["schedulingConfig"] = json!({"priority": s.name("urgent")});
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
     phase(s, "urgent", "Running").await?;
     runs_with(s, "elastic", 2).await?;
-    let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
-    let evicted = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
-    ensure!(evicted.clone().count() > 0, "no Workload is its own");
-    ensure!(evicted.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    was_not_evicted(s).await?;
     ends(s, "urgent", &["0", "1"], "succeed").await?;
     phase(s, "urgent", "Succeeded").await?;
     runs_with(s, "elastic", 4).await?;
@@ -118,20 +132,7 @@ async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
 pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("restarts-elastic").await?;
     let s = &scenario;
-    s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
-    s.apply(&manifest::priority_class(&s.name("production"), 100)).await?;
-    s.apply(&training(s, "neighbour", "PyTorchJob", &endless())).await?;
-    phase(s, "neighbour", "Running").await?;
-    let mut more = endless();
-    let elastic = json!({
-        "resources": {"minReplicas": 2, "maxReplicas": 4},
-        "elasticConfig": {"enabled": true, "scalePolicy": {"scaleUpStep": 2, "scaleUpCooldown": "1s"}},
-        "checkpoint": {"interval": "10m"},
-    });
-    merge(&mut more, &elastic);
-    s.apply(&training(s, "elastic", "JAXJob", &more)).await?;
-    let small = runs_with(s, "elastic", 2).await?;
-    ensure!(condition(&small, "Elastic") == "True", "{}", small["status"]);
+    let small = small_beside_a_neighbour(s, "JAXJob", &json!({"checkpoint": {"interval": "10m"}})).await?;
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     phase(s, "neighbour", "Succeeded").await?;
     save(s, "elastic", 100).await?;
@@ -139,15 +140,12 @@ pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
     save(s, "elastic", 200).await?;
     let mut urgent = endless();
-    urgent["schedulingConfig"] = json!({"priority": s.name("production")});
+    urgent["schedulingConfig"] = json!({"priority": s.name("urgent")});
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;
     phase(s, "urgent", "Running").await?;
     let shrunk = told(s, 2, "200").await?;
     ensure!(shrunk["status"]["restarts"].is_null(), "it has spent a try: {}", shrunk["status"]);
-    let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
-    let own = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-"));
-    ensure!(own.clone().count() > 0, "no Workload is its own");
-    ensure!(own.clone().all(|w| condition(w, "Evicted").is_empty()), "it was evicted");
+    was_not_evicted(s).await?;
     ends(s, "urgent", &["0", "1"], "succeed").await?;
     phase(s, "urgent", "Succeeded").await?;
     ends(s, "elastic", &["0", "1"], "succeed").await?;
