@@ -17,7 +17,7 @@ impl World {
         self.store.queue_ids.get(name).copied().filter(|id| self.store.queues[*id].spec.is_some())
     }
 
-    fn find_local_queue(&self, namespace: &str, name: &str) -> Option<LocalQueueId> {
+    pub(crate) fn find_local_queue(&self, namespace: &str, name: &str) -> Option<LocalQueueId> {
         let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
         self.store.local_queues[id].spec.is_some().then_some(id)
     }
@@ -312,6 +312,7 @@ impl World {
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut faults = self.store.mischarged();
         faults.extend(self.miscounted());
+        faults.extend(self.store.misled());
         for (_, queue) in self.store.queues.iter() {
             let mut usage = crate::balance::Usage::new();
             for id in queue.held.iter() {

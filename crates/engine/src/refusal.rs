@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::cycle::Requeue;
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::matching::selects;
 use crate::model::{JobLimit, PendingReason};
-use crate::store::Workload;
+use crate::store::{Phase, Place, Store, Workload};
 use crate::why::{Finding, Said};
 use crate::world::World;
 
@@ -15,17 +15,19 @@ impl World {
     pub(crate) fn is_selected(&self, queue: QueueId, workload: &Workload) -> bool {
         let Some(spec) = &self.store.queues[queue].spec else { return true };
         let Some(selector) = &spec.namespace_selector else { return false };
-        match self.store.namespaces.get(self.store.namespace_of(workload)) {
-            // Mostly all namespaces are selected, and their labels need not be looked at.
-            Some(labels) => selector.0.is_empty() || selects(selector, labels),
-            None => !self.lacks_namespace(workload) && selects(selector, &BTreeMap::new()),
+        if self.lacks_namespace(workload) {
+            return false;
+        }
+        // Mostly all namespaces are selected, and their labels need not be looked up.
+        selector.0.is_empty() || {
+            let nothing = BTreeMap::new();
+            selects(selector, self.store.namespaces.get(self.store.namespace_of(workload)).unwrap_or(&nothing))
         }
     }
 
-    /// Whether there is no such namespace. Every cluster has some: as long as none is known, nothing is known of them.
+    /// Whether there is no such namespace as the workload's, as its LocalQueue knows.
     pub(crate) fn lacks_namespace(&self, workload: &Workload) -> bool {
-        let known = &self.store.namespaces;
-        !known.is_empty() && !known.contains_key(self.store.namespace_of(workload))
+        self.store.local_queues[workload.local_queue].lacks_namespace
     }
 
     /// Why a head can not even be nominated.
@@ -61,24 +63,54 @@ impl World {
         Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))))
     }
 
-    /// Labels of a namespace changed, or it is there now: those that it kept waiting are tried again.
-    pub(crate) fn namespace_changed(&mut self, name: &str, is_new: bool) {
-        for id in self.store.queues.ids() {
-            self.retry_mismatched(id, |world, workload| world.store.namespace_of(workload) == name);
-            if is_new {
-                self.retry_refused(id, name);
-            }
+    /// A namespace is there, with these labels: those that its absence or its labels kept waiting are tried again.
+    pub(crate) fn set_namespace(&mut self, name: String, labels: BTreeMap<String, String>) {
+        let known = self.store.namespaces.get(&name);
+        if known == Some(&labels) {
+            return;
+        }
+        let is_new = known.is_none();
+        let is_first = self.store.namespaces.is_empty();
+        self.store.namespaces.insert(name.clone(), labels);
+        let theirs = self.store.local_queues_of(&name);
+        if is_first {
+            self.store.mark_lacking(self.store.local_queues.ids());
+        } else if is_new {
+            self.store.mark_lacking(theirs.iter().copied());
+        }
+        for id in theirs {
+            self.try_again_of(id, is_new);
         }
     }
 
-    /// Tries those again that were refused before there was their namespace, the head of a strict queue too, which stays in it.
-    fn retry_refused(&mut self, id: QueueId, namespace: &str) {
-        let is_meant = |workload: &WorkloadId| {
-            self.store.workload(*workload).is_some_and(|known| self.store.namespace_of(known) == namespace)
+    /// A namespace is gone: who is still there of it is refused when it is looked at again.
+    pub(crate) fn remove_namespace(&mut self, name: &str) {
+        if self.store.namespaces.remove(name).is_none() {
+            return;
+        }
+        if self.store.namespaces.is_empty() {
+            self.store.mark_lacking(self.store.local_queues.ids());
+        } else {
+            self.store.mark_lacking(self.store.local_queues_of(name).into_iter());
+        }
+    }
+
+    /// Tries those of a LocalQueue again whose labels did not match, and, when there was no such namespace, those that were refused for
+    /// it: also the head of a strict queue, which stays in it.
+    fn try_again_of(&mut self, id: LocalQueueId, is_new: bool) {
+        let local_queue = &self.store.local_queues[id];
+        let Some(queue) = local_queue.queue else { return };
+        let is_head = self.head(queue).is_some_and(|head| local_queue.pending.contains(&head));
+        let is_meant = |id: &WorkloadId| {
+            self.store.workload(*id).is_some_and(|workload| match workload.phase {
+                Phase::Pending(Place::Mismatched) => true,
+                Phase::Pending(Place::Solo) => is_new,
+                _ => false,
+            })
         };
-        let retry: Vec<WorkloadId> = self.store.queues[id].pending.solo.iter().copied().filter(is_meant).collect();
-        if self.head(id).is_some_and(|head| is_meant(&head)) {
-            self.live.insert(self.tree.root(self.store.queues[id].node));
+        let retry: Vec<WorkloadId> = local_queue.pending.iter().copied().filter(is_meant).collect();
+        if is_new && is_head {
+            self.live.insert(self.tree.root(self.store.queues[queue].node));
         }
         self.try_again(retry);
     }
@@ -96,5 +128,35 @@ impl World {
             self.unplace(workload);
             self.place(workload);
         }
+    }
+}
+
+impl Store {
+    pub(crate) fn namespace_of(&self, workload: &Workload) -> &str {
+        &self.local_queue_names.key(workload.local_queue).0
+    }
+
+    /// Whether there is no such namespace. Every cluster has some: as long as none is known, nothing is known of them.
+    pub(crate) fn lacks(&self, namespace: &str) -> bool {
+        !self.namespaces.is_empty() && !self.namespaces.contains_key(namespace)
+    }
+
+    fn local_queues_of(&self, namespace: &str) -> Vec<LocalQueueId> {
+        self.local_queues.ids().filter(|id| self.local_queue_names.key(*id).0 == namespace).collect()
+    }
+
+    /// Notes at LocalQueues whether there is their namespace, so that no head has to look it up.
+    fn mark_lacking(&mut self, ids: impl Iterator<Item = LocalQueueId>) {
+        for id in ids {
+            self.local_queues[id].lacks_namespace = self.lacks(&self.local_queue_names.key(id).0);
+        }
+    }
+    /// LocalQueues that are mistaken about whether there is their namespace.
+    pub(crate) fn misled(&self) -> impl Iterator<Item = String> + '_ {
+        let is_known = |id: &LocalQueueId| self.local_queue_names.get(self.local_queue_names.key(*id)) == Some(*id);
+        let known = self.local_queues.ids().filter(is_known);
+        let key = known.map(|id| (self.local_queues[id].lacks_namespace, self.local_queue_names.key(id)));
+        let wrong = key.filter(|(lacks, (namespace, _))| *lacks != self.lacks(namespace));
+        wrong.map(|(lacks, (namespace, name))| format!("LocalQueue {namespace}/{name}: lacks its namespace: {lacks}"))
     }
 }

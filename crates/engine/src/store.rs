@@ -169,6 +169,8 @@ impl Queue {
 pub(crate) struct LocalQueue {
     pub(crate) spec: Option<LocalQueueSpec>,
     pub(crate) queue: Option<QueueId>,
+    /// There is no such namespace, as far as namespaces are known at all.
+    pub(crate) lacks_namespace: bool,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
     /// What its workloads hold, by ClusterQueue: it may come to name another one than theirs, but mostly there is one.
@@ -326,15 +328,16 @@ impl Store {
     }
 
     pub(crate) fn local_queue_id(&mut self, namespace: &str, name: &str) -> LocalQueueId {
-        let id = self.local_queue_names.intern(&(namespace.to_owned(), name.to_owned()));
+        let key = (namespace.to_owned(), name.to_owned());
+        if let Some(id) = self.local_queue_names.get(&key) {
+            return id;
+        }
+        let id = self.local_queue_names.intern(&key);
         while self.local_queues.len() <= crate::ids::Id::index(id) {
             self.local_queues.push(LocalQueue::default());
         }
+        self.local_queues[id].lacks_namespace = self.lacks(namespace);
         id
-    }
-
-    pub(crate) fn namespace_of(&self, workload: &Workload) -> &str {
-        &self.local_queue_names.key(workload.local_queue).0
     }
 
     pub(crate) fn workload(&self, id: WorkloadId) -> Option<&Workload> {

@@ -122,17 +122,8 @@ impl World {
                 let id = self.store.local_queue_id(&namespace, &name);
                 self.set_local_queue(id, None);
             }
-            Delta::Namespace(name, labels) => {
-                let known = self.store.namespaces.get(&name);
-                if known != Some(&labels) {
-                    let is_new = known.is_none();
-                    self.store.namespaces.insert(name.clone(), labels);
-                    self.namespace_changed(&name, is_new);
-                }
-            }
-            Delta::RemoveNamespace(name) => {
-                self.store.namespaces.remove(&name);
-            }
+            Delta::Namespace(name, labels) => self.set_namespace(name, labels),
+            Delta::RemoveNamespace(name) => self.remove_namespace(&name),
             Delta::Workload(spec) => self.set_workload(spec),
             Delta::StockOut(out) => self.set_stock_out(out),
             Delta::InStock(flavor, shape) => self.end_stock_out(&flavor, &shape),

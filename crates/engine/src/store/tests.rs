@@ -58,3 +58,39 @@ fn local_queues_that_are_gone_and_names_that_nobody_asks_for_are_forgotten() {
     }
     assert!(world.store.local_queues.len() <= 2, "{}", world.store.local_queues.len());
 }
+
+#[test]
+fn local_queues_know_whether_there_is_their_namespace() {
+    let mut world = World::default();
+    let local_queue = |namespace: &str| LocalQueueSpec {
+        namespace: namespace.to_owned(),
+        name: "default".into(),
+        cluster_queue: "q".into(),
+        stop: StopPolicy::None,
+        weight: 1_000_000_000,
+    };
+    let lacks = |world: &World| -> Vec<bool> {
+        let ids = ["a", "b", "c"].iter().filter_map(|name| world.find_local_queue(name, "default"));
+        ids.map(|id| world.store.local_queues[id].lacks_namespace).collect()
+    };
+    for namespace in ["a", "b"] {
+        world.apply(Delta::LocalQueue(local_queue(namespace))).unwrap();
+    }
+    // Nothing is known of namespaces yet.
+    assert_eq!(lacks(&world), [false, false]);
+    let steps = [
+        (Delta::Namespace("a".into(), BTreeMap::new()), [false, true].as_slice()),
+        (Delta::LocalQueue(local_queue("c")), &[false, true, true]),
+        (Delta::Namespace("c".into(), BTreeMap::new()), &[false, true, false]),
+        (Delta::Namespace("b".into(), BTreeMap::new()), &[false, false, false]),
+        (Delta::RemoveNamespace("a".into()), &[true, false, false]),
+        (Delta::RemoveNamespace("a".into()), &[true, false, false]),
+        (Delta::RemoveNamespace("b".into()), &[true, true, false]),
+        (Delta::RemoveNamespace("c".into()), &[false, false, false]),
+    ];
+    for (step, (delta, expected)) in steps.into_iter().enumerate() {
+        world.apply(delta).unwrap();
+        assert_eq!(lacks(&world), expected, "step {step}");
+        assert!(crate::check(&world).is_empty(), "step {step}");
+    }
+}
