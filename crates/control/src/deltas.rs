@@ -253,8 +253,8 @@ pub(crate) fn cluster_queue(
     settings: &Settings,
 ) -> engine::ClusterQueueSpec {
     let spec = &object.spec;
-    let invalid = refused(&api::validation::validate_cluster_queue(object)).filter(|_| settings.refuse_invalid);
-    let mut inactive = invalid.or_else(|| unsupported(spec));
+    let problem = || refused(&api::validation::validate_cluster_queue(object)).or_else(|| unsupported(spec));
+    let mut inactive = if settings.refuse_invalid { problem() } else { None };
     let groups = groups(&spec.resource_groups).unwrap_or_else(|text| {
         inactive.get_or_insert(text);
         Vec::new()

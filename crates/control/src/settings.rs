@@ -47,7 +47,8 @@ pub struct Settings {
     pub cards: berth_jobs::training::Cards,
     /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
     pub engine: berth_engine::Options,
-    /// Stored objects that the rules refuse take no part; off for objects that no server has stored.
+    /// Stored objects that the rules refuse take no part, nor do ClusterQueues and Workloads that ask for what is not acted on yet; off for
+    /// objects that no server has stored.
     pub refuse_invalid: bool,
     /// Gate `ConcurrentAdmission`: the annotation that names the allowed flavors counts.
     pub allowed_flavors: bool,

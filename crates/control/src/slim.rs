@@ -37,10 +37,14 @@ impl Control {
         // What reads the whole object comes before it is taken apart.
         let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost);
         let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !self.settings.preemption_gates);
-        let unsupported = berth_jobs::unsupported_workload(&object).or_else(gates).or_else(|| {
-            let faults = api::validation::validate_beside_pod_sets(&object);
-            (self.settings.refuse_invalid && !faults.is_empty()).then(|| api::validation::summary(&faults))
-        });
+        let held_back = || {
+            berth_jobs::unsupported_workload(&object).or_else(gates).or_else(|| {
+                let faults = api::validation::validate_beside_pod_sets(&object);
+                (!faults.is_empty()).then(|| api::validation::summary(&faults))
+            })
+        };
+        // Kueue passes over the fields of gates that are off; whoever wrote one down meant something by it, and is told.
+        let unsupported = if self.settings.refuse_invalid { held_back() } else { None };
         let api::Workload { metadata, spec, status } = object;
         let generation = metadata.generation.unwrap_or_default();
         let group = group_of(&metadata);

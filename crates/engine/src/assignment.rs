@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::balance::{Units, Usage, amount};
+use crate::balance::{Units, Usage, accumulate, amount};
 use crate::flavors::Pins;
 use crate::ids::{FlavorId, ResourceId};
 use crate::issued::Issued;
@@ -172,6 +172,20 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
+    /// Takes in what was found for a pod set; `net` says what of an amount is not held already.
+    pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, net: impl Fn(ResourceId, Units) -> Units) {
+        self.usage.reserve_exact(result.choices.len());
+        for choice in &result.choices {
+            self.borrowing = self.borrowing.max(choice.borrow);
+        }
+        for (resource, flavor, asked) in result.given() {
+            if let Some(cell) = store.find_cell(flavor, resource) {
+                accumulate(&mut self.usage, cell, net(resource, asked));
+            }
+        }
+        self.pod_sets.push(result);
+    }
+
     /// The worst mode over the pod sets.
     pub(crate) fn mode(&self) -> Mode {
         let worst = || self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit);

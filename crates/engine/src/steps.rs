@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::assignment::{Assignment, Mode, PreemptionPossibility};
+use crate::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
 use crate::balance::{Units, Usage, accumulate, amount, units};
 use crate::flavors::{self, Pins, Request};
 use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
-use crate::nominate::Nominator;
+use crate::nominate::{Nominator, contested};
 use crate::preempt::{self, Ask};
 use crate::store::{PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
@@ -142,30 +142,44 @@ impl World {
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
-    /// Quota that an assignment of so many pods per pod set asks for by the totals of all of them, as the search for victims is told it:
-    /// in place of an older one for the pods that there are more, each as it asks now. What comes to nothing has no cell.
+    /// Quota that an assignment of so many pods per pod set asks for, as the search for victims is told it: what all pods ask for by these
+    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
         counts: &[i64],
         replaced: Option<&[PodSetAssignment]>,
     ) -> BTreeMap<FlavorResource, Amount> {
-        let mut usage = Usage::new();
+        let older = |pod_sets: &[PodSetAssignment]| Replaced { uid: String::new(), pod_sets: pod_sets.to_vec() };
+        let replaced = replaced.map(|pod_sets| self.store.older(&older(pod_sets)));
+        let mut assignment = Assignment::default();
         for (index, pod_set) in totals.iter().enumerate() {
-            let of_older = replaced.map(|older| older.get(index).map_or(0, |older| older.count));
-            let given = || counts.get(index).copied().unwrap_or_default();
-            let count = of_older.map_or_else(given, |older| pod_set.count.saturating_sub(older));
+            let given = counts.get(index).copied().unwrap_or_default();
+            let count = if replaced.is_some() { pod_set.count } else { given };
+            let mut result = PodSetResult { index, count, ..PodSetResult::default() };
             for (resource, flavor) in &pod_set.flavors {
                 let total = pod_set.usage.get(resource).copied().map_or(0, units);
-                let scaled = match total.checked_div(Units::from(pod_set.count)) {
+                let asked = match total.checked_div(Units::from(pod_set.count)) {
                     Some(one) if pod_set.count != count => one.saturating_mul(Units::from(count)),
                     _ => total,
                 };
-                if scaled != 0 {
-                    accumulate(&mut usage, self.store.intern_cell(flavor, resource), scaled);
-                }
+                let cell = self.store.intern_cell(flavor, resource);
+                let (flavor, resource) = *self.store.cells.key(cell);
+                result.requests.push((resource, asked));
+                result.choices.push(Choice {
+                    resource,
+                    flavor,
+                    mode: Mode::Fit,
+                    borrow: 0,
+                    tried: -1,
+                    hopeless: false,
+                });
             }
+            assignment.add(&self.store, result, |resource, asked| {
+                replaced.as_ref().map_or(asked, |known| known.less(&pod_set.name, resource, asked))
+            });
         }
+        let (_, usage) = contested(&self.store, &assignment, true);
         usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
     }
 

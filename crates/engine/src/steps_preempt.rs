@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::assignment::{Assignment, Granular, Mode};
 use crate::balance::{Usage, accumulate, amount, units};
 use crate::flavors::is_preferred;
-use crate::ids::WorkloadId;
+use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
 use crate::partial;
 use crate::preempt::Ask;
-use crate::preempt::candidates::{Candidate, Filter, Right};
+use crate::preempt::candidates::{Candidate, Candidates, Filter, Line, Right};
 use crate::preempt::fair::Turns;
-use crate::preempt::usage::sort;
+use crate::preempt::usage::sort_line;
 use crate::world::World;
 
 /// Whether flavor `a` is to be preferred to `b`, each given as how it can be had and the level it borrows from.
@@ -24,6 +24,12 @@ pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &Fl
 /// reduction finds room. Room is taken to be monotonous.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
+}
+
+/// Somebody of a queue, who takes whoever is offered.
+fn anybody(queue: QueueId, gone: &BTreeSet<WorkloadId>) -> Ask<'_> {
+    let (priority, queued_at, preempts) = (i64::MAX, Millis(0), Preempts::AsQueue);
+    Ask { queue, priority, queued_at, needs: &[], usage: &[], gone, afs: None, preempts, asking: None }
 }
 
 impl World {
@@ -50,15 +56,33 @@ impl World {
         self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
     }
 
+    /// Candidates by queue, those of each in their order.
+    fn lines<'a>(&'a self, candidates: &[Candidate<'a>], has_usage: &impl Fn(&Candidate<'_>) -> bool) -> Vec<Line<'a>> {
+        let mut lines: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
+        for candidate in candidates {
+            lines.entry(candidate.queue).or_default().push(*candidate);
+        }
+        let afs = self.options.admission_fair_sharing.as_ref();
+        let sorted = |line| Line::listed(sort_line(&self.store, afs, line, has_usage));
+        lines.into_values().filter_map(sorted).collect()
+    }
+
     /// The order in which workloads (by uid) are tried as victims for a ClusterQueue, some of them as if nothing were known of what their
     /// LocalQueues used. Those that hold nothing are left out.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
-        let mut candidates = self.candidates_named(uids);
+        let candidates = self.candidates_named(uids);
         let has_usage = |candidate: &Candidate<'_>| !without_usage.contains(&candidate.uid);
-        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates, &has_usage);
-        candidates.iter().map(|candidate| self.uid_of(candidate.workload)).collect()
+        let gone = BTreeSet::new();
+        let ask = anybody(queue, &gone);
+        let filter = Filter::new(&self.store, &ask);
+        let mut sequence = Candidates::listed(self.lines(&candidates, &has_usage), queue).sequence();
+        let mut order = Vec::new();
+        while let Some(candidate) = sequence.next(&filter, |_| true) {
+            order.push(self.uid_of(candidate.workload));
+        }
+        order
     }
 
     /// The ClusterQueues that fair sharing offers one after the other to take a victim from, among workloads by uid. At each
@@ -66,23 +90,12 @@ impl World {
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
-        let mut candidates = self.candidates_named(uids);
-        sort(&self.store, self.options.admission_fair_sharing.as_ref(), queue, &mut candidates, &|_| true);
+        let candidates = self.candidates_named(uids);
         let gone = BTreeSet::new();
-        let (priority, queued_at) = (i64::MAX, Millis(0));
-        let ask = Ask {
-            queue,
-            priority,
-            queued_at,
-            needs: &[],
-            usage: &[],
-            gone: &gone,
-            afs: None,
-            preempts: Preempts::AsQueue,
-            asking: None,
-        };
+        let ask = anybody(queue, &gone);
         let filter = Filter::new(&self.store, &ask);
-        let mut turns = Turns::listed(&self.store, &self.tree, queue, &candidates);
+        let lines = self.lines(&candidates, &|_| true);
+        let mut turns = Turns::new(&self.store, &self.tree, queue, lines.into_iter());
         let mut order = Vec::new();
         while let Some(node) = turns.next(&self.store, &self.tree) {
             if drops.get(order.len()).copied().unwrap_or(false) {

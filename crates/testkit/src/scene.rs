@@ -193,6 +193,16 @@ impl Scene {
             let owner = json!({"apiVersion": "example.com/v1", "kind": "Owner", "name": "owner", "uid": uid, "controller": true});
             metadata.insert("ownerReferences".to_owned(), json!([owner]));
         }
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten();
+        for owner in owners.filter(|owner| text(owner, "/kind") != "Workload") {
+            let uid = text(owner, "/uid");
+            let is_there = self.offline.objects().values().any(|object| text(object, "/metadata/uid") == uid);
+            if let (Value::Object(owner), true) = (owner, uid.is_empty() || !is_there) {
+                // The same of those that a case names.
+                owner.insert("apiVersion".to_owned(), json!("example.com/v1"));
+                owner.insert("kind".to_owned(), json!("Owner"));
+            }
+        }
     }
 
     /// Books usage in ClusterQueues, as workloads that hold it.

@@ -137,7 +137,7 @@ static EXEMPT: [Exempt; 55] = [
 ];
 
 /// Fields whose keys are names, and how many layers of them.
-const NAMED: [(&str, usize); 37] = [
+const NAMED: [(&str, usize); 38] = [
     ("annotations", 1),
     ("assigned", 1),
     ("assignedFlavor", 1),
@@ -146,6 +146,7 @@ const NAMED: [(&str, usize); 37] = [
     ("available", 3),
     ("clusterQueues", 1),
     ("cohorts", 1),
+    ("counts", 1),
     ("default", 1),
     ("defaultRequest", 1),
     ("flavors", 1),

@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Mode, PodSetResult};
-use crate::balance::{Units, accumulate, add_to};
+use crate::balance::{Units, add_to};
 use crate::flavors::scan::Scan;
 use crate::flavors::{Oracle, Request, requests};
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::PendingReason;
-use crate::slices::Older;
 use crate::store::{Group, PodSet, Store};
 use crate::tree::Tree;
 use crate::why::{Why, more_severe};
@@ -55,16 +54,10 @@ pub(super) fn assign_group(
         }
         let is_over = result.mode() == Mode::NoFit || !(request.all_pod_sets || result.requests.is_empty());
         failed |= is_over && result.choices.is_empty();
-        assignment.usage.reserve_exact(result.choices.len());
-        for choice in &result.choices {
-            assignment.borrowing = assignment.borrowing.max(choice.borrow);
-            if let Some(cell) = store.find_cell(choice.flavor, choice.resource) {
-                let asked = result.requests.iter().find(|(r, _)| *r == choice.resource).map_or(0, |(_, v)| *v);
-                let less = |older: &Older| older.less(&member.pod_set.spec.name, choice.resource, asked);
-                accumulate(&mut assignment.usage, cell, request.replaced.map_or(asked, less));
-            }
-        }
-        assignment.pod_sets.push(result);
+        let name = &member.pod_set.spec.name;
+        assignment.add(store, result, |resource, asked| {
+            request.replaced.map_or(asked, |older| older.less(name, resource, asked))
+        });
     }
     failed
 }

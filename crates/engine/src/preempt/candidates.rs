@@ -261,6 +261,12 @@ enum List {
 pub(crate) struct Candidates<'a>(Vec<(List, Line<'a>)>);
 
 impl<'a> Candidates<'a> {
+    /// Those of the asking queue, and of others over which it has no advantage.
+    pub(crate) fn listed(lines: impl IntoIterator<Item = Line<'a>>, own: QueueId) -> Self {
+        let list = |line: &Line<'a>| if line.head.queue == own { List::Own } else { List::Priority };
+        Self(lines.into_iter().map(|line| (list(&line), line)).collect())
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

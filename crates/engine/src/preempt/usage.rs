@@ -5,7 +5,6 @@
 //! order where it is one, and the same answer to the same input where it is not.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use crate::afs::{self, AdmissionFairSharing};
 use crate::ids::QueueId;
@@ -17,37 +16,8 @@ pub(super) fn is_usage_based(store: &Store, queue: QueueId) -> bool {
     store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
 }
 
-/// Puts candidates in the order in which they are tried: queue by queue, and then always the first of all queues' first ones.
-pub(crate) fn sort(
-    store: &Store,
-    afs: Option<&AdmissionFairSharing>,
-    own: QueueId,
-    candidates: &mut [Candidate<'_>],
-    has_usage: &impl Fn(&Candidate<'_>) -> bool,
-) {
-    let mut lines: BTreeMap<QueueId, Vec<Candidate<'_>>> = BTreeMap::new();
-    for candidate in candidates.iter() {
-        lines.entry(candidate.queue).or_default().push(*candidate);
-    }
-    let lines = lines.into_values().map(|line| sort_line(store, afs, line, has_usage));
-    let mut lines: Vec<Vec<Candidate<'_>>> = lines.collect();
-    for line in &mut lines {
-        line.reverse();
-    }
-    for place in candidates.iter_mut() {
-        let next = lines.iter_mut().filter(|line| !line.is_empty());
-        let next = next.min_by(|a, b| match (a.last(), b.last()) {
-            (Some(a), Some(b)) => a.compare(b, own),
-            _ => Ordering::Equal,
-        });
-        if let Some(candidate) = next.and_then(Vec::pop) {
-            *place = candidate;
-        }
-    }
-}
-
 /// The candidates of one queue in their order. Where one of two has no usage, it plays no part between them.
-pub(super) fn sort_line<'a>(
+pub(crate) fn sort_line<'a>(
     store: &Store,
     afs: Option<&AdmissionFairSharing>,
     mut line: Vec<Candidate<'a>>,

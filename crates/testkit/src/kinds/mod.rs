@@ -40,6 +40,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         "queue-timestamp" => queue::timestamp(case),
         "quantity" => requests::quantity(case),
         "requests" => requests::run(case),
+        "podset-counts" => requests::counts(case),
         "candidate-order" => orders::candidates(case),
         "target-order" => orders::targets(case),
         "preemption-policy" => orders::policy(case),

@@ -206,6 +206,35 @@ fn totals(
     Ok(())
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct CountsInput {
+    pod_sets: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct CountsExpect {
+    counts: Option<BTreeMap<String, i64>>,
+}
+
+/// Kind `podset-counts`, as far as it is about no slices: how many pods each pod set of a Workload has.
+///
+/// # Errors
+/// What cannot be read.
+pub fn counts(case: &Case) -> Result<Diff, String> {
+    let input: CountsInput = case.input()?;
+    let expect: CountsExpect = case.expect()?;
+    let mut scene = Scene::new(case)?;
+    scene.put(&json!({"kind": "Workload", "metadata": {"namespace": "ns", "name": "counted"},
+        "spec": {"podSets": input.pod_sets.unwrap_or_default()}}))?;
+    let told = scene.offline.control().told("ns", "counted").ok_or("the workload is not known")?;
+    let found: BTreeMap<String, i64> = told.pod_sets.into_iter().map(|set| (set.name, set.count)).collect();
+    let mut diff = Diff::default();
+    diff.maps("counts", &expect.counts.unwrap_or_default(), &found);
+    Ok(diff)
+}
+
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
