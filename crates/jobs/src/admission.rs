@@ -151,6 +151,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
+    errors.retain(|error| !K::is_tolerated(error, old, new));
     let queues = (K::queue_name(old), K::queue_name(new));
     let suspended = (K::is_suspended(old), K::is_suspended(new));
     errors.extend(metadata_change_rules(K::metadata(old), K::metadata(new), queues, suspended, default_queue));

@@ -149,6 +149,10 @@ impl JobKind for BatchJob {
         rules::invalid(job)
     }
 
+    fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
+        rules::is_tolerated(wrong, old, new)
+    }
+
     fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
         rules::invalid_change(old, new)
     }

@@ -70,6 +70,14 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     }
 }
 
+/// The fewest pods are judged when they are written, as in Kueue: whoever changes the number of pods need not change them, too. What then
+/// cannot be is told when the Workload is to be made.
+pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
+    let key = labels::JOB_MIN_PARALLELISM;
+    let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));
+    before == after && wrong.field == annotation_path(key)
+}
+
 /// While a job runs with the number of pods it was admitted with, that number is not the user's.
 pub(super) fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
     let mut errors = Vec::new();
