@@ -1,7 +1,7 @@
 //! What is refused of a batch Job when it is created or changed.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
-use crate::admission::{Place, annotation_path, is_elastic, topology_rules};
+use crate::admission::{Place, annotation_path, is_elastic};
 use crate::kind::{JobKind, annotation, go_bool, written};
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -24,7 +24,8 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     }
     errors.extend(following_completions(job, spec));
     let path = "spec.template.metadata".to_owned();
-    errors.extend(topology_rules(&[Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }]));
+    // Whether a group is one is not asked of its only pod set, as in Kueue.
+    errors.extend(Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }.rules());
     errors
 }
 
