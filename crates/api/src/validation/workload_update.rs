@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::alike::alike;
 use super::{FieldError, admission_gates, supported};
 use crate::conditions::{is_true, types};
-use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB};
+use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
 /// What holds quota stays what it was when it got it: pod sets, admission, and the demands of checks that are ready; pods
@@ -31,7 +31,11 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         errors.push(FieldError::new("status.admission", shown(after), message));
     }
     ready_checks(before, after, &mut errors);
+    // A slice goes where the one is that it takes the place of.
+    let replaces =
+        new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WORKLOAD_SLICE_REPLACEMENT_FOR));
     if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
+        && !replaces
         && !before.nominated_cluster_names.contains(name)
     {
         let nominated = before.nominated_cluster_names.iter().map(String::as_str);
@@ -319,6 +323,8 @@ mod tests {
             refused(&nominated, &workload(3, json!({"clusterName": "b"}), none.clone())),
             ["status.clusterName: supported values: \"a\""]
         );
+        let slice = |status: Value| workload(3, status, json!({WORKLOAD_SLICE_REPLACEMENT_FOR: "team/older"}));
+        assert_eq!(refused(&slice(json!({})), &slice(json!({"clusterName": "b"}))), [""; 0]);
         let gated = |names: &str| workload(3, json!({}), json!({ADMISSION_GATED_BY: names}));
         let added = "\"a.io/y\" must not be added after creation; names may only be removed";
         let field = format!("metadata.annotations[{ADMISSION_GATED_BY}]: {added}");

@@ -237,7 +237,7 @@ fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// What is wrong with what every parent keeps in its metadata.
+/// What is wrong with what every parent keeps in its metadata. How long its pods may run is not looked at, as in Kueue.
 fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
     let mut errors = metadata_rules(metadata, queue_name(metadata));
     errors.extend(elastic_rule(metadata, kind));
