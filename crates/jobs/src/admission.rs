@@ -71,6 +71,7 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
+    errors.extend(time_rule(K::metadata(job)));
     errors.extend(prebuilt_rule(K::metadata(job), None));
     if K::KIND != BatchJob::KIND {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
@@ -123,6 +124,14 @@ pub(crate) fn is_elastic(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 
+/// What is wrong with how long a job may run.
+pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
+    let key = labels::MAX_EXEC_TIME_SECONDS;
+    let text = written(metadata.labels.as_ref(), key)?;
+    let wrong = !text.parse::<i32>().is_ok_and(|seconds| seconds > 0);
+    wrong.then(|| FieldError::new(label_path(key), text, "must be a whole number of seconds greater than 0"))
+}
+
 /// What is wrong with what every kind keeps in its metadata; a `queue` that no label names stands in the annotation.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -132,12 +141,6 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
     };
     let named = named.and_then(|(path, name)| Some(FieldError::new(path, name, misnamed(name, "LocalQueue")?)));
     errors.extend(named);
-    if let Some(text) = written(metadata.labels.as_ref(), labels::MAX_EXEC_TIME_SECONDS)
-        && !text.parse::<i32>().is_ok_and(|seconds| seconds > 0)
-    {
-        let path = label_path(labels::MAX_EXEC_TIME_SECONDS);
-        errors.push(FieldError::new(path, text, "must be a whole number of seconds greater than 0"));
-    }
     errors.extend(metadata.annotations.as_ref().and_then(|annotations| admission_gates(annotations).err()));
     if let Some(text) = metadata.annotations.as_ref().and_then(|annotations| annotations.get(labels::CAPACITY_TIERS))
         && let Err(wrong) = parse_tiers(text)
@@ -151,6 +154,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
+    errors.retain(|error| !K::is_tolerated(error, old, new));
     let queues = (K::queue_name(old), K::queue_name(new));
     let suspended = (K::is_suspended(old), K::is_suspended(new));
     errors.extend(metadata_change_rules(K::metadata(old), K::metadata(new), queues, suspended, default_queue));
@@ -176,7 +180,8 @@ pub(crate) fn metadata_change_rules(
         errors.push(FieldError::new(queue_path(before), was.unwrap_or_default(), message));
     }
     let prebuilt = prebuilt_workload_name(after);
-    if !suspended && prebuilt_workload_name(before) != prebuilt {
+    // An elastic job goes on with another Workload while it runs, as in Kueue.
+    if !suspended && !is_elastic(before) && prebuilt_workload_name(before) != prebuilt {
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }
     let seconds = |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS);

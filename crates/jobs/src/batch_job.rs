@@ -149,6 +149,10 @@ impl JobKind for BatchJob {
         rules::invalid(job)
     }
 
+    fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
+        rules::is_tolerated(wrong, old, new)
+    }
+
     fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
         rules::invalid_change(old, new)
     }
@@ -252,23 +256,33 @@ fn uncounted(job: &Job) -> i32 {
     pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
-/// Pods that need not run again. An indexed job's indexes are unique, but may lie beyond lowered completions.
+/// Pods that need not run again. Of an indexed job these are its indexes that are over, completed or failed for good; some may lie beyond
+/// lowered completions.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
-    let indexes = job.status.as_ref().and_then(|s| s.completed_indexes.as_deref());
-    match (indexes, spec.completions) {
-        (Some(indexes), Some(completions)) if is_indexed(spec) => count_indexes(indexes, completions),
-        _ => status(job, |s| s.succeeded),
-    }
+    let Some(told) = job.status.as_ref().filter(|_| is_indexed(spec)) else { return status(job, |s| s.succeeded) };
+    let lists = [&told.completed_indexes, &told.failed_indexes];
+    let end = spec.completions.unwrap_or(pod_count(spec));
+    count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
 }
 
-/// Counts the indexes below `end` in a list such as `1,3-5,7`.
-fn count_indexes(text: &str, end: i32) -> i32 {
+/// Counts the indexes below `end` in lists such as `1,3-5,7`, each of them once.
+fn count_indexes<'a>(lists: impl Iterator<Item = &'a str>, end: i32) -> i32 {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<i32>().ok()?, last.trim().parse::<i32>().ok()?);
-        Some(last.min(end.saturating_sub(1)).saturating_sub(first).saturating_add(1).max(0))
+        Some((first, last.min(end.saturating_sub(1))))
     };
-    text.split(',').filter_map(range).fold(0, i32::saturating_add)
+    let mut ranges: Vec<(i32, i32)> = lists.flat_map(|list| list.split(',')).filter_map(range).collect();
+    ranges.sort_unstable();
+    let (mut count, mut next) = (0_i32, 0_i32);
+    for (first, last) in ranges {
+        let first = first.max(next);
+        if first <= last {
+            next = last.saturating_add(1);
+            count = count.saturating_add(next.saturating_sub(first));
+        }
+    }
+    count
 }
 
 fn is_indexed(spec: &JobSpec) -> bool {

@@ -122,6 +122,10 @@ pub trait JobKind: Debug + Sized + 'static {
     fn invalid(_: &Self::Object) -> Vec<FieldError> {
         Vec::new()
     }
+    /// Whether something that is wrong with the new job, and was not with the old one, is no reason to refuse the change.
+    fn is_tolerated(_: &FieldError, _old: &Self::Object, _new: &Self::Object) -> bool {
+        false
+    }
     /// What is wrong with a change of a job, beyond what [`JobKind::invalid`] says about the new one.
     fn invalid_change(_: &Self::Object, _: &Self::Object) -> Vec<FieldError> {
         Vec::new()

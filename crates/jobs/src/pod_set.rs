@@ -85,7 +85,7 @@ fn topology_request(
         request.preferred = Some(level);
     } else if let Some(text) = get(labels::POD_SET_UNCONSTRAINED_TOPOLOGY) {
         let key = labels::POD_SET_UNCONSTRAINED_TOPOLOGY;
-        let free = go_bool(text.trim()).ok_or_else(|| format!("annotation {key}: {text:?} is not true or false"))?;
+        let free = go_bool(&text).ok_or_else(|| format!("annotation {key}: {text:?} is not true or false"))?;
         request.unconstrained = Some(free);
     } else if slice.is_none() && layers.is_none() {
         return Ok(None);
@@ -112,7 +112,7 @@ fn parse<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, String>
 where
     T::Err: std::fmt::Display,
 {
-    text.trim().parse().map_err(|error| format!("annotation {key}: {text:?}: {error}"))
+    text.parse().map_err(|error| format!("annotation {key}: {text:?}: {error}"))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kind::{annotation, controller, group_of, label};
+use crate::kind::{annotation, controller, group_of, label, queue_name};
 use crate::kinds::JobType;
 use crate::training::KIND as TRAINING_JOB;
 use berth_api::{berth, labels};
@@ -59,4 +59,10 @@ pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
         JobType::of_owner(owner).is_some()
             || (group_of(&owner.api_version), owner.kind.as_str()) == (berth::GROUP, TRAINING_JOB)
     })
+}
+
+/// Whether a Deployment or StatefulSet is run as what controls it says, and nobody else. One that names a queue itself waits for that all
+/// the same, as in Kueue: an operator that knows nothing of queues has made it for somebody who does.
+fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))
 }

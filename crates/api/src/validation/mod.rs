@@ -4,6 +4,7 @@
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
 //! feature gates that are off by default stand by themselves (concurrent admission, priority boost).
 
+mod alike;
 #[cfg(test)]
 mod asked_tests;
 mod cluster_queue;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
+use super::alike::alike;
 use super::{FieldError, admission_gates, supported};
 use crate::conditions::{is_true, types};
-use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB};
+use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
 /// What holds quota stays what it was when it got it: pod sets, admission, and the demands of checks that are ready; pods
@@ -24,13 +25,17 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         reclaimable(before, after, &shrunk(new), &mut errors);
     }
     if let (Some(before), Some(after)) = (&before.admission, &after.admission)
-        && fixed(before) != fixed(after)
+        && !alike(&fixed(before), &fixed(after))
     {
         let message = "is immutable, except that it may be set and cleared";
         errors.push(FieldError::new("status.admission", shown(after), message));
     }
     ready_checks(before, after, &mut errors);
+    // A slice goes where the one is that it takes the place of.
+    let replaces =
+        new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WORKLOAD_SLICE_REPLACEMENT_FOR));
     if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
+        && !replaces
         && !before.nominated_cluster_names.contains(name)
     {
         let nominated = before.nominated_cluster_names.iter().map(String::as_str);
@@ -60,7 +65,7 @@ fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
             let mut same = new.clone();
             same.count = old.count;
             let fewer = new.effective_count() < old.effective_count();
-            same == *old && (new.count == old.count || fewer && elastic)
+            (new.count == old.count || fewer && elastic) && alike(&same, old)
         })
 }
 
@@ -129,7 +134,7 @@ fn fixed(admission: &Admission) -> Admission {
 fn ready_checks(before: &WorkloadStatus, after: &WorkloadStatus, errors: &mut Vec<FieldError>) {
     for (index, check) in after.admission_checks.iter().enumerate().filter(|(_, check)| check.state == "Ready") {
         let old = before.admission_checks.iter().find(|old| old.name == check.name && old.state == "Ready");
-        if old.is_some_and(|old| old.pod_set_updates != check.pod_set_updates) {
+        if old.is_some_and(|old| !alike(&old.pod_set_updates, &check.pod_set_updates)) {
             let path = format!("status.admissionChecks[{index}].podSetUpdates");
             let value = shown(&check.pod_set_updates);
             errors.push(FieldError::new(path, value, "is immutable while the check stays Ready"));
@@ -227,6 +232,43 @@ mod tests {
     }
 
     #[test]
+    fn a_program_in_go_may_write_back_what_it_has_read() {
+        let held = |cpu: &str, template: Value| {
+            let updates = json!([{"name": "main", "labels": {"a": ""}, "tolerations": [{"key": "k", "value": cpu}]}]);
+            let usage = json!([{"name": "main", "count": 3, "resourceUsage": {"cpu": cpu}}]);
+            let status = reserved(json!({
+                "admission": {"clusterQueue": "q", "podSetAssignments": usage},
+                "admissionChecks": [{"name": "c", "state": "Ready", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": updates}],
+            }));
+            let mut held = workload(3, status, json!({}));
+            held.spec.pod_sets[0].template = serde_json::from_value(template).unwrap();
+            held
+        };
+        let ours = json!({"spec": {"hostNetwork": false, "containers": [
+            {"name": "c", "env": [{"name": "A", "value": ""}], "resources": {"requests": {"cpu": "1000m"}}},
+            {"name": "d"}]}});
+        let theirs = |cpu: &str| {
+            json!({"metadata": {}, "spec": {"containers": [
+            {"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": cpu}}},
+            {"name": "d", "resources": {}}]}})
+        };
+        assert_eq!(refused(&held("3", ours.clone()), &held("3", theirs("1"))), [""; 0]);
+        assert_eq!(refused(&held("3", ours.clone()), &held("3", theirs("2"))), [POD_SETS]);
+        let usage = |cpu: &str| {
+            let mut held = held("3", ours.clone());
+            let sets = &mut held.status.as_mut().unwrap().admission.as_mut().unwrap().pod_set_assignments;
+            sets[0].resource_usage = serde_json::from_value(json!({"cpu": cpu})).unwrap();
+            held
+        };
+        assert_eq!(refused(&usage("3000m"), &usage("3")), [""; 0]);
+        assert_eq!(
+            refused(&usage("3"), &usage("6")),
+            ["status.admission: is immutable, except that it may be set and cleared"]
+        );
+    }
+
+    #[test]
     fn admissions_are_set_and_cleared_but_not_changed() {
         let none = json!({});
         let held = workload(3, reserved(json!({})), none.clone());
@@ -281,6 +323,8 @@ mod tests {
             refused(&nominated, &workload(3, json!({"clusterName": "b"}), none.clone())),
             ["status.clusterName: supported values: \"a\""]
         );
+        let slice = |status: Value| workload(3, status, json!({WORKLOAD_SLICE_REPLACEMENT_FOR: "team/older"}));
+        assert_eq!(refused(&slice(json!({})), &slice(json!({"clusterName": "b"}))), [""; 0]);
         let gated = |names: &str| workload(3, json!({}), json!({ADMISSION_GATED_BY: names}));
         let added = "\"a.io/y\" must not be added after creation; names may only be removed";
         let field = format!("metadata.annotations[{ADMISSION_GATED_BY}]: {added}");

@@ -254,7 +254,8 @@ fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool,
     if !managed {
         return Some(format!("the configuration does not name the integration {integration}"));
     }
-    controller(metadata).map(|owner| format!("{} {} controls it, and says what it runs", owner.kind, owner.name))
+    let owner = controller(metadata).filter(|_| is_admitted_with_owner(metadata))?;
+    Some(format!("{} {} controls it, and says what it runs", owner.kind, owner.name))
 }
 
 /// Why a pod does not wait for a queue.

@@ -103,7 +103,7 @@ impl Place<'_> {
             let wrong = self.get(key).and_then(|level| Some((level, qualified_name(level)?)));
             errors.extend(wrong.map(|(level, wrong)| self.error(key, level, wrong)));
         }
-        if let Some(text) = self.get(unconstrained).filter(|text| go_bool(text.trim()).is_none()) {
+        if let Some(text) = self.get(unconstrained).filter(|text| go_bool(text).is_none()) {
             errors.push(self.error(unconstrained, text, "must be true or false"));
         }
         errors
@@ -124,7 +124,7 @@ impl Place<'_> {
             }
             (Some(_), Some(size)) => {
                 let most = self.count.unwrap_or(i32::MAX);
-                let fits = size.trim().parse::<i32>().is_ok_and(|size| (1..=most).contains(&size));
+                let fits = size.parse::<i32>().is_ok_and(|size| (1..=most).contains(&size));
                 (!fits).then(|| self.error(key, size, format!("must be a whole number from 1 to {most}")))
             }
         }

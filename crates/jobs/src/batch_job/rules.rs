@@ -1,7 +1,7 @@
 //! What is refused of a batch Job when it is created or changed.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
-use crate::admission::{Place, annotation_path, is_elastic, topology_rules};
+use crate::admission::{Place, annotation_path, is_elastic};
 use crate::kind::{JobKind, annotation, go_bool, written};
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -24,7 +24,8 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     }
     errors.extend(following_completions(job, spec));
     let path = "spec.template.metadata".to_owned();
-    errors.extend(topology_rules(&[Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }]));
+    // Whether a group is one is not asked of its only pod set, as in Kueue.
+    errors.extend(Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }.rules());
     errors
 }
 
@@ -68,6 +69,14 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
             Some(FieldError::new("spec.completions", completions.to_string(), message))
         }
     }
+}
+
+/// The fewest pods are judged when they are written, as in Kueue: whoever changes the number of pods need not change them, too. What then
+/// cannot be is told when the Workload is to be made.
+pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
+    let key = labels::JOB_MIN_PARALLELISM;
+    let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));
+    before == after && wrong.field == annotation_path(key)
 }
 
 /// While a job runs with the number of pods it was admitted with, that number is not the user's.

@@ -171,10 +171,12 @@ pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, s
     Some(Place::of(name, pod))
 }
 
-/// The pod whose place is taken by another one, and which is therefore let go first: the one that went first.
+/// The pod whose place is taken by another one, and which is therefore let go first: the one that went first, whether it failed or was
+/// deleted.
 #[must_use]
 pub fn replaced<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
     let inactive = pods.into_iter().filter(|(_, pod)| pod.held && !pod.counts());
-    let first = inactive.min_by_key(|(name, pod)| (pod.deleted.is_none(), pod.deleted, pod.created, *name));
+    let went = |pod: &PodState| [pod.failed, pod.deleted].into_iter().flatten().min();
+    let first = inactive.min_by_key(|(name, pod)| (went(pod).is_none(), went(pod), pod.created, *name));
     first.map(|(name, _)| name)
 }

@@ -6,7 +6,7 @@
 
 use super::role::shape;
 use super::rules::{fill, keep_lacking};
-use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
+use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, is_left_to_controller};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::equivalence::same;
 use crate::kind::{annotation, controller, label, queue_name, workload_priority_class};
@@ -105,7 +105,8 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let template = object.spec.as_ref().map(|spec| &spec.template);
     let metadata = &object.metadata;
     let before = stored.map(|stored| &stored.metadata);
-    let Some(managed) = Managed::of(metadata, before, template, facts).filter(|_| facts.stateful_sets) else {
+    let ours = facts.stateful_sets && !waits_with_controller(object);
+    let Some(managed) = Managed::of(metadata, before, template, facts).filter(|_| ours) else {
         return ParentDefaults::default();
     };
     let template = managed.template;
@@ -165,8 +166,7 @@ impl<'a> Managed<'a> {
         template: Option<&'a PodTemplateSpec>,
         facts: Facts,
     ) -> Option<Self> {
-        // What another object controls is run as that one says.
-        let template = template.filter(|_| facts.managed_namespace && controller(metadata).is_none())?;
+        let template = template.filter(|_| facts.managed_namespace && !is_left_to_controller(metadata))?;
         let named = queue_name(metadata);
         // Then its pods wait for that, one by one.
         let pods_name_one = template.metadata.as_ref().is_some_and(|metadata| queue_name(metadata).is_some());
@@ -204,15 +204,28 @@ pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<Fie
     errors
 }
 
+/// Whether the pods of a StatefulSet wait with what controls it, as those of a LeaderWorkerSet do under Kueue.
+fn waits_with_controller(set: &StatefulSet) -> bool {
+    let pods = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    let parent = pods.and_then(|pods| annotation(pods, labels::POD_SUSPENDING_PARENT));
+    controller(&set.metadata).is_some() && parent.is_some_and(|parent| parent != STATEFUL_SET_FRAMEWORK)
+}
+
 /// What is wrong with a StatefulSet by itself.
 #[must_use]
 pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
+    if waits_with_controller(object) {
+        return Vec::new();
+    }
     parent_rules(&object.metadata, "StatefulSet")
 }
 
 /// What is wrong with a change of a StatefulSet.
 #[must_use]
 pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
+    if waits_with_controller(old) && waits_with_controller(new) {
+        return Vec::new();
+    }
     let mut errors = newly_broken(validate_stateful_set(new), &validate_stateful_set(old));
     let ready = old.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     errors.extend(changed(&old.metadata, &new.metadata, ready));
@@ -237,7 +250,7 @@ fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// What is wrong with what every parent keeps in its metadata.
+/// What is wrong with what every parent keeps in its metadata. How long its pods may run is not looked at, as in Kueue.
 fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
     let mut errors = metadata_rules(metadata, queue_name(metadata));
     errors.extend(elastic_rule(metadata, kind));

@@ -6,7 +6,7 @@ use super::workload::POD_INDEX_LABEL;
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
-    prebuilt_rule,
+    prebuilt_rule, time_rule,
 };
 use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
@@ -144,6 +144,7 @@ fn is_gated(pod: &Pod) -> bool {
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     let metadata = &pod.metadata;
     let mut errors = metadata_rules(metadata, queue_name(metadata));
+    errors.extend(time_rule(metadata));
     errors.extend(elastic_rule(metadata, "Pod"));
     errors.extend(prebuilt_rule(metadata, group_name(metadata)));
     if let Some(value) = metadata.labels.as_ref().and_then(|all| all.get(labels::MANAGED))

@@ -54,6 +54,8 @@ pub struct PodState {
     pub created: i64,
     /// When its deletion was asked for, in seconds since 1970.
     pub deleted: Option<i64>,
+    /// When it failed, in seconds since 1970, where its kubelet has said so.
+    pub failed: Option<i64>,
     /// How far it has come.
     pub phase: Phase,
     /// A node has it.
@@ -114,6 +116,8 @@ impl PodState {
             let all = status.and_then(|status| status.conditions.as_ref());
             all.into_iter().flatten().find(|condition| condition.type_ == kind)
         };
+        let failed =
+            |condition: &&PodCondition| condition.status == "False" && condition.reason.as_deref() == Some("PodFailed");
         let is = |kind: &str| condition(kind).is_some_and(|condition| condition.status == "True");
         let unschedulable = |condition: &&PodCondition| {
             condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable")
@@ -129,6 +133,10 @@ impl PodState {
             version: version_of(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
             deleted: metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
+            failed: condition("ContainersReady")
+                .filter(failed)
+                .and_then(|condition| condition.last_transition_time.as_ref())
+                .map(|time| time.0.as_second()),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Running") => Phase::Running,
                 Some("Succeeded") => Phase::Succeeded,

@@ -1,10 +1,10 @@
 //! The Workload of a pod, of a group, and of a StatefulSet.
 
-use super::STATEFUL_SET_FRAMEWORK;
 use super::parents::group_of_stateful_set;
 use super::state::template;
+use super::{STATEFUL_SET_FRAMEWORK, is_left_to_controller};
 use crate::build::{OwnerKind, Priority, workload_of};
-use crate::kind::{annotation, controller, queue_name, version_of, workload_priority_class};
+use crate::kind::{annotation, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -86,7 +86,7 @@ impl SetState {
         let spec = set.spec.as_ref()?;
         let pods = spec.template.metadata.as_ref()?;
         let parent = annotation(pods, labels::POD_SUSPENDING_PARENT)?;
-        if parent != STATEFUL_SET_FRAMEWORK || controller(metadata).is_some() {
+        if parent != STATEFUL_SET_FRAMEWORK || is_left_to_controller(metadata) {
             return None;
         }
         let uid = metadata.uid.as_deref().unwrap_or_default();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
-use crate::admission::{Place, elastic_rule, label_path, metadata_rules};
+use crate::admission::{Place, elastic_rule, label_path, metadata_rules, time_rule};
 use crate::kind::{label, queue_name, workload_priority_class};
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
@@ -55,6 +55,7 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
     // The queue that its field names is looked at with the rest of its spec.
     let mut errors = metadata_rules(&job.metadata, None);
+    errors.extend(time_rule(&job.metadata));
     errors.extend(elastic_rule(&job.metadata, super::KIND));
     errors.extend(empty_places(job));
     errors

@@ -1,0 +1,113 @@
+//! Whether two objects say the same. A program in Go that changes one field writes all others back in its own words: quantities in one
+//! way, and what is empty not at all, or as an empty struct where nothing was.
+
+use berth_quantity::{Nano, parse_quantity};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Maps of quantities.
+const QUANTITIES: [&str; 4] = ["requests", "limits", "overhead", "resourceUsage"];
+/// Fields that are a quantity.
+const AMOUNTS: [&str; 2] = ["divisor", "sizeLimit"];
+/// Maps whose keys are their user's: an empty text says something there.
+const OF_USERS: [&str; 7] =
+    ["annotations", "flavors", "labels", "matchLabels", "nodeSelector", "options", "volumeAttributes"];
+/// Structs that Go writes when there is nothing in them.
+const STRUCTS: [&str; 3] = ["metadata", "resources", "spec"];
+/// Flags that Go leaves out when they are false; of all others false says something.
+const FLAGS: [&str; 7] = ["hostIPC", "hostNetwork", "hostPID", "readOnly", "stdin", "stdinOnce", "tty"];
+/// Numbers that Go leaves out when they are zero.
+const NUMBERS: [&str; 6] =
+    ["failureThreshold", "hostPort", "initialDelaySeconds", "periodSeconds", "successThreshold", "timeoutSeconds"];
+/// Of texts the one that says something when it is empty: no class, and not the default one.
+const STORAGE_CLASS: &str = "storageClassName";
+
+/// Whether both say the same, as Kueue compares what must not change.
+pub(super) fn alike<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
+    a == b || plain(a) == plain(b)
+}
+
+fn plain(value: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    normalise(&mut value);
+    value
+}
+
+/// Writes quantities in one way, and drops what Go leaves out.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                let key = key.as_str();
+                match field {
+                    Value::Object(amounts) if QUANTITIES.contains(&key) => amounts.values_mut().for_each(canonical),
+                    Value::Object(_) if OF_USERS.contains(&key) => {}
+                    Value::String(_) if AMOUNTS.contains(&key) => canonical(field),
+                    _ => normalise(field),
+                }
+            }
+            fields.retain(|key, field| !is_left_out(key, field));
+        }
+        _ => {}
+    }
+}
+
+fn canonical(quantity: &mut Value) {
+    if let Some(Ok(Nano(nano))) = quantity.as_str().map(parse_quantity) {
+        *quantity = Value::String(nano.to_string());
+    }
+}
+
+fn is_left_out(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => {
+            let lists: [&[&str]; 3] = [&STRUCTS, &QUANTITIES, &OF_USERS];
+            fields.is_empty() && lists.iter().any(|list| list.contains(&key))
+        }
+        Value::String(text) => text.is_empty() && key != STORAGE_CLASS || key == "divisor" && text == "0",
+        Value::Bool(set) => !set && FLAGS.contains(&key),
+        Value::Number(number) => number.as_i64() == Some(0) && NUMBERS.contains(&key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_of_go_are_the_same_and_others_are_not() {
+        for (ours, theirs) in [
+            (json!({"name": "c"}), json!({"name": "c", "resources": {}, "workingDir": "", "args": []})),
+            (json!({"spec": {}}), json!({"metadata": {"creationTimestamp": null}, "spec": {"hostNetwork": false}})),
+            (
+                json!({"requests": {"cpu": "1000m", "memory": "1024Mi"}}),
+                json!({"requests": {"cpu": "1", "memory": "1Gi"}}),
+            ),
+            (json!({"resources": {"limits": {}}}), json!({})),
+            (json!({"resource": "limits.cpu"}), json!({"resource": "limits.cpu", "divisor": "0"})),
+            (json!({"emptyDir": {"sizeLimit": "1024Mi"}}), json!({"emptyDir": {"sizeLimit": "1Gi"}})),
+            (json!({"livenessProbe": {"initialDelaySeconds": 0}}), json!({"livenessProbe": {}})),
+        ] {
+            assert!(alike(&ours, &theirs) && alike(&theirs, &ours), "{ours} {theirs}");
+        }
+        for (one, other) in [
+            (json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1001m"}})),
+            (json!({"requests": {"cpu": "0"}}), json!({})),
+            (json!({"labels": {"a": ""}}), json!({"labels": {}})),
+            (json!({"labels": {"cpu": "1000m"}}), json!({"labels": {"cpu": "1"}})),
+            (json!({"args": [""]}), json!({"args": []})),
+            (json!({"automountServiceAccountToken": false}), json!({})),
+            (json!({"terminationGracePeriodSeconds": 0}), json!({})),
+            (json!({"storageClassName": ""}), json!({})),
+            (json!({"emptyDir": {}}), json!({})),
+            (json!({"labelSelector": {}}), json!({})),
+        ] {
+            assert!(!alike(&one, &other) && !alike(&other, &one), "{one} {other}");
+        }
+    }
+}
