@@ -427,3 +427,33 @@ fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
     assert!(found(&cluster.control.drain_measures(), "berth_tier_departures").is_empty());
 }
+
+/// As Kueue counts them: a check that was ready or gave up begins anew.
+#[test]
+fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
+    let mut cluster = asked(&json!({}));
+    let fails = |cluster: &mut Cluster, attempt: u32| {
+        fail(cluster, attempt);
+        cluster.pass(190);
+        cluster.workload_of("a").unwrap().clone()
+    };
+    fails(&mut cluster, 1);
+    let second = request(&cluster, 2);
+    say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    for policy in ["HoldAndDrain", "None"] {
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+        cluster.pass(30);
+    }
+    for attempt in 1..=2 {
+        assert_eq!(fails(&mut cluster, attempt)["spec"]["active"], json!(true), "attempt {attempt}");
+    }
+    let ended = fails(&mut cluster, 3);
+    assert_eq!(ended["spec"]["active"], json!(false));
+    let name = ended["metadata"]["name"].as_str().unwrap();
+    cluster.edit(Kind::Workload, "team", name, &json!({"spec": {"active": true}}));
+    cluster.pass(10);
+    assert_eq!(fails(&mut cluster, 1)["spec"]["active"], json!(true), "its first attempt was not the last one");
+    request(&cluster, 2);
+}
