@@ -228,6 +228,11 @@ fn a_check_is_active_with_its_configuration_only() {
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     assert_eq!(second["spec"]["provisioningClassName"], json!("other"));
     assert_eq!(all(&cluster, Kind::PodTemplate).len(), 1);
+    assert_eq!(
+        (&state(&cluster)["state"], &state(&cluster)["message"]),
+        (&json!("Pending"), &json!("")),
+        "it is active"
+    );
     cluster.control.observe(Observation::ServesProvisioningRequests(false), cluster.now);
     cluster.pass(2);
     assert_eq!(condition(&cluster)["reason"], json!("NotServed"));
@@ -439,6 +444,7 @@ fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
     };
     fails(&mut cluster, 1);
     let second = request(&cluster, 2);
+    assert_eq!(state(&cluster)["message"], json!(""), "that it was reset is over with the next attempt");
     say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
     cluster.pass(5);
     assert!(cluster.is("a", "Admitted"));
