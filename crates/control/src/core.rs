@@ -157,6 +157,8 @@ impl Control {
         }
         self.replan = true;
         if term.is_some() {
+            // A class may have got its value while nobody led.
+            self.view.reprice(None);
             self.everything_dirty();
             self.doubt_starts();
         }

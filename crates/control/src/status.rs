@@ -147,10 +147,13 @@ impl Edit<'_> {
             state.requeue_at = Some(Time(seconds(at)));
         }
         for check in &mut self.status.admission_checks {
-            if check.state == check_states::RETRY {
-                check.retry_count = Some(check.retry_count.unwrap_or_default().saturating_add(1));
-            }
             if check.state != check_states::PENDING {
+                check.retry_count = match check.state.as_str() {
+                    check_states::RETRY => Some(check.retry_count.unwrap_or_default().saturating_add(1)),
+                    // It counts the tries of one wait: what was ready, or given up, begins anew. Zero, and not left out, since another
+                    // manager may own the entry, too.
+                    _ => check.retry_count.map(|_| 0),
+                };
                 check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
                 check.state = check_states::PENDING.to_owned();
                 check.pod_set_updates.clear();

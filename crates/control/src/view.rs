@@ -334,7 +334,7 @@ pub(crate) struct View {
     pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
-    /// Workloads, by uid, whose class has got another value that they are to take over.
+    /// Workloads, by uid, whose class has another value that they are to take over.
     pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) checks: BTreeMap<String, crate::checks::Check>,
@@ -387,17 +387,27 @@ impl View {
         Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
     }
 
-    /// A class of workloads has got a value, or is gone. Returns the workloads that are to take the value over: those that had
-    /// another one of it (kueue.md 6.23).
+    /// A class of workloads has got a value, or is gone. Returns the workloads that are to take the value over; the same value again is
+    /// none to take over (kueue.md 6.27).
     pub(crate) fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
         let old = match value {
             Some(value) => self.workload_priorities.insert(name.to_owned(), value),
             None => self.workload_priorities.remove(name),
         };
-        let Some(value) = value.filter(|value| old.is_some_and(|old| old != *value)) else { return Vec::new() };
-        let named = |class: &api::PriorityClassRef| class.kind == WORKLOAD_CLASS && class.name == name;
-        let all = self.workloads.values().filter(|workload| workload.priority_class.as_deref().is_some_and(named));
-        let all = all.filter(|workload| workload.own_priority != value && !workload.is(types::FINISHED));
+        if old == value { Vec::new() } else { self.reprice(Some(name)) }
+    }
+
+    /// Workloads of that class, or of any, that say another value than it has are to take it over. Returns them.
+    pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
+        let values = &self.workload_priorities;
+        let value_of = |named: &api::PriorityClassRef| {
+            let asked = named.kind == WORKLOAD_CLASS && class.is_none_or(|class| named.name == class);
+            values.get(&named.name).copied().filter(|_| asked)
+        };
+        let all = self.workloads.values().filter(|workload| {
+            let value = workload.priority_class.as_deref().and_then(value_of);
+            value.is_some_and(|value| value != workload.own_priority) && !workload.is(types::FINISHED)
+        });
         let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
         self.repriced.extend(uids);
         names

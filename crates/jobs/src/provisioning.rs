@@ -117,15 +117,16 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
         }
         Some(SAME_REQUIREMENTS) => {
             let spec = template.get("spec")?;
-            let resources = |part: &str| -> Vec<Option<&Value>> {
+            // What containers request, and not how far they may go.
+            let requests = |part: &str| -> Vec<Option<&Value>> {
                 let all = spec.get(part).and_then(Value::as_array);
-                all.into_iter().flatten().map(|container| container.get("resources")).collect()
+                all.into_iter().flatten().map(|container| container.pointer("/resources/requests")).collect()
             };
             let mut kept = Map::new();
             for part in ["resources", "nodeSelector", "tolerations", "affinity", "resourceClaims"] {
                 kept.insert(part.to_owned(), spec.get(part).cloned().unwrap_or_default());
             }
-            Some(json!([kept, resources("initContainers"), resources("containers")]))
+            Some(json!([kept, requests("initContainers"), requests("containers")]))
         }
         _ => None,
     }

@@ -142,7 +142,9 @@ async fn no_more_attempts(stage: &Stage) -> Result<()> {
         })
         .await?;
     let check = &items(&ended, "/status/admissionChecks")[0];
-    ensure!(check["retryCount"] == json!(1), "one attempt more, as the configuration says: {check}");
+    let sent_back = items(&ended, "/status/schedulingStats/evictions").iter().find(|e| e["reason"] == "AdmissionCheck");
+    ensure!(sent_back.is_some_and(|e| e["count"] == 1), "one attempt more, as the configuration says: {ended}");
+    ensure!(check["retryCount"] == json!(0), "whoever tries again has them all: {check}");
     ensure!(s.get_job("train").await?["spec"]["suspend"] == json!(true), "a rejected job must not run");
     // The user may try again.
     let name = text(&ended, "/metadata/name");

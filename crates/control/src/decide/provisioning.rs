@@ -107,7 +107,8 @@ impl Case<'_> {
                 Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
             }
             Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
-            Provisioning::Accepted(None) | Provisioning::Unanswered => None,
+            // What it said before it asked holds no more.
+            Provisioning::Accepted(None) | Provisioning::Unanswered => self.told(check_states::PENDING, ""),
             _ => self.lost(request, check),
         }
     }

@@ -1,10 +1,11 @@
 //! Jobs that come back after they were stopped: with their time counted, reactivated, or edited meanwhile.
 
 use berth_control::write::Kind;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::one_queue;
+use crate::cluster::{Cluster, job, settings};
+use crate::{one_queue, with_queue};
 
 /// A job that may run for a minute.
 fn limited() -> Value {
@@ -82,4 +83,40 @@ fn what_is_edited_after_an_eviction_counts_with_the_next_start() {
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(10);
     assert_eq!(cluster.job("a")["spec"]["template"]["spec"]["nodeSelector"], json!({"zone": "z"}), "a stop keeps it");
+}
+
+#[test]
+fn each_time_out_is_counted_and_waited_for_longer_until_whoever_reactivates_it_begins_anew() {
+    let mut settings = settings();
+    let wait = settings.wait_for_pods_ready.as_mut().unwrap();
+    wait.timeout_ms = 10_000;
+    wait.backoff_limit_count = Some(2);
+    wait.backoff_base_seconds = 60;
+    wait.backoff_max_seconds = 90;
+    let mut cluster = with_queue(Cluster::with(settings), "1");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    let state = |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["requeueState"].clone();
+    let second = |time: &Value| time.as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
+    cluster.pass(15);
+    for (count, delay) in [(1, 60), (2, 90)] {
+        let evicted = cluster.condition("a", "Evicted").unwrap();
+        assert_eq!((&evicted["status"], &evicted["reason"]), (&json!("True"), &json!("PodsReadyTimeout")), "{count}");
+        let waits = state(&cluster);
+        assert_eq!(waits["count"], json!(count), "{waits}");
+        assert_eq!(second(&waits["requeueAt"]) - second(&evicted["lastTransitionTime"]), delay, "{waits}");
+        cluster.pass(delay - 8);
+        assert!(!cluster.is("a", "QuotaReserved"), "it waits still: {waits}");
+        cluster.pass(6);
+        assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+        let waits = state(&cluster);
+        assert_eq!((&waits["count"], waits.get("requeueAt")), (&json!(count), None), "what was counted stays: {waits}");
+        cluster.pass(12);
+    }
+    let evicted = cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(evicted["reason"], json!("DeactivatedDueToRequeuingLimitExceeded"), "{evicted}");
+    assert_eq!(state(&cluster), Value::Null, "nothing is counted of who is out");
+    reactivate(&mut cluster);
+    cluster.pass(17);
+    assert_eq!(state(&cluster)["count"], json!(1), "{:?}", cluster.workload_of("a"));
 }

@@ -2,7 +2,7 @@
 //! the words of conditions and events.
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Purpose, Term};
 use serde_json::{Value, json};
 
 use crate::checks::{answer, checked};
@@ -101,6 +101,38 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"priority": 300}}));
     cluster.pass(5);
     assert_eq!(priority(&cluster, "named"), json!(300), "edited again");
+}
+
+/// As in Kueue: a class that comes again, and whoever leads from now on, bring the Workloads of a class to its value.
+#[test]
+fn a_class_that_got_its_value_while_nobody_looked_is_followed() {
+    let mut cluster = one_queue("1");
+    cluster.set_class("low", 10);
+    let mut named = job("named", "lq", "1", true);
+    named["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("low");
+    cluster.put(Kind::JOB, named);
+    cluster.pass(5);
+    let gone = json!({"metadata": {"name": "low"}, "value": 10});
+    let gone = Observation::WorkloadPriorityClass(Change::Delete(serde_json::from_value(gone).unwrap()));
+    cluster.control.observe(gone, cluster.now);
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(10), "there is no other value");
+    cluster.set_class("low", 20);
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(20), "made anew with another value");
+    let workload = cluster.workload_of("named").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"priority": 500}}));
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(500), "edited");
+    cluster.control.lead(None);
+    cluster.control.lead(Some(Term(2)));
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(20), "who leads now has not seen which came first");
+    cluster.restart();
+    cluster.pass(5);
+    cluster.set_class("low", 30);
+    cluster.pass(5);
+    assert_eq!(priority(&cluster, "named"), json!(30), "heard of after the Workload");
 }
 
 #[test]

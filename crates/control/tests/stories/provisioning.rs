@@ -228,6 +228,11 @@ fn a_check_is_active_with_its_configuration_only() {
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     assert_eq!(second["spec"]["provisioningClassName"], json!("other"));
     assert_eq!(all(&cluster, Kind::PodTemplate).len(), 1);
+    assert_eq!(
+        (&state(&cluster)["state"], &state(&cluster)["message"]),
+        (&json!("Pending"), &json!("")),
+        "it is active"
+    );
     cluster.control.observe(Observation::ServesProvisioningRequests(false), cluster.now);
     cluster.pass(2);
     assert_eq!(condition(&cluster)["reason"], json!("NotServed"));
@@ -426,4 +431,35 @@ fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
     cluster.pass(10);
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
     assert!(found(&cluster.control.drain_measures(), "berth_tier_departures").is_empty());
+}
+
+/// As Kueue counts them: a check that was ready or gave up begins anew.
+#[test]
+fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
+    let mut cluster = asked(&json!({}));
+    let fails = |cluster: &mut Cluster, attempt: u32| {
+        fail(cluster, attempt);
+        cluster.pass(190);
+        cluster.workload_of("a").unwrap().clone()
+    };
+    fails(&mut cluster, 1);
+    let second = request(&cluster, 2);
+    assert_eq!(state(&cluster)["message"], json!(""), "that it was reset is over with the next attempt");
+    say(&mut cluster, &second, &[("Provisioned", "True", "there")]);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"));
+    for policy in ["HoldAndDrain", "None"] {
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
+        cluster.pass(30);
+    }
+    for attempt in 1..=2 {
+        assert_eq!(fails(&mut cluster, attempt)["spec"]["active"], json!(true), "attempt {attempt}");
+    }
+    let ended = fails(&mut cluster, 3);
+    assert_eq!(ended["spec"]["active"], json!(false));
+    let name = ended["metadata"]["name"].as_str().unwrap();
+    cluster.edit(Kind::Workload, "team", name, &json!({"spec": {"active": true}}));
+    cluster.pass(10);
+    assert_eq!(fails(&mut cluster, 1)["spec"]["active"], json!(true), "its first attempt was not the last one");
+    request(&cluster, 2);
 }

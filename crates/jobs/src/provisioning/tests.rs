@@ -84,6 +84,21 @@ fn pod_sets_of_different_flavors_are_not_merged() {
 }
 
 #[test]
+fn how_far_containers_may_go_makes_no_other_requirements() {
+    let mut sets = pod_sets();
+    let wider = json!({"requests": {"nvidia.com/gpu": "1", "cpu": "2"}, "limits": {"nvidia.com/gpu": "1", "cpu": "8"}});
+    sets[1].template.spec.as_mut().expect("a spec").containers[0].resources = of(wider);
+    let places = placements(&[3, 2, 0, 0], "spot");
+    let pods = |policy: &str| {
+        let config = config(json!({"podSetMergePolicy": policy}));
+        let found = requested_pods(&sets, &places, &LimitSummary::default(), &config).expect("pods");
+        found.into_iter().map(|pods| (pods.pod_set, pods.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(pods("IdenticalWorkloadSchedulingRequirements"), named(&[("driver", 5)]));
+    assert_eq!(pods("IdenticalPodTemplates"), named(&[("driver", 3), ("worker", 2)]));
+}
+
+#[test]
 fn templates_are_as_the_pods_will_be() {
     let found =
         requested_pods(&pod_sets(), &placements(&[1, 0, 0, 0], "spot"), &LimitSummary::default(), &config(json!({})));
