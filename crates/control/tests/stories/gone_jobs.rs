@@ -5,7 +5,7 @@ use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::training::{cluster, training};
+use crate::training::{cluster, suspend, training};
 
 /// It has run for a thousand seconds; its gang has a minute.
 fn running(more: Value) -> Cluster {
@@ -28,6 +28,13 @@ fn refuse(cluster: &mut Cluster) {
 
 fn delete(cluster: &mut Cluster, job: &str) {
     cluster.delete(&Cluster::key(Kind::JOB, "team", job));
+}
+
+/// The Job of its workers ends so.
+fn end(cluster: &mut Cluster, how: &str) {
+    let at = cluster.now.to_string();
+    let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
 
 /// What its condition `Running` says: status, reason, message.
@@ -160,4 +167,26 @@ fn who_is_no_gang_is_told_and_keeps_its_quota() {
     cluster.faults.clear();
     cluster.pass(100);
     assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_training() {
+    for (how, stopped) in [("Failed", true), ("Complete", true), ("Failed", false), ("Complete", false)] {
+        let mut cluster = running(json!({"backoffLimit": 0}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        if stopped {
+            suspend(&mut cluster, true);
+        } else {
+            delete(&mut cluster, "a-worker");
+        }
+        cluster.pass(5);
+        end(&mut cluster, how);
+        cluster.pass(5);
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+        if stopped {
+            suspend(&mut cluster, false);
+        }
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{how}, stopped: {stopped}: {:?}", cluster.writes);
+    }
 }
