@@ -190,3 +190,29 @@ fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_trainin
         assert_eq!(cluster.phase("a"), "Running", "{how}, stopped: {stopped}: {:?}", cluster.writes);
     }
 }
+
+#[test]
+fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
+    for restarts in [false, true] {
+        let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+        let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0});
+        let mut cluster = running(more);
+        suspend(&mut cluster, true);
+        for _ in 0..100 {
+            if cluster.has_job("a-ps") {
+                let step = cluster.control.step(cluster.now);
+                cluster.take(step);
+            }
+        }
+        assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        end(&mut cluster, "Failed");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(5);
+        assert_eq!(cluster.phase("a"), "Suspended", "{restarts}: {:?}", cluster.writes);
+        suspend(&mut cluster, false);
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{restarts}: {:?}", cluster.writes);
+    }
+}
