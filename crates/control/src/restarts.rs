@@ -4,7 +4,7 @@
 //! on from that note. It is the time from which the run is judged, and its cool-down counts. What follows is decided in
 //! `decide/training/restart`.
 
-use berth_api::conditions::types;
+use berth_api::conditions::{training_types, types};
 use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::{Scale, WORKER};
@@ -92,8 +92,11 @@ impl Control {
     /// Whether a run may grow as far as its work is concerned: a restart loses what it has not saved, so it must have shown, as who climbs
     /// has, that it saves.
     pub(crate) fn may_restart(&self, run: &Run<'_>, view: &TrainingView, workload: &WorkloadView) -> bool {
+        let up = || since(&view.status.conditions, training_types::RUNNING, "True");
+        // Quota that came and went since says nothing of what runs.
+        let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
         // What is as old as the run is what it began from.
-        let saved = || self.saved_at(workload).zip(begun_at(workload)).is_some_and(|(at, begun)| at > begun);
-        !run.by_restart() || (view.facts.saves && self.was_up(workload) && saved())
+        let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun);
+        !run.by_restart() || (view.facts.saves && saved())
     }
 }

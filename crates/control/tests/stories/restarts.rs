@@ -181,13 +181,23 @@ fn it_saves_before_it_restarts_with_more() {
 fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
     let mut cluster = asked_to_grow();
     let before = uid(&cluster, "a-worker");
+    let up = cluster.told("a", "Running");
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "a newcomer");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
     assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
+    let told = tell(&cluster, "ScalingDown");
+    assert!(told.starts_with("from 4 to 2 workers: ") && told.ends_with(')'), "nothing starts again: {told}");
     cluster.pass_judged(60, "and stays so");
-    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before, 0));
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
+    assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
+    // It may grow later, as any that has saved since its start.
+    cluster.complete("urgent");
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(20, "idle again");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    assert_ne!(uid(&cluster, "a-worker"), before);
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Case<'_> {
         let pods = left.iter().filter_map(|job| job.role.as_deref()).map(|role| role.wanted);
         let most = pods.fold(0, i32::saturating_add);
         if scale.workers < granted(workload) {
-            let lower = || self.lower(workload, scale.workers, "; they start again");
+            let lower = || Decision::write(self.lower(workload, scale.workers, "; they start again"));
             return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
         }
         // Whose Jobs went after it was up again has restarted: it is one like any other then.
