@@ -338,14 +338,15 @@ fn who_cannot_start_again_gives_up_more() {
 }
 
 #[test]
-fn lowered_bounds_are_followed_by_steps() {
+fn lowered_bounds_are_followed_by_one_restart() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
-    cluster.pass_judged(9, "lowered");
-    assert!((3..=4).contains(&cluster.workers("a")));
-    cluster.pass_judged(30, "lowered");
+    cluster.pass_judged(60, "lowered");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    let restarts = (cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::StopTraining));
+    assert_eq!(restarts, (1, 1), "a step is one worker: {:?}", cluster.writes);
+    assert!(tell(&cluster, "ScalingDown").starts_with("from 4 to 2 workers: at most 2 are asked for"));
 }
 
 #[test]

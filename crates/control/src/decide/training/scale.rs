@@ -107,7 +107,9 @@ impl Case<'_> {
             if due > self.now {
                 return Some(Decision::Wait(due));
             }
-            let keeps = have.saturating_sub(run.rules.down_step).max(run.bounds.1).max(run.bounds.0);
+            // A bound is no pace: who starts again for it does so once.
+            let step = if run.by_restart() { have } else { run.rules.down_step };
+            let keeps = have.saturating_sub(step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
             return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
         }
