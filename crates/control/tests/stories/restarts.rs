@@ -72,11 +72,15 @@ fn workers_are_given_up_by_a_restart_of_all_roles() {
     assert_eq!((cluster.slices("a")[0].1, cluster.count(Purpose::LowerCount)), (4, 0), "their quota is in use");
     assert!(!cluster.is("urgent", "Admitted"));
     assert!(tell(&cluster, "ScalingDown").ends_with("; all its pods start again with that number"));
+    let left = "Restarts with 2 workers: waits until the pods of Jobs a-worker, a-ps are gone \
+        (kubectl get pods -n team -l berth.dev/training-job=a)";
+    assert_eq!(cluster.told("a", "Running")["message"], left);
     // Another leader finds it half way.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(10, "another leader");
     assert!(!cluster.has_job("a-worker") && !cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.told("a", "Running")["message"], left);
     cluster.pods_left.clear();
     cluster.pass_judged(10, "pods are gone");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
