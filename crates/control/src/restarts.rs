@@ -83,6 +83,17 @@ impl Control {
         Some(gone.map_or(begun, |(_, at)| begun.max(*at)))
     }
 
+    /// A Workload is about to be seen in that state: what the Jobs of another number of workers need says how many these are, as a host file
+    /// does.
+    pub(crate) fn note_resized(&mut self, new: &WorkloadView) {
+        let old = self.view.workloads.get(&new.key());
+        if let Some(owner) = new.owner.as_ref()
+            && old.is_some_and(|old| granted(old) != granted(new))
+        {
+            self.prepared.remove(&owner.uid);
+        }
+    }
+
     /// Whether the TrainingJob of a Workload says that its present run has been up.
     pub(crate) fn was_up(&self, workload: &WorkloadView) -> bool {
         let job = workload.training_job().and_then(|name| self.view.training.get(&name));

@@ -24,7 +24,7 @@ fn saving(name: &str) -> Value {
 }
 
 /// A queue in which that job runs with four workers.
-fn started(job: Value) -> Cluster {
+pub fn started(job: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, job);
     cluster.pass_judged(3, "starts");
@@ -44,13 +44,13 @@ fn held_small(job: Value) -> Cluster {
 }
 
 /// What the pods of a Job are told.
-fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
+pub fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
     let all = cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
     let found = all.iter().find(|variable| variable["name"] == name);
     found.and_then(|variable| variable["value"].as_str()).unwrap_or_default().to_owned()
 }
 
-fn uid(cluster: &Cluster, job: &str) -> Value {
+pub fn uid(cluster: &Cluster, job: &str) -> Value {
     cluster.job(job)["metadata"]["uid"].clone()
 }
 
