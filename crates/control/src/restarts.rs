@@ -83,8 +83,7 @@ impl Control {
         Some(gone.map_or(begun, |(_, at)| begun.max(*at)))
     }
 
-    /// A Workload is about to be seen in that state: what the Jobs of another number of workers need says how many these are, as a host file
-    /// does.
+    /// A Workload is about to be seen in that state: what was made for another number of workers, as a host file, is not for these.
     pub(crate) fn note_resized(&mut self, new: &WorkloadView) {
         let old = self.view.workloads.get(&new.key());
         if let Some(owner) = new.owner.as_ref()
