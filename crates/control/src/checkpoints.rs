@@ -193,12 +193,10 @@ impl Control {
             Purpose::StartTraining => self.note_start(&of(&flight.origin)),
             Purpose::ScaleTraining => {
                 self.note_scaled(&of(&flight.origin), now);
-                let job = self.view.training.get(&of(&flight.origin));
-                let slice = job.and_then(|job| self.view.slice_of(&job.uid)).map(|slice| slice.uid.clone());
-                if let Some(asked) = slice.and_then(|uid| self.saving.asked.get_mut(&uid)) {
-                    asked.end(now);
-                }
+                self.end_request(&of(&flight.origin), now);
             }
+            // Workers that were never started go by that alone.
+            Purpose::LowerCount => self.end_request(&of(&flight.origin), now),
             Purpose::DeleteCheckpoints => {
                 let Some(view) = self.view.training.get(&of(object)) else { return };
                 let asked = |book: &Book| Some(&book.place) == flight.place.as_deref();
@@ -211,6 +209,15 @@ impl Control {
                 self.touch(key(Kind::TrainingJob, &of(object)));
             }
             _ => {}
+        }
+    }
+
+    /// What a TrainingJob was asked to save for is done.
+    fn end_request(&mut self, name: &Name, now: Timestamp) {
+        let slice = self.view.training.get(name).and_then(|job| self.view.slice_of(&job.uid));
+        let uid = slice.map(|slice| slice.uid.clone());
+        if let Some(asked) = uid.and_then(|uid| self.saving.asked.get_mut(&uid)) {
+            asked.end(now);
         }
     }
 

@@ -355,6 +355,7 @@ impl Control {
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.note_idle(&new);
+        self.note_resized(&new);
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
         let stage = old.as_ref().map(|old| old.stage());

@@ -4,7 +4,7 @@
 //! on from that note. It is the time from which the run is judged, and its cool-down counts. What follows is decided in
 //! `decide/training/restart`.
 
-use berth_api::conditions::types;
+use berth_api::conditions::{training_types, types};
 use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::{Scale, WORKER};
@@ -83,6 +83,16 @@ impl Control {
         Some(gone.map_or(begun, |(_, at)| begun.max(*at)))
     }
 
+    /// A Workload is about to be seen in that state: what was made for another number of workers, as a host file, is not for these.
+    pub(crate) fn note_resized(&mut self, new: &WorkloadView) {
+        let old = self.view.workloads.get(&new.key());
+        if let Some(owner) = new.owner.as_ref()
+            && old.is_some_and(|old| granted(old) != granted(new))
+        {
+            self.prepared.remove(&owner.uid);
+        }
+    }
+
     /// Whether the TrainingJob of a Workload says that its present run has been up.
     pub(crate) fn was_up(&self, workload: &WorkloadView) -> bool {
         let job = workload.training_job().and_then(|name| self.view.training.get(&name));
@@ -92,8 +102,11 @@ impl Control {
     /// Whether a run may grow as far as its work is concerned: a restart loses what it has not saved, so it must have shown, as who climbs
     /// has, that it saves.
     pub(crate) fn may_restart(&self, run: &Run<'_>, view: &TrainingView, workload: &WorkloadView) -> bool {
+        let up = || since(&view.status.conditions, training_types::RUNNING, "True");
+        // Quota that came and went since says nothing of what runs.
+        let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
         // What is as old as the run is what it began from.
-        let saved = || self.saved_at(workload).zip(begun_at(workload)).is_some_and(|(at, begun)| at > begun);
-        !run.by_restart() || (view.facts.saves && self.was_up(workload) && saved())
+        let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun);
+        !run.by_restart() || (view.facts.saves && saved())
     }
 }

@@ -74,9 +74,7 @@ impl JobKind for BatchJob {
     }
 
     fn finished(job: &Job) -> Option<Finish> {
-        let conditions = job.status.as_ref()?.conditions.as_ref()?;
-        let is_final = |c: &&JobCondition| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True";
-        conditions.iter().find(is_final).map(|condition| Finish {
+        end_of(job).map(|condition| Finish {
             success: condition.type_ == "Complete",
             message: condition.message.clone().unwrap_or_default(),
         })
@@ -248,6 +246,12 @@ fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, Str
         Ok(min) if (1..=count).contains(&min) => Ok(Some(min)),
         _ => Err(format!("annotation {key}: {text:?} is not a number from 1 to {count}")),
     }
+}
+
+/// The condition that says how a job ended, when it did.
+pub(crate) fn end_of(job: &Job) -> Option<&JobCondition> {
+    let is_final = |c: &&JobCondition| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True";
+    job.status.as_ref()?.conditions.as_ref()?.iter().find(is_final)
 }
 
 /// Pods that have succeeded and are not counted as such yet: for a moment they are neither ready nor among the succeeded.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, training_types, types};
 use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
-use berth_jobs::{JobState, PodSetDigest, Priority};
+use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -180,7 +180,7 @@ impl<'a> Case<'a> {
             let done = has_finalizer(workload) && self.view.is_over();
             return if done { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
         }
-        if let Some(end) = training_finish(&self.states()) {
+        if let Some(end) = self.end(workload) {
             return self.finish(workload, end.success, &end.message);
         }
         let object = key(Kind::TrainingJob, self.name);
@@ -314,6 +314,24 @@ impl<'a> Case<'a> {
     /// A Job of it is not there, or going, although it has not ended.
     fn lacks_jobs(&self, states: &BTreeMap<String, RoleState>) -> bool {
         training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
+    }
+
+    /// How it ended, when it did.
+    fn end(&self, workload: &WorkloadView) -> Option<Finish> {
+        let mut states = self.states();
+        if self.is_taken_apart(workload) {
+            // Whoever is left fails for want of the others.
+            for state in states.values_mut() {
+                state.finish = state.finish.take().filter(|finish| finish.success);
+            }
+        }
+        training_finish(&states)
+    }
+
+    /// Some of its Jobs were deleted to stop it, or to start it again.
+    fn is_taken_apart(&self, workload: &WorkloadView) -> bool {
+        let stops = (workload.reserved() && workload.is(types::EVICTED)) || self.is_yet_to_restart(workload);
+        stops && self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting))
     }
 
     /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.

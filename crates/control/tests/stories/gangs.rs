@@ -28,6 +28,9 @@ fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
     assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("PodsNotReady")), "{told}");
     let words = "flavor reserved (reserved capacity) had no nodes for all 2 pods within 6";
     assert!(told["message"].as_str().unwrap().starts_with(words), "{told}");
+    let left =
+        "Stops: waits until the pods of Job a-worker are gone (kubectl get pods -n team -l berth.dev/training-job=a)";
+    assert_eq!((cluster.phase("a"), &cluster.told("a", "Queued")["message"]), ("Queued", &json!(left)));
     cluster.pods_left.clear();
     cluster.pass(10);
     assert_eq!((cluster.tier_of("a"), cluster.phase("a")), ("on-demand", "Pending"));

@@ -5,7 +5,7 @@ use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::training::{cluster, training};
+use crate::training::{cluster, suspend, training};
 
 /// It has run for a thousand seconds; its gang has a minute.
 fn running(more: Value) -> Cluster {
@@ -28,6 +28,13 @@ fn refuse(cluster: &mut Cluster) {
 
 fn delete(cluster: &mut Cluster, job: &str) {
     cluster.delete(&Cluster::key(Kind::JOB, "team", job));
+}
+
+/// The Job of its workers ends so.
+fn end(cluster: &mut Cluster, how: &str) {
+    let at = cluster.now.to_string();
+    let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
 
 /// What its condition `Running` says: status, reason, message.
@@ -160,4 +167,52 @@ fn who_is_no_gang_is_told_and_keeps_its_quota() {
     cluster.faults.clear();
     cluster.pass(100);
     assert_eq!(cluster.phase("a"), "Running");
+}
+
+#[test]
+fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_training() {
+    for (how, stopped) in [("Failed", true), ("Complete", true), ("Failed", false), ("Complete", false)] {
+        let mut cluster = running(json!({"backoffLimit": 0}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        if stopped {
+            suspend(&mut cluster, true);
+        } else {
+            delete(&mut cluster, "a-worker");
+        }
+        cluster.pass(5);
+        end(&mut cluster, how);
+        cluster.pass(5);
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+        if stopped {
+            suspend(&mut cluster, false);
+        }
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{how}, stopped: {stopped}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
+    for restarts in [false, true] {
+        let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+        let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0});
+        let mut cluster = running(more);
+        suspend(&mut cluster, true);
+        for _ in 0..100 {
+            if cluster.has_job("a-ps") {
+                let step = cluster.control.step(cluster.now);
+                cluster.take(step);
+            }
+        }
+        assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        end(&mut cluster, "Failed");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(5);
+        assert_eq!(cluster.phase("a"), "Suspended", "{restarts}: {:?}", cluster.writes);
+        suspend(&mut cluster, false);
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{restarts}: {:?}", cluster.writes);
+    }
 }

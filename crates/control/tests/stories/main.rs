@@ -24,6 +24,7 @@ mod gone_jobs;
 mod grace;
 mod groups;
 mod growth;
+mod held_restarts;
 mod history;
 mod jobsets;
 mod labels;

@@ -24,7 +24,7 @@ fn saving(name: &str) -> Value {
 }
 
 /// A queue in which that job runs with four workers.
-fn started(job: Value) -> Cluster {
+pub fn started(job: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, job);
     cluster.pass_judged(3, "starts");
@@ -44,13 +44,13 @@ fn held_small(job: Value) -> Cluster {
 }
 
 /// What the pods of a Job are told.
-fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
+pub fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
     let all = cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
     let found = all.iter().find(|variable| variable["name"] == name);
     found.and_then(|variable| variable["value"].as_str()).unwrap_or_default().to_owned()
 }
 
-fn uid(cluster: &Cluster, job: &str) -> Value {
+pub fn uid(cluster: &Cluster, job: &str) -> Value {
     cluster.job(job)["metadata"]["uid"].clone()
 }
 
@@ -72,11 +72,15 @@ fn workers_are_given_up_by_a_restart_of_all_roles() {
     assert_eq!((cluster.slices("a")[0].1, cluster.count(Purpose::LowerCount)), (4, 0), "their quota is in use");
     assert!(!cluster.is("urgent", "Admitted"));
     assert!(tell(&cluster, "ScalingDown").ends_with("; all its pods start again with that number"));
+    let left = "Restarts with 2 workers: waits until the pods of Jobs a-worker, a-ps are gone \
+        (kubectl get pods -n team -l berth.dev/training-job=a)";
+    assert_eq!(cluster.told("a", "Running")["message"], left);
     // Another leader finds it half way.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(10, "another leader");
     assert!(!cluster.has_job("a-worker") && !cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.told("a", "Running")["message"], left);
     cluster.pods_left.clear();
     cluster.pass_judged(10, "pods are gone");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
@@ -181,13 +185,23 @@ fn it_saves_before_it_restarts_with_more() {
 fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
     let mut cluster = asked_to_grow();
     let before = uid(&cluster, "a-worker");
+    let up = cluster.told("a", "Running");
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "a newcomer");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
     assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
+    let told = tell(&cluster, "ScalingDown");
+    assert!(told.starts_with("from 4 to 2 workers: ") && told.ends_with(')'), "nothing starts again: {told}");
     cluster.pass_judged(60, "and stays so");
-    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before, 0));
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
+    assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
+    // It may grow later, as any that has saved since its start.
+    cluster.complete("urgent");
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(20, "idle again");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    assert_ne!(uid(&cluster, "a-worker"), before);
 }
 
 #[test]
@@ -328,14 +342,15 @@ fn who_cannot_start_again_gives_up_more() {
 }
 
 #[test]
-fn lowered_bounds_are_followed_by_steps() {
+fn lowered_bounds_are_followed_by_one_restart() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
-    cluster.pass_judged(9, "lowered");
-    assert!((3..=4).contains(&cluster.workers("a")));
-    cluster.pass_judged(30, "lowered");
+    cluster.pass_judged(60, "lowered");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
     assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    let restarts = (cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::StopTraining));
+    assert_eq!(restarts, (1, 1), "a step is one worker: {:?}", cluster.writes);
+    assert!(tell(&cluster, "ScalingDown").starts_with("from 4 to 2 workers: at most 2 are asked for"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::children::training_owner;
 use super::roles::deciding_role;
-use crate::batch_job::BatchJob;
+use crate::batch_job::{BatchJob, end_of};
 use crate::equivalence::requests_digest;
 use crate::kind::{Finish, JobKind};
 
@@ -22,7 +22,7 @@ pub struct RoleState {
     pub succeeded: i32,
     /// Pods that failed.
     pub failed: i32,
-    /// How it ended, when it did.
+    /// How it ended by itself, when it did.
     pub finish: Option<Finish>,
     /// What its pods ask for, see [`requests_digest`].
     pub asks: [u8; 16],
@@ -58,9 +58,17 @@ pub fn role_state(job: &Job) -> RoleState {
         pending: status.active.unwrap_or_default().saturating_sub(ready).max(0),
         succeeded: status.succeeded.unwrap_or_default(),
         failed: status.failed.unwrap_or_default(),
-        finish: BatchJob::finished(job),
+        finish: own_finish(job),
         asks: job.spec.as_ref().map(|spec| requests_digest(&spec.template)).unwrap_or_default(),
     }
+}
+
+/// How a role ended, unless its Job was being deleted by then: what its pods come to that go before it says nothing of the training.
+fn own_finish(job: &Job) -> Option<Finish> {
+    let at = end_of(job)?.last_transition_time.as_ref().map(|time| time.0);
+    let deleted = job.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let by_deletion = deleted.is_some_and(|deleted| at.is_none_or(|at| at >= deleted));
+    if by_deletion { None } else { BatchJob::finished(job) }
 }
 
 /// How a TrainingJob ended: failed as soon as one role has, succeeded when the role has that decides about it.

@@ -57,3 +57,25 @@ fn the_deciding_role_ends_it_and_any_role_fails_it() {
         assert!(found.is_none_or(|finish| finish.message.contains(": words")));
     }
 }
+
+#[test]
+fn an_end_that_came_after_the_deletion_of_a_job_is_none() {
+    let deleted = Some("2026-11-27T10:00:01Z");
+    for (at, deleted, counts) in [
+        ("2026-11-27T10:00:02Z", None, true),
+        ("2026-11-27T10:00:00Z", deleted, true),
+        // Both tell whole seconds.
+        ("2026-11-27T10:00:01Z", deleted, false),
+        ("2026-11-27T10:00:02Z", deleted, false),
+    ] {
+        for how in ["Complete", "Failed"] {
+            let mut status = ended(how);
+            status["conditions"][0]["lastTransitionTime"] = json!(at);
+            let job = json!({
+                "metadata": {"deletionTimestamp": deleted}, "spec": {"completions": 2}, "status": status,
+            });
+            let state = role_state(&serde_json::from_value(job).unwrap());
+            assert_eq!(state.finish.is_some(), counts, "{how} at {at}, deleted: {deleted:?}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! `scale`); then the Jobs that were told another number are deleted, their pods are waited for, quota of workers that do not come back is
 //! freed, and the usual start makes the Jobs with the new number. Each step follows from the objects that are there, whoever leads by then.
 
+use berth_api::labels;
 use berth_jobs::JobState;
 use berth_jobs::training::{Rescale, Scale, WORKER};
 use jiff::Timestamp;
@@ -26,12 +27,33 @@ impl Case<'_> {
         let pods = left.iter().filter_map(|job| job.role.as_deref()).map(|role| role.wanted);
         let most = pods.fold(0, i32::saturating_add);
         if scale.workers < granted(workload) {
-            let lower = || self.lower(workload, scale.workers, "; they start again");
+            let lower = || Decision::write(self.lower(workload, scale.workers, "; they start again"));
             return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
         }
         // Whose Jobs went after it was up again has restarted: it is one like any other then.
         let begins = left.is_empty() && self.gone_since(workload).is_none();
         if begins { self.surplus_left(workload, scale.workers, most) } else { None }
+    }
+
+    /// The pods for which a restart that was noted waits before it makes its Jobs, in words; `None` when it waits for none. They may be on
+    /// a node that is gone, where they stay for ever.
+    pub(super) fn waits_for_pods(&self, workload: &WorkloadView) -> Option<String> {
+        let scale = noted(workload)?;
+        let roles = self.roles();
+        let mut there = roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting);
+        let made = there.any(|job| self.was_told(job, scale));
+        let known = self.control.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
+        let waits = !made && !known && self.gone_since(workload).is_none();
+        waits.then(|| self.pods_left())
+    }
+
+    /// That its pods have to be gone first, and how they are found.
+    pub(super) fn pods_left(&self) -> String {
+        let roles = self.roles();
+        let jobs: Vec<String> = roles.iter().map(|role| self.child_key(role).name).collect();
+        let several = if jobs.len() > 1 { "Jobs" } else { "Job" };
+        let find = format!("kubectl get pods -n {} -l {}={}", self.name.0, labels::TRAINING_JOB, self.name.1);
+        format!("waits until the pods of {several} {} are gone ({find})", jobs.join(", "))
     }
 
     fn was_told(&self, job: &JobState, scale: &Scale) -> bool {

@@ -90,10 +90,8 @@ impl Case<'_> {
         let run = self.control.run_under(workload)?;
         let have = granted(workload);
         if run.shrinks(workload) {
-            let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
-            let most = others.fold(run.workers, i32::saturating_add);
-            let lower = || self.lower(workload, run.workers, "");
-            return Some(self.surplus_left(workload, run.workers, most).unwrap_or_else(lower));
+            let lower = || Decision::write(self.lower(workload, run.workers, ""));
+            return Some(self.surplus_left(workload, run.workers, pods_with(&run, states)).unwrap_or_else(lower));
         }
         let gives_up = self.give_up(workload, &run, states);
         // Nobody restarts for workers that he is to give up again.
@@ -109,7 +107,9 @@ impl Case<'_> {
             if due > self.now {
                 return Some(Decision::Wait(due));
             }
-            let keeps = have.saturating_sub(run.rules.down_step).max(run.bounds.1).max(run.bounds.0);
+            // A bound is no pace: who starts again for it does so once.
+            let step = if run.by_restart() { have } else { run.rules.down_step };
+            let keeps = have.saturating_sub(step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
             return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
         }
@@ -213,9 +213,11 @@ impl Case<'_> {
         (reason, words): (&str, String),
         states: &BTreeMap<String, RoleState>,
     ) -> Decision {
-        // With as many as run nothing is stopped.
         if run.by_restart() && workers == run.workers {
-            return self.resize(workload, run, workers, (reason, words));
+            // With as many as run nothing is stopped, and the run is the one that it was.
+            let told = self.notice(EventType::Normal, reason, words);
+            let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
+            return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
         }
         let asked = self.control.asked_to_save(workload, self.now);
         let (grace, told) = match asked {
@@ -248,10 +250,7 @@ impl Case<'_> {
         let mut scale = Scale { workers, at: self.now, workload: workload.uid.clone(), evictions: 0 };
         if run.by_restart() {
             scale.evictions = times_evicted(workload);
-            let words = match workers == run.workers {
-                true => words,
-                false => format!("{words}; all its pods start again with that number"),
-            };
+            let words = format!("{words}; all its pods start again with that number");
             let draft = object_write(workload, Purpose::ScaleTraining, scale.note());
             return Decision::write(draft.telling(self.notice(EventType::Normal, reason, words)));
         }
@@ -285,7 +284,7 @@ impl Case<'_> {
     }
 
     /// Gives back the quota of workers that have gone; `then` is said of those that stay.
-    pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Decision {
+    pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
         let body = json!({
             "apiVersion": berth_api::API_VERSION,
             "kind": "Workload",
@@ -293,13 +292,13 @@ impl Case<'_> {
             "spec": {"podSets": [{"name": WORKER, "count": workers}]},
         });
         let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));
-        Decision::write(Draft {
+        Draft {
             purpose: Purpose::LowerCount,
             key: key(Kind::Workload, &workload.key()),
             request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
             based_on: workload.version(),
             notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
-        })
+        }
     }
 
     /// How the number of workers may change, `None` for a job that is not elastic.
@@ -334,6 +333,12 @@ impl Case<'_> {
         };
         Some((true, reason.to_owned(), message))
     }
+}
+
+/// Pods of a run with the number of workers that it is to have.
+fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
+    let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
+    others.fold(run.workers, i32::saturating_add)
 }
 
 /// Takes back a slice that is not to take anybody's place any more.

@@ -287,8 +287,13 @@ impl Telling<'_> {
     fn queued(&self, phase: &str) -> Words {
         let waits = phase == phases::QUEUED;
         let told = self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
+        let stops = self.workload.is_some_and(|workload| workload.reserved() && workload.is(types::EVICTED));
         match told.filter(|condition| waits && condition.status == "False") {
             Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
+            // Its quota is in use until then.
+            None if waits && stops => {
+                (true, own_reasons::QUEUED.to_owned(), format!("Stops: {}", self.case.pods_left()))
+            }
             None if waits => (true, own_reasons::QUEUED.to_owned(), "Waits in its queue".to_owned()),
             None if self.workload.is_none() => {
                 (false, own_reasons::NOT_QUEUED.to_owned(), "Not in a queue yet".to_owned())
@@ -322,10 +327,11 @@ impl Telling<'_> {
         let ready = self.total(|state| state.ready.saturating_add(state.succeeded));
         let wanted = self.total(|state| state.wanted);
         let starting = || match scaled(workload) {
-            Some(scale) => (
-                own_reasons::RESCALING.to_owned(),
-                format!("Restarts with {} workers: {ready} of {wanted} pods are ready", scale.workers),
-            ),
+            Some(scale) => {
+                let come = || format!("{ready} of {wanted} pods are ready");
+                let words = self.case.waits_for_pods(workload).unwrap_or_else(come);
+                (own_reasons::RESCALING.to_owned(), format!("Restarts with {} workers: {words}", scale.workers))
+            }
             None => (own_reasons::PODS_STARTING.to_owned(), format!("{ready} of {wanted} pods are ready")),
         };
         let obstacle = self.case.obstacle();
