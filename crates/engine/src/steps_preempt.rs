@@ -57,7 +57,7 @@ impl World {
     }
 
     /// Candidates by queue, those of each in their order.
-    fn lines<'a>(&'a self, candidates: &[Candidate<'a>], has_usage: &impl Fn(&Candidate<'_>) -> bool) -> Vec<Line<'a>> {
+    fn lines_of<'a>(&'a self, candidates: &[Candidate<'a>], has_usage: &impl Fn(&Candidate<'_>) -> bool) -> Vec<Line<'a>> {
         let mut lines: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
         for candidate in candidates {
             lines.entry(candidate.queue).or_default().push(*candidate);
@@ -77,7 +77,7 @@ impl World {
         let gone = BTreeSet::new();
         let ask = anybody(queue, &gone);
         let filter = Filter::new(&self.store, &ask);
-        let mut sequence = Candidates::listed(self.lines(&candidates, &has_usage), queue).sequence();
+        let mut sequence = Candidates::listed(self.lines_of(&candidates, &has_usage), queue).sequence();
         let mut order = Vec::new();
         while let Some(candidate) = sequence.next(&filter, |_| true) {
             order.push(self.uid_of(candidate.workload));
@@ -94,7 +94,7 @@ impl World {
         let gone = BTreeSet::new();
         let ask = anybody(queue, &gone);
         let filter = Filter::new(&self.store, &ask);
-        let lines = self.lines(&candidates, &|_| true);
+        let lines = self.lines_of(&candidates, &|_| true);
         let mut turns = Turns::new(&self.store, &self.tree, queue, lines.into_iter());
         let mut order = Vec::new();
         while let Some(node) = turns.next(&self.store, &self.tree) {
