@@ -16,21 +16,25 @@ use std::collections::BTreeMap;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, training_types, types};
 use berth_api::labels;
 use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
-use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
+use berth_jobs::{JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::follow::{Wishes, follow};
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
+use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
-use crate::restarts::{runs_on, told_from};
+use crate::restarts::{runs_on, scaled, told_from};
 use crate::status::{find, find_true, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
+
+/// The clocks of Berth and of who runs the Jobs may differ by so much.
+const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
 /// A TrainingJob with what is decided about it.
 pub(crate) struct Case<'a> {
@@ -111,8 +115,23 @@ impl<'a> Case<'a> {
 
     /// States of all roles; one that has no Job yet, or no more, has nothing to say.
     fn states(&self) -> BTreeMap<String, RoleState> {
+        self.states_under(self.control.view.slice_of(&self.view.uid))
+    }
+
+    /// The same; `workload` stands for it. A failure that says nothing of its run is none.
+    fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
+        let apart = workload.and_then(|workload| self.taken_apart_since(workload));
+        let begun = workload.and_then(runs_since);
         let state = |role: String| {
-            let state = self.child(&role).and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
+            let job = self.child(&role);
+            let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
+            // Whoever is left fails for want of the others.
+            let for_want = apart.is_some_and(|since| !failed_before(&state, since));
+            // Somebody's finalizer may keep a Job of the run before.
+            let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
+            if for_want || of_old {
+                state.finish = state.finish.take().filter(|finish| finish.success);
+            }
             (role, state)
         };
         self.roles().into_iter().map(state).collect()
@@ -122,7 +141,7 @@ impl<'a> Case<'a> {
         if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
             // What has ended is told before it goes: nothing else remembers it.
             let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
-            return match training_finish(&self.states()).filter(|_| runs) {
+            return match training_finish(&self.states_under(Some(workload))).filter(|_| runs) {
                 Some(end) => self.finish(workload, end.success, &end.message),
                 None => self.leaving(workload),
             };
@@ -180,7 +199,7 @@ impl<'a> Case<'a> {
             let done = has_finalizer(workload) && self.view.is_over();
             return if done { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
         }
-        if let Some(end) = self.end(workload) {
+        if let Some(end) = training_finish(&self.states()) {
             return self.finish(workload, end.success, &end.message);
         }
         let object = key(Kind::TrainingJob, self.name);
@@ -316,22 +335,18 @@ impl<'a> Case<'a> {
         training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
     }
 
-    /// How it ended, when it did.
-    fn end(&self, workload: &WorkloadView) -> Option<Finish> {
-        let mut states = self.states();
-        if self.is_taken_apart(workload) {
-            // Whoever is left fails for want of the others.
-            for state in states.values_mut() {
-                state.finish = state.finish.take().filter(|finish| finish.success);
-            }
+    /// Since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nobody tells.
+    fn taken_apart_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let some = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
+        if !some || workload.is(types::FINISHED) {
+            return None;
         }
-        training_finish(&states)
-    }
-
-    /// Some of its Jobs were deleted to stop it, or to start it again.
-    fn is_taken_apart(&self, workload: &WorkloadView) -> bool {
-        let stops = (workload.reserved() && workload.is(types::EVICTED)) || self.is_yet_to_restart(workload);
-        stops && self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting))
+        if workload.deleting || !workload.reserved() {
+            return Some(Timestamp::MIN);
+        }
+        let evicted = since(&workload.status.conditions, types::EVICTED, "True");
+        let restarts = scaled(workload).filter(|_| self.is_yet_to_restart(workload)).map(|scale| scale.at);
+        [evicted, restarts].into_iter().flatten().min()
     }
 
     /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.
@@ -373,4 +388,13 @@ impl<'a> Case<'a> {
         draft.notices.push(self.notice(kind, reason, message.to_owned()));
         Decision::write(draft)
     }
+}
+
+/// Whether a role failed before that time for sure, whosever clock is ahead.
+fn failed_before(state: &RoleState, since: Timestamp) -> bool {
+    state.ended.is_some_and(|at| at.saturating_add(CLOCKS_DIFFER_SECONDS) <= since.as_second())
+}
+
+fn was_made_before(job: &JobState, begun: Timestamp) -> bool {
+    Timestamp::from_millisecond(job.created).is_ok_and(|made| made < begun)
 }

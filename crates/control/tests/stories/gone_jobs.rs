@@ -2,6 +2,7 @@
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -191,20 +192,29 @@ fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_trainin
     }
 }
 
+/// A run of a parameter server and one worker, which is not tried again when that fails.
+fn with_ps() -> Cluster {
+    let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+    running(json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0}))
+}
+
+/// Steps until the parameter server was deleted, and the worker was not yet.
+fn take_ps(cluster: &mut Cluster) {
+    for _ in 0..100 {
+        if cluster.has_job("a-ps") {
+            let step = cluster.control.step(cluster.now);
+            cluster.take(step);
+        }
+    }
+    assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+}
+
 #[test]
 fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
     for restarts in [false, true] {
-        let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
-        let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0});
-        let mut cluster = running(more);
+        let mut cluster = with_ps();
         suspend(&mut cluster, true);
-        for _ in 0..100 {
-            if cluster.has_job("a-ps") {
-                let step = cluster.control.step(cluster.now);
-                cluster.take(step);
-            }
-        }
-        assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        take_ps(&mut cluster);
         end(&mut cluster, "Failed");
         if restarts {
             cluster.restart();
@@ -215,4 +225,56 @@ fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
         cluster.pass(100);
         assert_eq!(cluster.phase("a"), "Running", "{restarts}: {:?}", cluster.writes);
     }
+}
+
+#[test]
+fn nor_has_he_once_his_quota_is_free_and_in_the_run_that_follows() {
+    let mut cluster = with_ps();
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+    suspend(&mut cluster, true);
+    take_ps(&mut cluster);
+    end(&mut cluster, "Failed");
+    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
+    cluster.pass(5);
+    assert!(cluster.has_job("a-worker") && !holds_quota(&cluster), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Suspended");
+    suspend(&mut cluster, false);
+    cluster.pass(20);
+    assert!(cluster.has_job("a-worker") && holds_quota(&cluster), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Pending", "its Job cannot be made yet");
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+    cluster.pass(100);
+    assert_eq!(cluster.phase("a"), "Running", "{:?}", cluster.writes);
+}
+
+#[test]
+fn nor_has_he_when_somebody_deletes_the_workload() {
+    for restarts in [false, true] {
+        let mut cluster = with_ps();
+        let workload = cluster.workload_key("a");
+        cluster.delete(&workload);
+        take_ps(&mut cluster);
+        end(&mut cluster, "Failed");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(100);
+        assert_eq!(cluster.phase("a"), "Running", "{restarts}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn who_failed_long_before_it_was_to_stop_has_failed() {
+    let mut cluster = with_ps();
+    cluster.keep_pods_of(Kind::TrainingJob, "a");
+    end(&mut cluster, "Failed");
+    cluster.pass(20);
+    assert!(!cluster.has_job("a-ps") && holds_quota(&cluster), "its pods are left: {:?}", cluster.writes);
+    let name = cluster.workload_key("a").name;
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(10);
+    assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert_eq!(cluster.phase("a"), "Failed", "{:?}", cluster.writes);
 }

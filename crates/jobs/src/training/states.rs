@@ -24,6 +24,8 @@ pub struct RoleState {
     pub failed: i32,
     /// How it ended by itself, when it did.
     pub finish: Option<Finish>,
+    /// When it ended, in seconds since 1970, where that is told.
+    pub ended: Option<i64>,
     /// What its pods ask for, see [`requests_digest`].
     pub asks: [u8; 16],
 }
@@ -59,6 +61,7 @@ pub fn role_state(job: &Job) -> RoleState {
         succeeded: status.succeeded.unwrap_or_default(),
         failed: status.failed.unwrap_or_default(),
         finish: own_finish(job),
+        ended: end_of(job).and_then(|end| end.last_transition_time.as_ref()).map(|time| time.0.as_second()),
         asks: job.spec.as_ref().map(|spec| requests_digest(&spec.template)).unwrap_or_default(),
     }
 }
