@@ -173,11 +173,13 @@ impl Case<'_> {
         if workload.max_execution_seconds != self.job.max_execution_seconds {
             return false;
         }
-        // What cannot be read now keeps the Workload it has.
-        let Some(digests) = self.job.asked() else { return true };
+        // Nothing of ours is in its template.
         let own = self.job.prebuilt_workload.is_none();
-        if own && self.job.suspended && !workload.reserved() && !self.job.placed && !self.job.stopping {
-            // Nothing of ours is in the template: what differs is the user's edit.
+        let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
+        // What cannot be read now keeps the Workload it has, but does not start as it was before.
+        let Some(digests) = self.job.asked() else { return !untouched };
+        if untouched && !workload.reserved() {
+            // What differs is the user's edit.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
@@ -206,7 +208,12 @@ impl Case<'_> {
         if other.reserved() {
             return self.delete(other);
         }
-        let Ok(fresh) = self.build() else { return Decision::Done };
+        let fresh = match self.build() {
+            Ok(fresh) => fresh,
+            // Why it gets no other one is told when it has none.
+            Err(Unbuilt::Invalid(_)) => return self.delete(other),
+            Err(Unbuilt::NoClass(_)) => return Decision::Done,
+        };
         let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
         let mut draft = object_write(
             other,

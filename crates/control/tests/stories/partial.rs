@@ -113,6 +113,29 @@ fn a_job_that_takes_back_that_fewer_do_gets_its_number_back_all_the_same() {
 }
 
 #[test]
+fn a_job_that_asks_for_fewer_than_its_fewest_does_not_start_as_it_asked_before() {
+    let mut cluster = one_queue("6");
+    cluster.put(Kind::JOB, job("holder", "lq", "5", true));
+    cluster.settle();
+    cluster.put(Kind::JOB, wide("a", "2"));
+    cluster.pass(5);
+    assert!(cluster.workload_of("a").is_some() && !cluster.is("a", "QuotaReserved"));
+    // The webhook lets that pass, as Kueue's does.
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 1}}));
+    cluster.pass(5);
+    cluster.complete("holder");
+    cluster.pass(20);
+    assert_eq!(stands(&cluster, "a"), (true, 1, 6), "{:?}", cluster.writes);
+    assert!(cluster.workload_of("a").is_none(), "{:?}", cluster.writes);
+    let told: Vec<&str> = cluster.notices.iter().map(|notice| notice.message.as_str()).collect();
+    let problem = format!("annotation {LEAST}: \"2\" is not a number from 1 to 1");
+    assert!(told.iter().any(|text| text.contains(&problem)), "{told:?}");
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"annotations": {LEAST: null}}}));
+    cluster.pass(20);
+    assert_eq!(stands(&cluster, "a"), (false, 1, 6), "{:?}", cluster.writes);
+}
+
+#[test]
 fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
     let mut settings = crate::cluster::settings();
     settings.engine.partial_admission = false;

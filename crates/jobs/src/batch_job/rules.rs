@@ -71,8 +71,8 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     }
 }
 
-/// The fewest pods are judged when they are written, as in Kueue: whoever changes the number of pods need not change them, too. What then
-/// cannot be is told when the Workload is to be made.
+/// The fewest pods are judged when they are written, as in Kueue: whoever changes the number of pods need not change them, too. One that
+/// waits loses its Workload then, and is told why it gets no other one.
 pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
     let key = labels::JOB_MIN_PARALLELISM;
     let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));
