@@ -1,5 +1,6 @@
 //! What the states of its children say about a TrainingJob.
 
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub struct RoleState {
     pub failed: i32,
     /// How it ended by itself, when it did.
     pub finish: Option<Finish>,
-    /// When it ended, in seconds since 1970, where that is told.
+    /// When its end was settled, in seconds since 1970, where that is told.
     pub ended: Option<i64>,
     /// What its pods ask for, see [`requests_digest`].
     pub asks: [u8; 16],
@@ -61,17 +62,28 @@ pub fn role_state(job: &Job) -> RoleState {
         succeeded: status.succeeded.unwrap_or_default(),
         failed: status.failed.unwrap_or_default(),
         finish: own_finish(job),
-        ended: end_of(job).and_then(|end| end.last_transition_time.as_ref()).map(|time| time.0.as_second()),
+        ended: settled_at(job).map(Timestamp::as_second),
         asks: job.spec.as_ref().map(|spec| requests_digest(&spec.template)).unwrap_or_default(),
     }
 }
 
-/// How a role ended, unless its Job was being deleted by then: what its pods come to that go before it says nothing of the training.
+/// How a role ended, unless its Job was being deleted when that was settled: what its pods come to that go before it says nothing of the
+/// training.
 fn own_finish(job: &Job) -> Option<Finish> {
-    let at = end_of(job)?.last_transition_time.as_ref().map(|time| time.0);
+    let at = settled_at(job);
     let deleted = job.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let by_deletion = deleted.is_some_and(|deleted| at.is_none_or(|at| at >= deleted));
     if by_deletion { None } else { BatchJob::finished(job) }
+}
+
+/// When the end of a Job was settled. The end itself is told when all its pods are gone, which may be much later.
+fn settled_at(job: &Job) -> Option<Timestamp> {
+    let end = end_of(job)?;
+    let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
+    let conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
+    let told =
+        conditions.filter(|one| one.status == "True" && [end.type_.as_str(), before].contains(&one.type_.as_str()));
+    told.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
 /// How a TrainingJob ended: failed as soon as one role has, succeeded when the role has that decides about it.

@@ -79,3 +79,21 @@ fn an_end_that_came_after_the_deletion_of_a_job_is_none() {
         }
     }
 }
+
+#[test]
+fn an_end_counts_from_when_it_was_settled_and_not_from_when_its_pods_were_gone() {
+    for (how, settled) in [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")] {
+        for (kind, holds, counts) in [(settled, "True", true), (settled, "False", false), ("Suspended", "True", false)]
+        {
+            let mut status = ended(how);
+            status["conditions"][0]["lastTransitionTime"] = json!("2026-11-27T10:00:09Z");
+            let before = json!({"type": kind, "status": holds, "lastTransitionTime": "2026-11-27T10:00:00Z"});
+            status["conditions"].as_array_mut().unwrap().insert(0, before);
+            let job = json!({
+                "metadata": {"deletionTimestamp": "2026-11-27T10:00:05Z"}, "spec": {"completions": 2}, "status": status,
+            });
+            let state = role_state(&serde_json::from_value(job).unwrap());
+            assert_eq!(state.finish.is_some(), counts, "{how}, {kind} is {holds}");
+        }
+    }
+}
