@@ -151,6 +151,7 @@ impl Store {
             self.local_queues[id].lacks_namespace = self.lacks(&self.local_queue_names.key(id).0);
         }
     }
+
     /// LocalQueues that are mistaken about whether there is their namespace.
     pub(crate) fn misled(&self) -> impl Iterator<Item = String> + '_ {
         let is_known = |id: &LocalQueueId| self.local_queue_names.get(self.local_queue_names.key(*id)) == Some(*id);

@@ -57,7 +57,11 @@ impl World {
     }
 
     /// Candidates by queue, those of each in their order.
-    fn lines_of<'a>(&'a self, candidates: &[Candidate<'a>], has_usage: &impl Fn(&Candidate<'_>) -> bool) -> Vec<Line<'a>> {
+    fn lines_of<'a>(
+        &'a self,
+        candidates: &[Candidate<'a>],
+        has_usage: &impl Fn(&Candidate<'_>) -> bool,
+    ) -> Vec<Line<'a>> {
         let mut lines: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
         for candidate in candidates {
             lines.entry(candidate.queue).or_default().push(*candidate);
