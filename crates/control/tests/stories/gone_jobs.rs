@@ -228,7 +228,7 @@ fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
 }
 
 #[test]
-fn nor_has_he_once_his_quota_is_free_and_in_the_run_that_follows() {
+fn nor_has_he_once_his_quota_is_free_and_when_he_is_to_run_again() {
     let mut cluster = with_ps();
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
     suspend(&mut cluster, true);
@@ -240,8 +240,8 @@ fn nor_has_he_once_his_quota_is_free_and_in_the_run_that_follows() {
     assert_eq!(cluster.phase("a"), "Suspended");
     suspend(&mut cluster, false);
     cluster.pass(20);
-    assert!(cluster.has_job("a-worker") && holds_quota(&cluster), "{:?}", cluster.writes);
-    assert_eq!(cluster.phase("a"), "Pending", "its Job cannot be made yet");
+    assert!(cluster.has_job("a-worker") && !holds_quota(&cluster), "{:?}", cluster.writes);
+    assert_eq!(cluster.phase("a"), "Queued", "it waits for the Job of its last run");
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
     cluster.pass(100);
     assert_eq!(cluster.phase("a"), "Running", "{:?}", cluster.writes);
