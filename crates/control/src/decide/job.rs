@@ -177,7 +177,9 @@ impl Case<'_> {
         let own = self.job.prebuilt_workload.is_none();
         let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
         // What cannot be read now keeps the Workload it has, but does not start as it was before.
-        let Some(digests) = self.job.asked() else { return !untouched };
+        let Some(digests) = self.job.asked() else {
+            return !untouched || !matches!(self.build(), Err(Unbuilt::Invalid(_)));
+        };
         if untouched && !workload.reserved() {
             // What differs is the user's edit.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
