@@ -198,8 +198,8 @@ fn with_ps() -> Cluster {
     running(json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps, "backoffLimit": 0}))
 }
 
-/// Steps until the parameter server was deleted, and the worker was not yet.
-fn take_ps(cluster: &mut Cluster) {
+/// Steps until the parameter server was deleted, and the worker was not yet, which fails for want of it.
+fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..100 {
         if cluster.has_job("a-ps") {
             let step = cluster.control.step(cluster.now);
@@ -207,6 +207,7 @@ fn take_ps(cluster: &mut Cluster) {
         }
     }
     assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    end(cluster, "Failed");
 }
 
 #[test]
@@ -214,8 +215,7 @@ fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
     for restarts in [false, true] {
         let mut cluster = with_ps();
         suspend(&mut cluster, true);
-        take_ps(&mut cluster);
-        end(&mut cluster, "Failed");
+        fail_for_want_of_ps(&mut cluster);
         if restarts {
             cluster.restart();
         }
@@ -232,8 +232,7 @@ fn nor_has_he_once_his_quota_is_free_and_when_he_is_to_run_again() {
     let mut cluster = with_ps();
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
     suspend(&mut cluster, true);
-    take_ps(&mut cluster);
-    end(&mut cluster, "Failed");
+    fail_for_want_of_ps(&mut cluster);
     cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
     cluster.pass(5);
     assert!(cluster.has_job("a-worker") && !holds_quota(&cluster), "{:?}", cluster.writes);
@@ -253,8 +252,7 @@ fn nor_has_he_when_somebody_deletes_the_workload() {
         let mut cluster = with_ps();
         let workload = cluster.workload_key("a");
         cluster.delete(&workload);
-        take_ps(&mut cluster);
-        end(&mut cluster, "Failed");
+        fail_for_want_of_ps(&mut cluster);
         if restarts {
             cluster.restart();
         }
