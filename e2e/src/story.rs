@@ -74,11 +74,17 @@ struct Story<'a> {
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Tells it from the beginning to the end; `say` gets a sentence for each turn.
+/// What the training of the story needs as long as somebody looks on: pods that save, and the bucket that they save to.
+pub struct Props {
+    _trainer: Trainer,
+    _s3: S3,
+}
+
+/// Tells it from the beginning to the end; `say` gets a sentence for each turn. The training goes on for as long as its props are kept.
 ///
 /// # Errors
 /// When a turn does not come.
-pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<()> {
+pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
     let s3 = S3::start("checkpoints").await?;
     let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };
     story.begin().await?;
@@ -86,7 +92,8 @@ pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<()> {
     story.nodes_taken_back(step).await?;
     let step = story.production_comes().await?;
     story.production_goes(step).await?;
-    story.climbs_back(step).await
+    story.climbs_back(step).await?;
+    Ok(Props { _trainer: story.trainer, _s3: story.s3 })
 }
 
 impl Story<'_> {

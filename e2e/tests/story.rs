@@ -36,7 +36,7 @@ async fn a_training_gets_through() -> Result<()> {
 
 async fn told(stage: &Stage) -> Result<()> {
     let watched = watch(stage)?;
-    story::tell(&stage.client, &|turn| println!("story: {turn}")).await?;
+    let _props = story::tell(&stage.client, &|turn| println!("story: {turn}")).await?;
     seen_in_order(watched).await?;
     let table = stage.plane.kubectl(&["-n", NAMESPACE, "get", "tj"]).await?;
     let row = table.lines().find(|line| line.starts_with(HERO)).unwrap_or_default();
@@ -58,6 +58,7 @@ async fn told(stage: &Stage) -> Result<()> {
     ] {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
+    ensure!(!words.contains("CheckpointStoreUnavailable"), "its store is there all the time:\n{words}");
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await
 }

@@ -152,11 +152,13 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     let seen = follow(&place.client).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
     verify(&seen)?;
     println!("\ndemo: all jobs finished; the quota is free again");
+    let mut props = None;
     if place.plane.is_some() {
         println!("\ndemo: examples/training-story: a training of 32 GPUs, with short waits (about a minute)");
         let begun = Instant::now();
         let say = |turn: &str| println!("  {:>5.1} s  {turn}", begun.elapsed().as_secs_f64());
-        story::tell(&place.client, &say).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
+        let told = story::tell(&place.client, &say).await;
+        props = Some(told.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
     }
     if let Some(observer) = observer {
         let judged = observer.conclude(Duration::from_secs(6)).await;
@@ -169,6 +171,7 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     }
     print_hints(place, &manager);
     std::future::pending::<()>().await;
+    drop(props);
     Ok(())
 }
 
