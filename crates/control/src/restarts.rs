@@ -11,7 +11,7 @@ use berth_jobs::training::{Scale, WORKER};
 use jiff::Timestamp;
 
 use crate::core::{Control, after_seconds};
-use crate::elastic::{Run, granted, grew};
+use crate::elastic::{Run, granted, grew, runs_since};
 use crate::status::{seconds, since};
 use crate::training_view::TrainingView;
 use crate::transitions::times_evicted;
@@ -35,7 +35,13 @@ pub(crate) fn begun_at(workload: &WorkloadView) -> Option<Timestamp> {
     Some(scaled(workload).map_or(admitted, |scale| scale.at.max(admitted)))
 }
 
-/// The same in whole seconds, as conditions tell times: what was told before that is told of an earlier run.
+/// Since when the Jobs of its present run are made, in whole seconds as they tell it: a growth has not begun that anew, a restart has.
+pub(crate) fn jobs_since(workload: &WorkloadView) -> Option<Timestamp> {
+    let since = runs_since(workload)?;
+    Some(scaled(workload).map_or(since, |scale| seconds(scale.at).max(since)))
+}
+
+/// When its run was begun, in whole seconds, as conditions tell times: what was told before that is told of an earlier run.
 pub(crate) fn told_from(workload: &WorkloadView) -> Option<Timestamp> {
     let at = begun_at(workload)?;
     Some(if at.subsec_nanosecond() == 0 { at } else { after_seconds(seconds(at), 1) })

@@ -197,19 +197,22 @@ mod tests {
         assert!(found == text().unwrap(), "run `make crds`");
     }
 
-    /// The promised panels (requirements E.10), by title and sort.
+    /// The promised panels (requirements E.10), and those of tiers beside them, by title, sort and what tells their lines apart.
     #[test]
     fn what_was_promised_is_there() {
-        for (title, kind) in [
-            ("Queue Length by Priority", "timeseries"),
-            ("Scheduling Latency P99", "gauge"),
-            ("Resource Utilization", "heatmap"),
-            ("Fair Share Deviation", "bargauge"),
-            ("Preemption Events", "timeseries"),
-            ("Job Completion Time Distribution", "histogram"),
+        for (title, kind, by) in [
+            ("Queue Length by Priority", "timeseries", "by (queue, priority)"),
+            ("Scheduling Latency P99", "gauge", "histogram_quantile(0.99,"),
+            ("Resource Utilization", "heatmap", "by (queue, resource_type)"),
+            ("Fair Share Deviation", "bargauge", "by (queue)"),
+            ("Preemption Events", "timeseries", "by (victim_queue)"),
+            ("Job Completion Time Distribution", "histogram", "by (le)"),
+            ("Waiting Time by Tier P90", "timeseries", "by (le, tier)"),
+            ("Fallbacks by Tier", "timeseries", "by (tier, reason)"),
         ] {
             let found = PANELS.iter().find(|panel| panel.title == title).unwrap();
             assert_eq!(found.sort.kind(), kind, "{title}");
+            assert!(found.query.contains(by), "{title}: {}", found.query);
         }
         let all = dashboard();
         let latency = &all["panels"][1]["fieldConfig"]["defaults"];

@@ -254,7 +254,7 @@ pub struct ScalePolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_up_cooldown: Option<String>,
-    /// Pause before workers are taken, after each change; what a preemption takes back is given up at once.
+    /// Pause before workers are taken, after its start and each change; what a preemption takes is given up at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "1m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_down_cooldown: Option<String>,

@@ -23,10 +23,9 @@ use serde_json::{Value, json};
 use super::follow::{Wishes, follow};
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
-use crate::elastic::runs_since;
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
-use crate::restarts::{runs_on, scaled, told_from};
+use crate::restarts::{jobs_since, runs_on, scaled, told_from};
 use crate::status::{find, find_true, is_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -121,13 +120,13 @@ impl<'a> Case<'a> {
     /// The same; `workload` stands for it. A failure that says nothing of its run is none.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
-        let begun = workload.and_then(runs_since);
+        let begun = workload.and_then(jobs_since);
         let state = |role: String| {
             let job = self.child(&role);
             let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
             // Whoever is left fails for want of the others.
             let for_want = apart.is_some_and(|since| !failed_before(&state, since));
-            // Somebody's finalizer may keep a Job of the run before.
+            // Somebody's finalizer may keep a Job of the run before, or of a restart before the last one.
             let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
             if for_want || of_old {
                 state.finish = state.finish.take().filter(|finish| finish.success);

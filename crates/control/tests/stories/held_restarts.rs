@@ -4,8 +4,9 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::cluster::Cluster;
-use crate::elastic::{other, with_priorities};
+use crate::checkpoints::save;
+use crate::cluster::{Cluster, merge};
+use crate::elastic::{cluster, other, with_priorities};
 use crate::restarts::{started, told_once, uid, variable};
 
 #[test]
@@ -62,5 +63,64 @@ fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
         assert_ne!(uid(&cluster, "a-worker"), before);
         assert!(!variable(&cluster, "a-ps", "TF_CONFIG").contains("a-worker-2."));
         assert!(cluster.is("urgent", "Admitted"));
+    }
+}
+
+/// A training of a parameter server and two workers, which saves and grows once more of its queue is idle. To start again with four
+/// workers its parameter server is deleted, for want of which the Job of the workers fails; somebody's finalizer keeps that.
+fn kept_from_before_its_growth() -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    cluster.put(Kind::JOB, other("first", "3", 1));
+    cluster.pass(3);
+    let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+    let saves = json!({"checkpoint": {"interval": "10m"}, "elasticConfig": {"scalePolicy": {"scaleUpStep": 2}}});
+    let mut job = told_once("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0}));
+    merge(&mut job["spec"], &saves);
+    cluster.put(Kind::TrainingJob, job);
+    cluster.pass_judged(12, "two");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+    save(&mut cluster, "a", 700);
+    cluster.complete("first");
+    for _ in 0..400 {
+        if cluster.has_job("a-ps") {
+            let step = cluster.control.step(cluster.now);
+            let quiet = step.writes.is_empty();
+            cluster.take(step);
+            let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
+            cluster.now = cluster.now.checked_add(pause).unwrap();
+        }
+    }
+    assert!(!cluster.has_job("a-ps"), "{:?}", cluster.writes);
+    assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_null(), "{:?}", cluster.writes);
+    let at = cluster.now.to_string();
+    let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+    let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": status}));
+    // It fails for sure before it is deleted.
+    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
+    cluster.pass_judged(10, "its old Job is kept");
+    assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
+    assert_eq!((cluster.slices("a")[0].1, cluster.phase("a")), (4, "Pending"), "{:?}", cluster.writes);
+    cluster
+}
+
+#[test]
+fn a_failed_job_that_is_kept_from_before_a_growth_is_no_failure_of_the_run_that_gives_workers_up_again() {
+    // Back to as many as that Job was told, or to another number.
+    for (cpus, keeps) in [("3", 2), ("2", 3)] {
+        let mut cluster = kept_from_before_its_growth();
+        cluster.put(Kind::JOB, other("urgent", cpus, 100));
+        cluster.pass_judged(10, "a newcomer");
+        assert!(cluster.is("urgent", "Admitted"), "{keeps}: {:?}", cluster.writes);
+        assert_eq!((cluster.slices("a")[0].1, cluster.phase("a")), (keeps, "Pending"), "{:?}", cluster.writes);
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+        cluster.pass_judged(30, "the old Job is gone");
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (keeps, "Running"), "{:?}", cluster.writes);
+        let told = variable(&cluster, "a-ps", "TF_CONFIG");
+        let last = keeps - 1;
+        assert!(told.contains(&format!("a-worker-{last}.")), "{told}");
+        assert!(!told.contains(&format!("a-worker-{keeps}.")), "{told}");
+        assert_eq!(cluster.count(Purpose::Evict), 0, "{keeps}: {:?}", cluster.writes);
     }
 }

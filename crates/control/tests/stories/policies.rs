@@ -207,12 +207,17 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     cluster.put(Kind::JOB, job("second", "lq", "1", true));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"));
-    cluster.pass(700);
+    let save = |cluster: &mut Cluster| {
+        let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
+        cluster.edit(Kind::JOB, "team", "second", &saved);
+    };
+    cluster.pass(690);
+    save(&mut cluster);
+    cluster.pass(10);
     cluster.complete("first");
     cluster.pass(300);
-    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"), "it has saved nothing");
-    let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
-    cluster.edit(Kind::JOB, "team", "second", &saved);
+    assert_eq!(flavor_of(&cluster, "second"), json!("on-demand"), "it has saved nothing since the reservation is free");
+    save(&mut cluster);
     cluster.pass(6);
     assert_eq!(flavor_of(&cluster, "second"), json!("reserved"));
     let told = cluster.condition("second", "Evicted").unwrap();

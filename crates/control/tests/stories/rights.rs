@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_control::write::{Kind, Subresource};
 
-use crate::cluster::rights::{GRANTED, Right, right};
+use crate::cluster::rights::{GRANTED, Right, of_secrets, right};
 
 /// Who is written, where, and how; the purposes that do it.
 const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
@@ -68,4 +68,13 @@ fn owners_let_their_deletion_be_blocked() {
         GRANTED.iter().filter(|right| right.2 == "update").map(|right| right.1.as_str()).collect();
     let wanted: Vec<String> = owners.iter().map(|owner| format!("{owner}/finalizers")).collect();
     assert_eq!(granted.into_iter().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn no_secret_of_a_tenant_can_be_read() {
+    assert!(of_secrets("rules.yaml").is_empty(), "in the whole cluster: {:?}", of_secrets("rules.yaml"));
+    // In Berth's own namespace those that it may read are named.
+    let own = of_secrets("namespace-rules.yaml");
+    let are_named = own.iter().all(|(names, verbs)| !names.is_empty() || *verbs == ["create"]);
+    assert!(!own.is_empty() && are_named, "{own:?}");
 }

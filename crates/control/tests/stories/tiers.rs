@@ -212,6 +212,31 @@ fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
 }
 
 #[test]
+fn a_zone_without_nodes_is_out_of_stock_for_who_selects_it_alone() {
+    let mut cluster = ladder("4");
+    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(json!({})));
+    let in_zone = |name: &str, zone: &str| {
+        let mut job = accepting(name, "reserved,on-demand");
+        job["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": zone});
+        job
+    };
+    cluster.without_nodes = vec!["reserved"];
+    cluster.put(Kind::JOB, in_zone("first", "a"));
+    cluster.pass(80);
+    assert_eq!(flavor_of(&cluster, "first"), json!("on-demand"));
+    cluster.without_nodes = vec![];
+    for [there, gone] in [["b", "c"], ["d", "e"]] {
+        cluster.put(Kind::JOB, in_zone(there, "b"));
+        cluster.put(Kind::JOB, in_zone(gone, "a"));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, there), json!("reserved"), "{there}: nobody has missed nodes of its zone");
+        assert_eq!(flavor_of(&cluster, gone), json!("on-demand"), "{gone} is spared");
+        // The policy's status tells the next leader which zone it is.
+        cluster.restart();
+    }
+}
+
+#[test]
 fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];

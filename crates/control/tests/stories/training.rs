@@ -194,6 +194,7 @@ fn suspended_it_gives_everything_back_and_resumes() {
     assert_eq!(cluster.phase("a"), "Running");
     assert_eq!(cluster.told("a", "Suspended")["status"], "False");
     assert_eq!(cluster.workload_of_training("a").unwrap()["metadata"]["uid"], before, "one Workload throughout");
+    assert_eq!(cluster.training("a")["status"]["observedGeneration"], 3, "it was edited twice");
 }
 
 #[test]

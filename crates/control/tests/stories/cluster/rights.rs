@@ -20,13 +20,18 @@ struct Rule {
 /// Group, resource with its subresource, and verb.
 pub type Right = (String, String, String);
 
-/// What the manager may do with every object in the cluster.
-pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files/rules.yaml");
+/// The rules of a file of the chart, whatever they are for.
+fn rules(file: &str) -> Vec<Rule> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files").join(file);
     let concerns: BTreeMap<String, Vec<Rule>> =
         serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    concerns.into_values().flatten().collect()
+}
+
+/// What the manager may do with every object in the cluster.
+pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
     let mut rights = BTreeSet::new();
-    for rule in concerns.values().flatten().filter(|rule| rule.resource_names.is_empty()) {
+    for rule in rules("rules.yaml").iter().filter(|rule| rule.resource_names.is_empty()) {
         for group in &rule.api_groups {
             for resource in &rule.resources {
                 rights.extend(rule.verbs.iter().map(|verb| (group.clone(), resource.clone(), verb.clone())));
@@ -35,6 +40,15 @@ pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
     }
     rights
 });
+
+/// Names and verbs of the rules of a file that are about Secrets, or about everything.
+pub fn of_secrets(file: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let about = |rule: &Rule| {
+        rule.api_groups.iter().any(|group| ["", "*"].contains(&group.as_str()))
+            && rule.resources.iter().any(|resource| ["secrets", "*"].contains(&resource.as_str()))
+    };
+    rules(file).into_iter().filter(about).map(|rule| (rule.resource_names, rule.verbs)).collect()
+}
 
 /// The right to do that to objects of a kind.
 pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
