@@ -48,6 +48,67 @@ fn words(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 
+/// What a queue says of its flavors in this field.
+fn fungibility(field: &str, said: Option<&str>) -> Value {
+    said.map_or_else(|| json!({}), |said| json!({"flavorFungibility": {(field): said}}))
+}
+
+#[test]
+fn a_queue_says_when_the_next_flavor_is_tried() {
+    // The first flavor would be borrowed, the second is the queue's own.
+    for (said, expected) in [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")] {
+        let mut cluster = furnished(Cluster::new());
+        let more = fungibility("whenCanBorrow", said);
+        queue(&mut cluster, "own", "all", &[("first", "0"), ("second", "1")], &more);
+        queue(&mut cluster, "pool", "all", &[("first", "1")], &json!({}));
+        cluster.put(Kind::JOB, of_class("a", "own", "1", "low"));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, "a"), expected, "{said:?}");
+    }
+    // The first flavor has somebody who would have to go, the second is free.
+    for (said, expected, evicted) in
+        [(None, "second", 0), (Some("TryNextFlavor"), "second", 0), (Some("MayStopSearch"), "first", 1)]
+    {
+        let mut cluster = furnished(Cluster::new());
+        let mut more = fungibility("whenCanPreempt", said);
+        more["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+        queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "1")], &more);
+        cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
+        cluster.settle();
+        assert_eq!(flavor_of(&cluster, "before"), "first");
+        cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
+        cluster.pass(30);
+        assert!(cluster.is("urgent", "Admitted"), "{said:?}: {:?}", cluster.writes);
+        assert_eq!(flavor_of(&cluster, "urgent"), expected, "{said:?}");
+        assert_eq!(cluster.count(Purpose::Evict), evicted, "{said:?}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn each_stage_of_a_job_has_its_reason() {
+    let mut cluster = one_queue("2");
+    for name in ["good", "bad"] {
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
+    }
+    cluster.settle();
+    let of = |cluster: &Cluster, job: &str, kind: &str| {
+        told(&cluster.workload_of(job).unwrap()["status"]["conditions"], kind)
+    };
+    for name in ["good", "bad"] {
+        assert_eq!(of(&cluster, name, "QuotaReserved"), words("True", "QuotaReserved"), "{name}");
+        assert_eq!(of(&cluster, name, "Admitted"), words("True", "Admitted"), "{name}");
+        assert_eq!(of(&cluster, name, "Finished"), words("", ""), "{name}");
+    }
+    cluster.complete("good");
+    let at = cluster.now.to_string();
+    let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+    let over = json!({"status": {"active": 0, "ready": 0, "failed": 1, "conditions": [end]}});
+    cluster.edit(Kind::JOB, "team", "bad", &over);
+    cluster.pass(5);
+    assert_eq!(of(&cluster, "good", "Finished"), words("True", "Succeeded"), "{:?}", cluster.writes);
+    assert_eq!(of(&cluster, "bad", "Finished"), words("True", "Failed"), "{:?}", cluster.writes);
+}
+
 #[test]
 fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
     for (preference, flavor, evicted) in [

@@ -223,7 +223,7 @@ fn a_check_is_active_with_its_configuration_only() {
     // Another class: what was asked for before is not what is wanted now.
     configure(&mut cluster, spec(&json!({"provisioningClassName": "other"})));
     cluster.pass(5);
-    assert_eq!(condition(&cluster)["status"], json!("True"));
+    assert_eq!((&condition(&cluster)["status"], &condition(&cluster)["reason"]), (&json!("True"), &json!("Active")));
     let second = request(&cluster, 1);
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     assert_eq!(second["spec"]["provisioningClassName"], json!("other"));
