@@ -2,6 +2,7 @@
 //! cost in writes is counted by the API server.
 
 mod costs;
+mod gates;
 mod generated;
 mod pathways;
 
@@ -320,9 +321,11 @@ async fn jobsets() -> Result<()> {
         ("annotated", as_axlearn_writes_it(s, &audit).boxed()),
         ("axlearn", the_preset_serves_all(s).boxed()),
         ("moved", another_flavor_leaves_nothing_of_the_first(s).boxed()),
+        ("gated", gates::of_its_user_stay(s).boxed()),
         ("overridden", policy_alone_sends_it_down_the_ladder(s).boxed()),
         ("as-generated", generated::by_its_own_selectors(s).boxed()),
         ("generated-ladder", generated::by_policy_alone(s).boxed()),
+        ("gates-by-hand", gates::its_controller_takes_more(s).boxed()),
         ("named-tiers", the_tier_that_it_names(s).boxed()),
         ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
     ];

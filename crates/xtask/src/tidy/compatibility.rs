@@ -1,9 +1,10 @@
-//! docs/compatibility.md calls nothing working that no test shows, says why of everything else, counts right, and has a row for all that
-//! the sources know of Kueue.
+//! docs/compatibility.md calls nothing working that no test shows, says why of everything else, names no test that does not exist, counts
+//! right, and has a row for all that the sources know of Kueue.
 
 mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::requirements::unknown_tests;
 use super::{Finding, Tree};
@@ -61,14 +62,29 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if shown.is_empty() {
             add(format!("{name}: no word on why"));
         }
-        if *tested {
-            unknown_tests(tree, shown).into_iter().for_each(&mut add);
-        }
+        let named = if *tested { shown } else { from_first_file(shown) };
+        unknown_tests(tree, named).into_iter().for_each(&mut add);
     }
     found.extend(counted(page, &counts));
     let rows: Vec<(&str, &str)> = names.into_iter().collect();
     found.extend(known::without_a_row(tree, &rows).into_iter().map(|message| Finding::new(PAGE, 0, message)));
     found
+}
+
+/// What a reason says from the first file in backquotes on: what it quotes before, fields and values, is no test.
+fn from_first_file(reason: &str) -> &str {
+    let mut quotes = reason.match_indices('`').map(|(at, _)| at);
+    while let (Some(from), Some(to)) = (quotes.next(), quotes.next()) {
+        if is_file(&reason[from + 1..to]) {
+            return &reason[from..];
+        }
+    }
+    ""
+}
+
+/// Whether it is written as the path of a file. Keys of labels and annotations have a slash as well, and no ending.
+fn is_file(name: &str) -> bool {
+    name.contains('/') && Path::new(name).extension().is_some()
 }
 
 /// The sentence that says how many rows there are of each state must say so rightly.
@@ -114,6 +130,33 @@ mod tests {
     fn what_is_shown_or_explained_may_stand() {
         let rows = "| `A` | works | `e2e/tests/a.rs` `a_test` |\n| `B` | differs | on purpose: `x` is shorter |\n| `C` | not yet | issue 6 |";
         assert_eq!(said(rows), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_reason_quotes_before_its_first_file_is_no_test() {
+        let reason = "with `x` of `kueue.x-k8s.io/y` on, as `a_test` shows";
+        for state in ["differs", "not yet"] {
+            assert_eq!(said(&format!("| `A` | {state} | {reason} |")), [""; 0], "{state}");
+            let shown = format!("| `A` | {state} | {reason}: `e2e/tests/a.rs` `a_test` |");
+            assert_eq!(said(&shown), [""; 0], "{state}");
+        }
+    }
+
+    #[test]
+    fn tests_that_do_not_exist_are_found_in_rows_of_every_state() {
+        for state in ["works", "differs", "not yet"] {
+            for (shown, message) in [
+                ("`e2e/tests/a.rs` `b`", "e2e/tests/a.rs has no test or scenario b"),
+                ("`e2e/tests/b.rs` `a_test`", "e2e/tests/b.rs does not exist"),
+                ("`e2e/tests/a.rs` `a_test`, and with it off `Told`", "e2e/tests/a.rs has no test or scenario Told"),
+            ] {
+                assert_eq!(
+                    said(&format!("| `A` | {state} | {shown} |")).first().map(String::as_str),
+                    Some(message),
+                    "{state}"
+                );
+            }
+        }
     }
 
     #[test]
