@@ -222,6 +222,8 @@ async fn requests_have_the_right_form() {
     let options: serde_json::Value = serde_json::from_str(&seen[4].3).unwrap();
     assert_eq!(options["preconditions"]["uid"], "u-1");
     assert_eq!(options["propagationPolicy"], "Background");
+    // Nobody's pods lose the time after SIGTERM that their template gives them.
+    assert_eq!(options["gracePeriodSeconds"], serde_json::Value::Null);
 }
 
 #[tokio::test]
