@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::bench::audit::{self, Audit};
+use berth_e2e::bench::meter::Requests;
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, condition, condition_object, items, text};
 use berth_e2e::quota_tree::reserved;
@@ -95,15 +96,30 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     s.conclude().await
 }
 
-/// What Berth wrote for one JobSet, events apart.
+/// The API server's count of what Berth wrote in this namespace since, by verb and resource.
+fn by_berth(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<Requests> {
+    let requests = audit.within(&s.namespace, from, audit.mark())?;
+    Ok(audit::writes(requests.get("berth").context("the audit log knows Berth")?))
+}
+
+/// How many of them are for what, events apart.
 #[derive(Debug)]
 struct Written {
-    /// Statuses of its Workload.
+    /// Statuses of Workloads.
     told: u64,
-    /// To itself, its Jobs and its Workload, those statuses included.
+    /// All but the statuses of queues: to jobs and Workloads, those statuses included.
     objects: u64,
-    /// Statuses of its LocalQueue. Those of the ClusterQueue, which belongs to no namespace, are as many.
+    /// Statuses of the only LocalQueue. Those of the ClusterQueue, which belongs to no namespace, are as many.
     queues: u64,
+}
+
+impl Written {
+    fn of(writes: &Requests) -> Self {
+        let to =
+            |status: &str| -> u64 { writes.iter().filter(|(what, _)| what.ends_with(status)).map(|(_, n)| n).sum() };
+        let queues = to(" localqueues/status");
+        Self { told: to(" workloads/status"), objects: audit::split_events(writes).0 - queues, queues }
+    }
 }
 
 /// Runs a JobSet whose Jobs end so far apart.
@@ -118,12 +134,9 @@ async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64)
     .await?;
     all_end(s, &[name.to_owned()]).await?;
     nobody_left(s).await?;
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    let writes = by_berth(s, audit, from)?;
     println!("{name}: {writes:?}");
-    let of = |status: &str| -> u64 { writes.iter().filter(|(what, _)| what.ends_with(status)).map(|(_, n)| n).sum() };
-    let queues = of(" localqueues/status");
-    Ok(Written { told: of(" workloads/status"), objects: audit::split_events(&writes).0 - queues, queues })
+    Ok(Written::of(&writes))
 }
 
 /// Waits until these JobSets are complete and all that Berth writes about it is written.
@@ -212,18 +225,16 @@ async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
 /// The API server's count of what Berth wrote for the only thing that was in this namespace since: of its own objects, and of the status
 /// of its LocalQueue. That of the ClusterQueue, which belongs to no namespace, is written as often.
 fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&str, (u64, u64))) -> Result<()> {
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let mut writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&1), "one Workload for one {what}: {writes:?}");
-    let all = audit::split_events(&writes).0;
-    writes.retain(|what, _| !what.ends_with(" localqueues/status"));
-    let objects = audit::split_events(&writes).0;
-    let told = all - objects;
-    println!("one {what}: {objects} object writes by Berth and {told} of the status of each of its queues: {writes:?}");
+    let Written { objects, queues, .. } = Written::of(&writes);
+    println!(
+        "one {what}: {objects} object writes by Berth and {queues} of the status of each of its queues: {writes:?}"
+    );
     ensure!(objects <= own, "{objects} object writes for one {what}, at most {own}: {writes:?}");
     ensure!(
-        (1..=statuses).contains(&told),
-        "{told} writes of the LocalQueue's status for one {what}, at most {statuses}"
+        (1..=statuses).contains(&queues),
+        "{queues} writes of the LocalQueue's status for one {what}, at most {statuses}"
     );
     Ok(())
 }
@@ -231,12 +242,10 @@ fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&
 /// The API server's count of what Berth wrote in this namespace for so many of something, events apart, and what each may cost in
 /// tenths of a write.
 fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str, u64, u64)) -> Result<()> {
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
+    let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&count), "one Workload for each of {count} {what}: {writes:?}");
-    let (objects, _) = audit::split_events(&writes);
-    // The ClusterQueue belongs to no namespace: its status is written as often as that of its only LocalQueue.
-    let statuses: u64 = writes.iter().filter(|(what, _)| what.ends_with(" localqueues/status")).map(|(_, n)| n).sum();
+    let Written { objects, queues, .. } = Written::of(&writes);
+    let statuses = 2 * queues;
     let tenths = (objects + statuses) * 10 / count;
     println!("{count} {what}: {}.{} object writes each by Berth: {writes:?}", tenths / 10, tenths % 10);
     ensure!(
@@ -249,10 +258,8 @@ fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str,
 /// The API server's count of what Berth wrote for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
 /// status, which is written for all that is in the queue at once.
 pub(crate) fn few_writes(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<()> {
-    let requests = audit.within(&s.namespace, from, audit.mark())?;
-    let mut writes = audit::writes(requests.get("berth").context("the audit log knows Berth")?);
-    writes.retain(|what, _| !what.ends_with(" localqueues/status"));
-    let (objects, _) = audit::split_events(&writes);
+    let writes = by_berth(s, audit, from)?;
+    let objects = Written::of(&writes).objects;
     println!("one JobSet: {objects} object writes by Berth: {writes:?}");
     ensure!(writes.get("create workloads") == Some(&1), "one Workload for a JobSet: {writes:?}");
     ensure!(objects <= MOST_WRITES, "{objects} object writes for one JobSet, at most {MOST_WRITES}: {writes:?}");

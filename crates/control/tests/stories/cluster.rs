@@ -363,6 +363,14 @@ impl Cluster {
         self.store(&key, job);
     }
 
+    /// Its pods fail for the last time.
+    pub fn fail(&mut self, name: &str) {
+        let at = self.now.to_string();
+        let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+        let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
+        self.edit(Kind::JOB, "team", name, &json!({"status": status}));
+    }
+
     pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
         let key = Self::key(kind, namespace, name);
         let mut object = self.objects[&key].clone();

@@ -53,6 +53,16 @@ fn fungibility(field: &str, said: Option<&str>) -> Value {
     said.map_or_else(|| json!({}), |said| json!({"flavorFungibility": {(field): said}}))
 }
 
+/// A job takes the first flavor, and an urgent one that comes after it is admitted, too.
+fn an_urgent_one_comes(cluster: &mut Cluster, said: Option<&str>) {
+    cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
+    cluster.settle();
+    assert_eq!(flavor_of(cluster, "before"), "first");
+    cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
+    cluster.pass(30);
+    assert!(cluster.is("urgent", "Admitted"), "{said:?}: {:?}", cluster.writes);
+}
+
 #[test]
 fn a_queue_says_when_the_next_flavor_is_tried() {
     // The first flavor would be borrowed, the second is the queue's own.
@@ -73,12 +83,7 @@ fn a_queue_says_when_the_next_flavor_is_tried() {
         let mut more = fungibility("whenCanPreempt", said);
         more["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
         queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "1")], &more);
-        cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
-        cluster.settle();
-        assert_eq!(flavor_of(&cluster, "before"), "first");
-        cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
-        cluster.pass(30);
-        assert!(cluster.is("urgent", "Admitted"), "{said:?}: {:?}", cluster.writes);
+        an_urgent_one_comes(&mut cluster, said);
         assert_eq!(flavor_of(&cluster, "urgent"), expected, "{said:?}");
         assert_eq!(cluster.count(Purpose::Evict), evicted, "{said:?}: {:?}", cluster.writes);
     }
@@ -100,10 +105,7 @@ fn each_stage_of_a_job_has_its_reason() {
         assert_eq!(of(&cluster, name, "Finished"), words("", ""), "{name}");
     }
     cluster.complete("good");
-    let at = cluster.now.to_string();
-    let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
-    let over = json!({"status": {"active": 0, "ready": 0, "failed": 1, "conditions": [end]}});
-    cluster.edit(Kind::JOB, "team", "bad", &over);
+    cluster.fail("bad");
     cluster.pass(5);
     assert_eq!(of(&cluster, "good", "Finished"), words("True", "Succeeded"), "{:?}", cluster.writes);
     assert_eq!(of(&cluster, "bad", "Finished"), words("True", "Failed"), "{:?}", cluster.writes);
@@ -124,12 +126,7 @@ fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
         }
         queue(&mut cluster, "own", "all", &[("first", "1"), ("second", "0")], &more);
         queue(&mut cluster, "pool", "all", &[("second", "1")], &json!({}));
-        cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
-        cluster.settle();
-        assert_eq!(flavor_of(&cluster, "before"), "first");
-        cluster.put(Kind::JOB, of_class("urgent", "own", "1", "high"));
-        cluster.pass(30);
-        assert!(cluster.is("urgent", "Admitted"), "{preference:?}: {:?}", cluster.writes);
+        an_urgent_one_comes(&mut cluster, preference);
         assert_eq!(flavor_of(&cluster, "urgent"), flavor, "{preference:?}");
         assert_eq!(cluster.count(Purpose::Evict) == 1, evicted, "{preference:?}: {:?}", cluster.writes);
     }

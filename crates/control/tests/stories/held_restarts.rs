@@ -33,27 +33,30 @@ fn a_host_file_lists_the_workers_of_the_restart_that_is_made_in_the_end() {
     assert!(hosts(&cluster).contains("a-worker-1.") && !hosts(&cluster).contains("a-worker-2."), "{}", hosts(&cluster));
 }
 
+/// Steps until the parameter server was deleted, and the worker was not yet, which fails for want of it.
+fn fail_for_want_of_ps(cluster: &mut Cluster) {
+    for _ in 0..400 {
+        if cluster.has_job("a-ps") {
+            let step = cluster.control.step(cluster.now);
+            let quiet = step.writes.is_empty();
+            cluster.take(step);
+            let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
+            cluster.now = cluster.now.checked_add(pause).unwrap();
+        }
+    }
+    assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+    assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_null(), "{:?}", cluster.writes);
+    cluster.fail("a-worker");
+}
+
 #[test]
 fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
     for fails_over in [false, true] {
         let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
         let mut cluster = started(told_once("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0})));
         cluster.put(Kind::JOB, other("urgent", "3", 100));
-        for _ in 0..200 {
-            if cluster.has_job("a-ps") {
-                let step = cluster.control.step(cluster.now);
-                let quiet = step.writes.is_empty();
-                cluster.take(step);
-                let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
-                cluster.now = cluster.now.checked_add(pause).unwrap();
-            }
-        }
-        assert!(!cluster.has_job("a-ps") && cluster.has_job("a-worker"), "{:?}", cluster.writes);
+        fail_for_want_of_ps(&mut cluster);
         let before = uid(&cluster, "a-worker");
-        let at = cluster.now.to_string();
-        let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
-        let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
-        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": status}));
         if fails_over {
             cluster.restart();
             cluster = with_priorities(cluster);
@@ -82,21 +85,7 @@ fn kept_from_before_its_growth() -> Cluster {
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
     save(&mut cluster, "a", 700);
     cluster.complete("first");
-    for _ in 0..400 {
-        if cluster.has_job("a-ps") {
-            let step = cluster.control.step(cluster.now);
-            let quiet = step.writes.is_empty();
-            cluster.take(step);
-            let pause = SignedDuration::from_millis(if quiet { 50 } else { 0 });
-            cluster.now = cluster.now.checked_add(pause).unwrap();
-        }
-    }
-    assert!(!cluster.has_job("a-ps"), "{:?}", cluster.writes);
-    assert!(cluster.job("a-worker")["metadata"]["deletionTimestamp"].is_null(), "{:?}", cluster.writes);
-    let at = cluster.now.to_string();
-    let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
-    let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
-    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": status}));
+    fail_for_want_of_ps(&mut cluster);
     // It fails for sure before it is deleted.
     cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();
     cluster.pass_judged(10, "its old Job is kept");
