@@ -125,6 +125,47 @@ fn a_list_of_known_differences_that_is_out_of_date_fails_the_run() {
     }
 }
 
+/// What is printed of two families when every case is told of.
+const REPORT: &str = "\
+passed one/a.yaml
+FAILED one/b.yaml
+    admissionChecks:
+      want Some([\"b\"])
+      got  Some([\"a\"])
+not applicable (SchedulerLibraryIntegration) one/c.yaml
+passed two/a.yaml
+FAILED two/b.yaml
+    value:
+      want Ok(501)
+      got  Ok(500)
+not applicable (dynamic resource allocation) two/c.yaml
+passed two/d.yaml
+family               kind                  passed  failed  not applicable
+one                  admission-checks           1       1               1
+two                  admission-checks           1       0               0
+two                  quantity                   1       1               1
+one                  not applicable: 1 for SchedulerLibraryIntegration
+two                  not applicable: 1 for dynamic resource allocation
+conformance: 7 cases, 3 passed, 2 failed, 2 not applicable
+";
+
+#[test]
+fn the_report_tells_of_each_family_what_differs_and_what_is_not_for_berth() {
+    let (right, wrong) = right_and_wrong();
+    let beyond = beyond(&right);
+    let amount = own("quantity.yaml");
+    let larger = amount.replace("value: 500", "value: 501");
+    let claimed = amount.replace("quantity: \"500m\"}", "quantity: \"500m\", binary: true}");
+    let one = [("one/a.yaml", &*right), ("one/b.yaml", &*wrong), ("one/c.yaml", &*beyond)];
+    let two = [("two/a.yaml", &*amount), ("two/b.yaml", &*larger), ("two/c.yaml", &*claimed), ("two/d.yaml", &*right)];
+    let cases = folder("report", &[one.as_slice(), two.as_slice()].concat());
+    let at = cases.to_str().unwrap();
+    assert_eq!(text(&conformance(&[at, "--verbose"])), REPORT);
+    let is_said = |line: &&str| !line.starts_with("passed ") && !line.starts_with("not applicable (");
+    let said: Vec<&str> = REPORT.lines().filter(is_said).collect();
+    assert_eq!(text(&conformance(&[at])).lines().collect::<Vec<_>>(), said);
+}
+
 #[test]
 fn what_cannot_be_run_is_an_error() {
     for arguments in [&["--nonsense"][..], &[], &["a", "b"], &["a", "--known"], &["a", "--known", "/no/such/file"]] {
