@@ -1,5 +1,5 @@
-//! Rationing of pending reasons: when the code changes, or when the text is a minute old and differs; heads first; after
-//! admissions; and never more than a steady rate.
+//! Rationing of pending reasons: when the code changes, or when the text, or what is asked for, differs and is a minute old; heads
+//! first; after admissions; and never more than a steady rate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use berth_engine::model::Verdict;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
+use crate::decide::explain::requests_of;
 use crate::older_reasons;
+use crate::status::requests_differ;
 use crate::view::WorkloadView;
 
 /// Text that differs is written again only when it is this old.
@@ -69,7 +71,8 @@ fn worth(
     if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
-    if *condition.message == *verdict.message {
+    let says_so = *condition.message == *verdict.message;
+    if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
         return Worth::Never;
     }
     let due = written

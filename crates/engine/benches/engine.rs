@@ -92,14 +92,18 @@ fn world(cohorts: usize, queues: usize, nominal: i64, limit: Option<i64>, fair: 
     world
 }
 
-/// The mix of Kueue's generator: 70 % small, 20 % medium, 10 % large, with their priorities.
-fn fill(world: &mut World, cohorts: usize, queues: usize, each: usize) {
+/// How many are small, medium and large among those that follow each other, in Kueue's two shapes.
+const BASELINE: [usize; 3] = [7, 2, 1];
+const LARGE_SCALE: [usize; 3] = [35, 11, 4];
+
+/// The workloads of Kueue's generator, in that mix, with their priorities.
+fn fill(world: &mut World, cohorts: usize, queues: usize, each: usize, [small, medium, large]: [usize; 3]) {
     for cohort in 0..cohorts {
         for index in 0..queues {
             for number in 0..each {
-                let (cpu, priority) = match number % 10 {
-                    0..7 => (1000, 50),
-                    7..9 => (5000, 100),
+                let (cpu, priority) = match number % (small + medium + large) {
+                    place if place < small => (1000, 50),
+                    place if place < small + medium => (5000, 100),
                     _ => (20_000, 200),
                 };
                 let uid = format!("w{cohort}-{index}-{number}");
@@ -146,16 +150,16 @@ fn report_drain(name: &str, full: impl Fn() -> World) {
 fn drains(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("drain");
     group.sample_size(10).measurement_time(Duration::from_secs(10));
-    for (name, cohorts, queues, each, nominal, fair) in [
-        ("30 queues x 500", 5, 6, 500, 20_000, false),
-        ("1000 queues x 50", 10, 100, 50, 20_000, false),
-        ("1 queue x 10000", 1, 1, 10_000, 20_000, false),
-        ("1 queue x 20000", 1, 1, 20_000, 20_000, false),
-        ("30 queues x 500, fair sharing", 5, 6, 500, 20_000, true),
+    for (name, cohorts, queues, each, mix, fair) in [
+        ("30 queues x 500", 5, 6, 500, BASELINE, false),
+        ("1000 queues x 50", 10, 100, 50, LARGE_SCALE, false),
+        ("1 queue x 10000", 1, 1, 10_000, BASELINE, false),
+        ("1 queue x 20000", 1, 1, 20_000, BASELINE, false),
+        ("30 queues x 500, fair sharing", 5, 6, 500, BASELINE, true),
     ] {
         let full = || {
-            let mut world = world(cohorts, queues, nominal, Some(100_000), fair);
-            fill(&mut world, cohorts, queues, each);
+            let mut world = world(cohorts, queues, 20_000, Some(100_000), fair);
+            fill(&mut world, cohorts, queues, each, mix);
             world
         };
         let filter = std::env::args().find(|argument| argument.starts_with("drain"));

@@ -1,7 +1,8 @@
 //! Q4: random texts are read as a slow reader reads them, which was written apart: it keeps every decimal digit and never a number
 //! that can overflow.
 //!
-//! A failure names its text. `BERTH_CASES` sets how many are tried, `BERTH_SEED` where they begin.
+//! A failure names its text. `BERTH_CASES` sets how many are tried, `BERTH_SEED` where they begin; `BERTH_SHARD=2/8` tries the second
+//! of eight parts of them, as the engine's laws do.
 
 use berth_quantity::{Amount, Nano, ParseError, format, parse_quantity, quota, request, value};
 
@@ -10,8 +11,16 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let first = number("BERTH_SEED", 1);
-    first..first + number("BERTH_CASES", 100_000)
+    let shard = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
+    part(number("BERTH_SEED", 1), number("BERTH_CASES", 100_000), &shard)
+}
+
+/// Of so many seeds from the first on, those of a part that is written like `2/8`.
+fn part(first: u64, all: u64, shard: &str) -> std::ops::Range<u64> {
+    let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
+    let known = parts.filter(|(part, of)| (1..=*of).contains(part));
+    let (part, of) = known.unwrap_or_else(|| panic!("BERTH_SHARD is {shard:?}, and is to be like 2/8"));
+    first + all * (part - 1) / of..first + all * part / of
 }
 
 /// xorshift, good enough to wander.
@@ -182,6 +191,14 @@ fn amount(exact: &Exact, resource: &str) -> Amount {
     let ends = if exact.is_negative { i64::MIN } else { i64::MAX };
     let units = exact.units(places, i128::from(i64::MAX)).and_then(|units| i64::try_from(units).ok());
     Amount::new(units.unwrap_or(ends))
+}
+
+#[test]
+fn the_parts_make_the_whole() {
+    assert_eq!(part(1, 10, "1/1"), 1..11);
+    let parts: Vec<u64> = (1..=4).flat_map(|each| part(1, 10, &format!("{each}/4"))).collect();
+    assert_eq!(parts, (1..11).collect::<Vec<_>>());
+    assert_eq!(part(1, 10_000_000, "2/8"), 1_250_001..2_500_001);
 }
 
 #[test]

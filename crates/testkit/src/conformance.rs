@@ -19,7 +19,7 @@ pub struct Options {
     pub only: Option<String>,
     /// Every case with its verdict.
     pub verbose: bool,
-    /// Cases that are known to differ, by path below the folder: they fail, but not the run.
+    /// Cases that are known to differ, by path below the folder: they fail, but not the run. Without `only`, each must be there.
     pub known: BTreeSet<String>,
     /// As Berth decides, also where it departs from Kueue on purpose.
     pub as_shipped: bool,
@@ -45,7 +45,7 @@ pub struct Report {
     pub reasons: BTreeMap<(String, &'static str), usize>,
     /// All.
     pub totals: Counts,
-    /// Failed cases that are not known to differ, and cases known to differ that do not.
+    /// Failed cases that are not known to differ, and cases known to differ that do not, are not for Berth, or are not there.
     pub surprises: usize,
 }
 
@@ -83,6 +83,13 @@ pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result
             Err(error) => ("unreadable".to_owned(), Verdict::Failed(vec![error.to_string()])),
         };
         report.take(&family, &kind, &relative, verdict, options, out)?;
+    }
+    if options.only.is_none() {
+        let there: BTreeSet<String> = found.files.iter().map(|path| relative(folder, path)).collect();
+        for path in options.known.difference(&there) {
+            report.surprises += 1;
+            writeln!(out, "no case, but is listed as known to differ: {path}")?;
+        }
     }
     report.summary(out)?;
     Ok(report)
@@ -130,6 +137,10 @@ impl Report {
                 counts.not_applicable += 1;
                 self.totals.not_applicable += 1;
                 *self.reasons.entry((family.to_owned(), reason)).or_default() += 1;
+                if known {
+                    self.surprises += 1;
+                    writeln!(out, "not applicable, but is listed as known to differ: {path}")?;
+                }
                 if options.verbose {
                     writeln!(out, "not applicable ({reason}) {path}")?;
                 }

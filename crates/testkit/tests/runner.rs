@@ -42,6 +42,13 @@ fn right_and_wrong() -> (String, String) {
     (right, wrong)
 }
 
+/// The same asking for what Berth does not have.
+fn beyond(right: &str) -> String {
+    let beyond = right.replace("featureGates: {}", "featureGates: {SchedulerLibraryIntegration: true}");
+    assert_ne!(right, beyond);
+    beyond
+}
+
 #[test]
 fn an_absent_folder_is_told_and_passes() {
     let absent = folder("absent", &[]);
@@ -88,15 +95,75 @@ fn known_differences_fail_their_case_and_not_the_run() {
     assert!(text(&output).contains("FAILED as known own/b.yaml\n"), "{}", text(&output));
     assert_eq!(output.status.code(), Some(0));
     // Lists add up.
-    let none = folder("none", &[("list.txt", "own/c.yaml\n")]).join("list.txt");
+    let none = folder("none", &[("list.txt", "# none\n")]).join("list.txt");
     let list = cases.parent().unwrap().join("listed/list.txt");
     let [at, list, none] = [&cases, &list, &none].map(|path| path.to_str().unwrap());
-    let output = conformance(&[at, "--known", list, "--known", none]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    // A list that is out of date fails the run.
-    let output = listed("outdated", "own/a.yaml\nown/b.yaml\n");
-    assert!(text(&output).contains("passed, but is listed as known to differ: own/a.yaml\n"), "{}", text(&output));
-    assert_eq!(output.status.code(), Some(1));
+    for lists in [[list, none], [none, list]] {
+        let output = conformance(&[at, "--known", lists[0], "--known", lists[1]]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_list_of_known_differences_that_is_out_of_date_fails_the_run() {
+    let (right, wrong) = right_and_wrong();
+    let beyond = beyond(&right);
+    let cases = folder("outdated-cases", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", &beyond)]);
+    for (more, told) in [
+        ("own/a.yaml", "passed, but is listed as known to differ: own/a.yaml\n"),
+        ("own/c.yaml", "not applicable, but is listed as known to differ: own/c.yaml\n"),
+        ("own/d.yaml", "no case, but is listed as known to differ: own/d.yaml\n"),
+    ] {
+        let list = folder("outdated", &[("list.txt", &format!("own/b.yaml\n{more}\n"))]).join("list.txt");
+        let [at, list] = [&cases, &list].map(|path| path.to_str().unwrap());
+        let output = conformance(&[at, "--known", list]);
+        assert!(text(&output).contains(told), "{}", text(&output));
+        assert_eq!(output.status.code(), Some(1), "{more}");
+        // Whoever asks for a part does not miss the others.
+        let output = conformance(&[at, "--known", list, "--only", "b.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{more}: {}", text(&output));
+    }
+}
+
+/// What is printed of two families when every case is told of.
+const REPORT: &str = "\
+passed one/a.yaml
+FAILED one/b.yaml
+    admissionChecks:
+      want Some([\"b\"])
+      got  Some([\"a\"])
+not applicable (SchedulerLibraryIntegration) one/c.yaml
+passed two/a.yaml
+FAILED two/b.yaml
+    value:
+      want Ok(501)
+      got  Ok(500)
+not applicable (dynamic resource allocation) two/c.yaml
+passed two/d.yaml
+family               kind                  passed  failed  not applicable
+one                  admission-checks           1       1               1
+two                  admission-checks           1       0               0
+two                  quantity                   1       1               1
+one                  not applicable: 1 for SchedulerLibraryIntegration
+two                  not applicable: 1 for dynamic resource allocation
+conformance: 7 cases, 3 passed, 2 failed, 2 not applicable
+";
+
+#[test]
+fn the_report_tells_of_each_family_what_differs_and_what_is_not_for_berth() {
+    let (right, wrong) = right_and_wrong();
+    let beyond = beyond(&right);
+    let amount = own("quantity.yaml");
+    let larger = amount.replace("value: 500", "value: 501");
+    let claimed = amount.replace("quantity: \"500m\"}", "quantity: \"500m\", binary: true}");
+    let one = [("one/a.yaml", &*right), ("one/b.yaml", &*wrong), ("one/c.yaml", &*beyond)];
+    let two = [("two/a.yaml", &*amount), ("two/b.yaml", &*larger), ("two/c.yaml", &*claimed), ("two/d.yaml", &*right)];
+    let cases = folder("report", &[one.as_slice(), two.as_slice()].concat());
+    let at = cases.to_str().unwrap();
+    assert_eq!(text(&conformance(&[at, "--verbose"])), REPORT);
+    let is_said = |line: &&str| !line.starts_with("passed ") && !line.starts_with("not applicable (");
+    let said: Vec<&str> = REPORT.lines().filter(is_said).collect();
+    assert_eq!(text(&conformance(&[at])).lines().collect::<Vec<_>>(), said);
 }
 
 #[test]

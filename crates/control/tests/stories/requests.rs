@@ -1,14 +1,18 @@
 //! What a pod costs beside its containers: the overhead of its RuntimeClass, sidecars, and the steps of its initialisation.
 
 use berth_control::event::{Change, Observation};
-use berth_control::write::Kind;
+use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, job};
 use crate::one_queue;
 
 fn set_overhead(cluster: &mut Cluster, cpu: &str) {
-    let class = json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": {"cpu": cpu}}});
+    set_overheads(cluster, &json!({"cpu": cpu}));
+}
+
+fn set_overheads(cluster: &mut Cluster, overheads: &Value) {
+    let class = json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": overheads}});
     let class = serde_json::from_value(class).unwrap();
     cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now);
 }
@@ -67,6 +71,36 @@ fn a_job_waits_while_its_runtime_class_costs_too_much() {
     set_overhead(&mut cluster, "100m");
     cluster.pass(10);
     assert_eq!(charged(&cluster, "a"), json!("2"));
+}
+
+#[test]
+fn what_a_job_asks_for_is_shown_anew_though_it_waits_for_the_same() {
+    let mut cluster = one_queue("2");
+    let quota = |name: &str, amount: &str| json!({"name": name, "nominalQuota": amount});
+    let flavors = json!([{"name": "default", "resources": [quota("cpu", "2"), quota("memory", "8Gi")]}]);
+    let groups = json!([{"coveredResources": ["cpu", "memory"], "flavors": flavors}]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": groups}}));
+    set_overheads(&mut cluster, &json!({"memory": "1Gi"}));
+    let mut object = sandboxed("a", json!([]));
+    object["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3");
+    cluster.put(Kind::JOB, object);
+    cluster.settle();
+    let shown = |cluster: &Cluster| cluster.workload_of("a").unwrap()["status"]["resourceRequests"].clone();
+    let asks = |memory: &str| json!([{"name": "main", "resources": {"cpu": "3", "memory": memory}}]);
+    assert_eq!(shown(&cluster), asks("1Gi"));
+    let waits = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!(waits["reason"], json!("ExceedsMaxQuota"));
+    set_overheads(&mut cluster, &json!({"memory": "2Gi"}));
+    cluster.settle();
+    assert_eq!(shown(&cluster), asks("1Gi"), "it was written just now");
+    cluster.pass(70);
+    assert_eq!(shown(&cluster), asks("2Gi"));
+    assert_eq!(cluster.condition("a", "QuotaReserved").unwrap(), waits, "that alone has changed");
+    let told = cluster.count(Purpose::ExplainPending);
+    // The same amount, spelled otherwise.
+    set_overheads(&mut cluster, &json!({"memory": "2048Mi"}));
+    cluster.pass(120);
+    assert_eq!((shown(&cluster), cluster.count(Purpose::ExplainPending)), (asks("2Gi"), told));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::case::{Case, Cells};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, text};
 use berth_control::write::Kind;
-use berth_engine::{Amount, ResourceGroup};
+use berth_engine::{Amount, Readiness, ResourceGroup};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -356,17 +356,18 @@ pub fn readiness(case: &Case) -> Result<Diff, String> {
     }
     let mut scene = Scene::new(&case)?;
     let found = scene.offline.control().world().readiness(&input.cluster_queue);
-    let found = found.unwrap_or(berth_engine::Readiness {
-        reason: "NotFound",
-        message: "ClusterQueue not found".to_owned(),
-        active: false,
-    });
+    // Nobody is told of a ClusterQueue that does not exist.
+    let said = |part: fn(&Readiness) -> String| found.as_ref().map(part).unwrap_or_default();
     let mut diff = Diff::default();
-    diff.eq_if("status", status.as_ref(), || if found.active { "True" } else { "False" }.to_owned());
-    diff.eq_if("reason", reason.as_ref(), || found.reason.to_owned());
-    diff.eq_if("message", message.as_ref(), || found.message.clone());
-    diff.eq_if("active", active.as_ref(), || found.active);
-    diff.eq_if("terminating", terminating.as_ref(), || found.reason == "Terminating");
+    diff.eq_if("status", status.as_ref(), || {
+        said(|found| if found.active { "True".to_owned() } else { "False".to_owned() })
+    });
+    diff.eq_if("reason", reason.as_ref(), || said(|found| found.reason.to_owned()));
+    diff.eq_if("message", message.as_ref(), || said(|found| found.message.clone()));
+    diff.eq_if("active", active.as_ref(), || found.as_ref().is_some_and(|found| found.active));
+    diff.eq_if("terminating", terminating.as_ref(), || {
+        found.as_ref().is_some_and(|found| found.reason == "Terminating")
+    });
     Ok(diff)
 }
 

@@ -1,0 +1,48 @@
+//! What becomes of Kueue's cases, where they lie beside the repository: so many of each family pass, differ, or are not for Berth, each
+//! for its reason. A case that is not judged any more shows here.
+//!
+//! `UPDATE=1` writes the numbers that are found into the file.
+
+use berth_testkit::conformance::{Counts, Options, Report, run};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What was found, a line for each number.
+fn lines(report: &Report) -> String {
+    let mut families: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for ((family, _), counts) in &report.groups {
+        let (passed, failed) = families.entry(family).or_default();
+        *passed += counts.passed;
+        *failed += counts.failed;
+    }
+    let mut text = String::new();
+    for (family, (passed, failed)) in families {
+        text += &format!("{family}: {passed} pass, {failed} differ\n");
+        for ((_, reason), count) in report.reasons.iter().filter(|((of, _), _)| of == family) {
+            text += &format!("{family}: {count} not applicable for {reason}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn as_many_cases_pass_differ_and_are_not_for_berth_as_were_counted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cases = root.join("../../../shared/conformance");
+    if !cases.exists() {
+        return;
+    }
+    let report = run(&cases, &Options::default(), &mut std::io::sink()).unwrap();
+    let found = lines(&report);
+    let path = root.join("tests/counts.txt");
+    if std::env::var("UPDATE").is_ok() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let known = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(found, known, "the tests of berth-testkit with UPDATE=1 renew the file");
+    let Counts { passed, failed, not_applicable } = report.totals;
+    let all = passed + failed + not_applicable;
+    let said = format!("Of {all} cases {passed} pass, {failed} differ and {not_applicable} are not applicable.");
+    let page = std::fs::read_to_string(root.join("../../docs/decisions/conformance.md")).unwrap();
+    assert!(page.contains(&said), "docs/decisions/conformance.md does not say: {said}");
+}
