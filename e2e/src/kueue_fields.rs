@@ -55,6 +55,9 @@ struct Group {
     good: Value,
     #[serde(default)]
     refused: Vec<Written>,
+    /// Changes up to the limit of what CEL refuses: by path, what is put there.
+    #[serde(default)]
+    accepted: Vec<BTreeMap<String, Value>>,
 }
 
 /// A rule in CEL that is broken.
@@ -92,6 +95,8 @@ enum Expected {
     Refused,
     /// It does not: the rule is kept.
     Kept,
+    /// It has nothing to say of the whole.
+    Accepted,
     /// It puts this there.
     Filled(Value),
 }
@@ -138,9 +143,20 @@ impl Subject {
             let mut made = Mechanical { group: number, known: all.iter().map(rule_of).collect(), cases: Vec::new() };
             made.below(&self.schema, &group.good, "", "");
             all.append(&mut made.cases);
+            let pairs = |change: &BTreeMap<String, Value>| change.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            for change in &group.accepted {
+                let field = change.keys().next().cloned().unwrap_or_default();
+                all.push(Case {
+                    place: place(&field),
+                    field,
+                    says: "at the limit".to_owned(),
+                    expected: Expected::Accepted,
+                    group: number,
+                    change: pairs(change),
+                    of: None,
+                });
+            }
             for written in &group.refused {
-                let pairs =
-                    |change: &BTreeMap<String, Value>| change.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
                 all.push(Case {
                     field: written.field.clone(),
                     place: place(&written.field),
@@ -342,8 +358,11 @@ fn entry(node: &Value, good: &Value, index: usize) -> Value {
 fn uncovered(subject: &Subject, cases: &[Case]) -> Vec<String> {
     let mut wanted = BTreeSet::new();
     collect_below(&subject.schema, "", &mut wanted);
-    let had: BTreeSet<(String, String)> =
-        cases.iter().filter(|case| case.expected != Expected::Kept).map(rule_of).collect();
+    let had: BTreeSet<(String, String)> = cases
+        .iter()
+        .filter(|case| !matches!(case.expected, Expected::Kept | Expected::Accepted))
+        .map(rule_of)
+        .collect();
     let name =
         |(place, says): &(String, String)| format!("{} {} {place:?}", subject.kind, subject.version) + ": " + says;
     let missing = wanted.difference(&had).map(|rule| format!("no case of {}", name(rule)));

@@ -111,6 +111,9 @@ fn answers_are_judged() {
     }
     assert!(judge(&kept, &right).is_err());
     assert_eq!(judge(&kept, &accepted(1)), Ok(()));
+    let allowed = case(Expected::Accepted);
+    assert_eq!(judge(&allowed, &accepted(1)), Ok(()));
+    assert!(judge(&allowed, &told("spec", "Required value")).is_err(), "whatever rule refuses it");
     let filled = case(Expected::Filled(json!(5)));
     assert_eq!(judge(&filled, &accepted(5)), Ok(()));
     assert!(judge(&filled, &accepted(6)).is_err() && judge(&filled, &right).is_err());

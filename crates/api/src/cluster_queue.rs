@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::beyond_kueue::{groups_of_queue, selector};
 use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
-use crate::rules::{SUBDOMAIN, rules};
+use crate::rules::{SUBDOMAIN, rules, telling};
 
 root_object! {
     /// A pool of quota with its own queue of workloads.
@@ -17,15 +18,26 @@ root_object! {
 /// Desired state of a ClusterQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
-    "has(self.cohortName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
-     f.resources.exists(r, has(r.borrowingLimit))))",
-    "borrowingLimit must be nil when cohort is empty",
-)])))]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+    [
+        "has(self.cohortName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.borrowingLimit))))",
+        "",
+        "borrowingLimit must be nil when cohort is empty",
+        "",
+    ],
+    [
+        "has(self.cohortName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.lendingLimit))))",
+        "",
+        "lendingLimit must be nil when cohort is empty",
+        "",
+    ],
+])))]
 pub struct ClusterQueueSpec {
     /// Quotas, grouped by the resources that must come from the same flavor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = groups_of_queue()))]
     pub resource_groups: Vec<ResourceGroup>,
     /// Cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +49,7 @@ pub struct ClusterQueueSpec {
     pub queueing_strategy: Option<String>,
     /// Namespaces that may submit here; absent matches none, empty matches all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = selector()))]
     pub namespace_selector: Option<LabelSelector>,
     /// When to try the next flavor instead of borrowing or preempting.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::beyond_kueue::BELOW_A_PARENT;
 use crate::quota::{FairSharing, FairSharingStatus, ResourceGroup};
-use crate::rules::SUBDOMAIN;
+use crate::rules::{SUBDOMAIN, telling};
 
 root_object! {
     /// A node of the cohort forest; its leaves are ClusterQueues.
@@ -14,7 +15,7 @@ root_object! {
 /// Desired state of a Cohort.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
     /// Parent cohort; absent makes this one a root.
     #[serde(skip_serializing_if = "Option::is_none")]

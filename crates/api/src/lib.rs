@@ -18,6 +18,7 @@
 #[macro_use]
 mod object;
 mod admission_check;
+mod beyond_kueue;
 mod capacity;
 mod cluster_queue;
 mod cohort;

@@ -4,15 +4,21 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{SUBDOMAIN, rules};
+use crate::beyond_kueue::{NAMES_AS_COVERED, not_negative, weight};
+use crate::rules::{SUBDOMAIN, telling};
 
 /// A set of resources and the flavors that provide all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
-    "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
-    "flavors must have the same number of resources as the coveredResources",
-)])))]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+    [
+        "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
+        "",
+        "flavors must have the same number of resources as the coveredResources",
+        "",
+    ],
+    NAMES_AS_COVERED,
+])))]
 pub struct ResourceGroup {
     /// Names of the resources that this group provides.
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "atomic"))]
@@ -43,12 +49,15 @@ pub struct ResourceQuota {
     /// Name of the resource.
     pub name: String,
     /// Amount this queue or cohort owns.
+    #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub nominal_quota: Quantity,
     /// Most that may be used beyond nominalQuota from the cohort; absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub borrowing_limit: Option<Quantity>,
     /// Most unused nominalQuota that others in the cohort may use; absent means all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub lending_limit: Option<Quantity>,
 }
 
@@ -59,7 +68,7 @@ pub struct ResourceQuota {
 pub struct FairSharing {
     /// Relative weight; zero means that anything borrowed gives an infinite share.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 1))]
+    #[schemars(extend("default" = 1, "x-kubernetes-validations" = weight()))]
     pub weight: Option<Quantity>,
 }
 

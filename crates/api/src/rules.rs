@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::beyond_kueue::TAINTS_ONCE;
+
 /// RFC 1123 subdomain, the shape of most object names.
 pub(crate) const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// RFC 1123 label.
@@ -83,7 +85,8 @@ pub(crate) fn tolerations() -> Value {
 
 /// What makes a list of taints legal.
 pub(crate) fn taints() -> Value {
-    rules(&[("self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])", TAINT_EFFECTS)])
+    let effects = "self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])";
+    telling(&[[effects, "", TAINT_EFFECTS, ""], TAINTS_ONCE])
 }
 
 const TAINT_EFFECTS: &str = "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'";

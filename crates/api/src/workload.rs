@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::beyond_kueue::{pod_sets, slices};
 use crate::rules::{LABEL, SUBDOMAIN, rules};
 use crate::workload_status::WorkloadStatus;
 
@@ -92,7 +93,11 @@ pub fn workload_rules() -> Vec<(String, &'static str)> {
 pub struct WorkloadSpec {
     /// Groups of equal pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(min = 1, max = 18), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["name"],
+        "x-kubernetes-validations" = pod_sets()
+    ))]
     pub pod_sets: Vec<PodSet>,
     /// LocalQueue in the same namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,7 +153,7 @@ pub struct PodSet {
 /// Wishes about the place of pods in a Topology.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = slices()))]
 pub struct PodSetTopologyRequest {
     /// All pods in one domain of this level.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -140,3 +140,109 @@ fn defaults_and_requirements_are_the_documented_ones() {
     assert_eq!(ports["items"]["properties"]["protocol"]["default"], json!("TCP"));
     assert_eq!(workload["x-kubernetes-validations"].as_array().map(Vec::len), Some(7));
 }
+
+/// Rules in CEL that Kueue's CRDs do not have (docs/decisions/rules-in-the-crd.md), by kind and place; both versions have them.
+const BEYOND_KUEUE: [(&str, &str, &str); 30] = [
+    ("ClusterQueue", ".spec.resourceGroups[].flavors[].resources[].nominalQuota", "must be greater than or equal to 0"),
+    (
+        "ClusterQueue",
+        ".spec.resourceGroups[].flavors[].resources[].borrowingLimit",
+        "must be greater than or equal to 0",
+    ),
+    ("ClusterQueue", ".spec.resourceGroups[].flavors[].resources[].lendingLimit", "must be greater than or equal to 0"),
+    (
+        "ClusterQueue",
+        ".spec.resourceGroups[].flavors",
+        "the name of each resource must match the name in coveredResources",
+    ),
+    ("Cohort", ".spec.resourceGroups[].flavors[].resources[].nominalQuota", "must be greater than or equal to 0"),
+    ("Cohort", ".spec.resourceGroups[].flavors[].resources[].borrowingLimit", "must be greater than or equal to 0"),
+    ("Cohort", ".spec.resourceGroups[].flavors[].resources[].lendingLimit", "must be greater than or equal to 0"),
+    ("Cohort", ".spec.resourceGroups[].flavors", "the name of each resource must match the name in coveredResources"),
+    ("ClusterQueue", ".spec.fairSharing.weight", "must be greater than or equal to 0"),
+    ("ClusterQueue", ".spec.fairSharing.weight", "must be 0 or greater than 1n"),
+    ("Cohort", ".spec.fairSharing.weight", "must be greater than or equal to 0"),
+    ("Cohort", ".spec.fairSharing.weight", "must be 0 or greater than 1n"),
+    ("LocalQueue", ".spec.fairSharing.weight", "must be greater than or equal to 0"),
+    ("LocalQueue", ".spec.fairSharing.weight", "must be 0 or greater than 1n"),
+    ("ClusterQueue", ".spec.resourceGroups", "each resource must be covered by one group only, and once"),
+    ("ClusterQueue", ".spec.resourceGroups", "each flavor must be in one group only, and once"),
+    ("ClusterQueue", ".spec.resourceGroups", "lendingLimit must be less than or equal to the nominalQuota"),
+    ("ClusterQueue", ".spec.resourceGroups", "total number of flavors of all resourceGroups must be at most 256"),
+    (
+        "ClusterQueue",
+        ".spec.resourceGroups",
+        "total number of covered resources of all resourceGroups must be at most 256",
+    ),
+    ("ClusterQueue", ".spec.resourceGroups", "pairs of flavor and resource in a resourceGroup must be at most 512"),
+    ("ClusterQueue", ".spec", "lendingLimit must be nil when cohort is empty"),
+    (
+        "ClusterQueue",
+        ".spec.namespaceSelector.matchExpressions",
+        "supported operators: In, NotIn, Exists, DoesNotExist",
+    ),
+    (
+        "ClusterQueue",
+        ".spec.namespaceSelector.matchExpressions",
+        "values must be specified when the operator is In or NotIn",
+    ),
+    (
+        "ClusterQueue",
+        ".spec.namespaceSelector.matchExpressions",
+        "values must be empty when the operator is Exists or DoesNotExist",
+    ),
+    ("Cohort", ".spec", "borrowingLimit must be nil when parent is empty"),
+    ("Cohort", ".spec", "lendingLimit must be nil when parent is empty"),
+    ("ResourceFlavor", ".spec.nodeTaints", "taints must be unique by key and effect pair"),
+    ("Workload", ".spec.podSets", "at most one podSet can use minCount"),
+    (
+        "Workload",
+        ".spec.podSets[].topologyRequest.podSetSliceSize",
+        "must be set together with podSetSliceRequiredTopology",
+    ),
+    (
+        "Workload",
+        ".spec.podSets[].topologyRequest.podSetSliceSize",
+        "must not be set without podSetSliceRequiredTopology",
+    ),
+];
+
+/// How many rules Kueue's CRDs have at ff69552e, in v1beta1 and in v1beta2. What each refuses is in `e2e/cases/kueue-fields`.
+const KUEUES_RULES: [(&str, [usize; 2]); 11] = [
+    ("AdmissionCheck", [1, 1]),
+    ("ClusterQueue", [4, 4]),
+    ("Cohort", [1, 1]),
+    ("LocalQueue", [1, 1]),
+    ("MultiKueueCluster", [0, 1]),
+    ("MultiKueueConfig", [0, 1]),
+    ("ProvisioningRequestConfig", [0, 0]),
+    ("ResourceFlavor", [8, 8]),
+    ("Topology", [3, 3]),
+    ("Workload", [14, 23]),
+    ("WorkloadPriorityClass", [0, 0]),
+];
+
+#[test]
+fn rules_beyond_kueues_are_these_and_none_of_kueues_is_lost() {
+    let kueues: Vec<_> = kinds::ALL.iter().filter(|kind| kind.is_kueues()).collect();
+    assert_eq!(kueues.len(), KUEUES_RULES.len());
+    for (name, counts) in KUEUES_RULES {
+        let kind = kueues.iter().find(|kind| kind.kind == name).unwrap();
+        let definition = crd::definition(kind).unwrap();
+        for (version, count) in definition["spec"]["versions"].as_array().unwrap().iter().zip(counts) {
+            let mut rules = Vec::new();
+            every(&version["schema"]["openAPIV3Schema"], "", &mut |path, node| {
+                for rule in node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten() {
+                    let field = rule.get("fieldPath").and_then(Value::as_str).unwrap_or_default();
+                    rules.push((format!("{path}{field}"), rule["message"].as_str().unwrap().to_owned()));
+                }
+            });
+            let version = &version["name"];
+            for (_, place, message) in BEYOND_KUEUE.iter().filter(|(kind, ..)| *kind == name) {
+                let at = rules.iter().position(|(at, told)| at == place && told == message);
+                rules.swap_remove(at.unwrap_or_else(|| panic!("{name} {version} {place} has no rule: {message}")));
+            }
+            assert_eq!(rules.len(), count, "{name} {version}: Kueue's are {rules:?}");
+        }
+    }
+}

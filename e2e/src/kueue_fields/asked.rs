@@ -76,7 +76,8 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), Str
     match (&case.expected, answer, causes.iter().find(said)) {
         (Expected::Refused, Ok(_), _) => Err("accepted".to_owned()),
         (Expected::Refused, Err(_), Some(_)) => Ok(()),
-        (Expected::Refused | Expected::Filled(_), Err(status), _) => {
+        (Expected::Accepted, Ok(_), _) => Ok(()),
+        (Expected::Refused | Expected::Filled(_) | Expected::Accepted, Err(status), _) => {
             Err(format!("told {}", short(&status.to_string())))
         }
         (Expected::Kept, _, Some(cause)) => Err(format!("at its limit, and told {cause}")),

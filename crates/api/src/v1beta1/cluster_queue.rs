@@ -5,23 +5,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::beyond_kueue::{BELOW_A_PARENT, NAMES_AS_COVERED, groups_of_queue, selector};
 use crate::cluster_queue::{ClusterQueuePreemption, FlavorUsage};
 use crate::local_queue::AdmissionFairSharingStatus;
 use crate::quota::{FairSharing, FlavorQuotas};
-use crate::rules::{SUBDOMAIN, rules};
+use crate::rules::{SUBDOMAIN, rules, telling};
 
 /// Desired state of a ClusterQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
-    "has(self.cohort) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
-     f.resources.exists(r, has(r.borrowingLimit))))",
-    "borrowingLimit must be nil when cohort is empty",
-)])))]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+    [
+        "has(self.cohort) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.borrowingLimit))))",
+        "",
+        "borrowingLimit must be nil when cohort is empty",
+        "",
+    ],
+    [
+        "has(self.cohort) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.lendingLimit))))",
+        "",
+        "lendingLimit must be nil when cohort is empty",
+        "",
+    ],
+])))]
 pub struct ClusterQueueSpec {
     /// Quotas, grouped by the resources that must come from the same flavor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = groups_of_queue()))]
     pub resource_groups: Vec<ResourceGroup>,
     /// Cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +45,7 @@ pub struct ClusterQueueSpec {
     pub queueing_strategy: Option<String>,
     /// Namespaces that may submit here; absent matches none, empty matches all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = selector()))]
     pub namespace_selector: Option<LabelSelector>,
     /// When to try the next flavor instead of borrowing or preempting.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,10 +77,15 @@ pub struct ClusterQueueSpec {
 /// A set of resources and the flavors that provide all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
-    "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
-    "flavors must have the same number of resources as the coveredResources",
-)])))]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
+    [
+        "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
+        "",
+        "flavors must have the same number of resources as the coveredResources",
+        "",
+    ],
+    NAMES_AS_COVERED,
+])))]
 pub struct ResourceGroup {
     /// Names of the resources that this group provides.
     #[schemars(length(min = 1, max = 64))]
@@ -214,7 +232,7 @@ pub struct FairSharingStatus {
 /// Desired state of a Cohort.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
     /// Parent cohort; absent makes this one a root.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! Rules about stored objects that the schema and its CEL rules cannot express.
+//! Rules about stored objects: what the schema and its CEL rules cannot say, and again what they do say, since an older schema let in
+//! what today's refuses. What CEL can say, it says first (`docs/decisions/rules-in-the-crd.md`).
 //!
 //! What they are for: the operator has to live with objects that no webhook saw, so it asks here before it uses one
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind

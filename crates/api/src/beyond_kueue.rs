@@ -1,0 +1,174 @@
+//! Rules in CEL that Kueue's CRDs do not have, because its webhook has them: here they hold while no webhook answers, too.
+//!
+//! The API server adds up what each may cost at the limits of the schema, where a quota is one of 65,536 and a text without a longest
+//! length has three million characters, and refuses the whole definition above 10,000,000. So texts are not looked through, and are
+//! compared in lists, of which only the entries count. What stays with the webhook and why: `docs/decisions/rules-in-the-crd.md`.
+
+use serde_json::Value;
+
+use crate::rules::telling;
+
+/// Quotas and limits: what begins with `-0` or `-.` may be zero, which only reading it would tell.
+pub(crate) fn not_negative() -> Value {
+    telling(&[[
+        "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",
+        "",
+        NOT_NEGATIVE,
+        "",
+    ]])
+}
+
+/// A weight stands once in an object, so that it may be read.
+pub(crate) fn weight() -> Value {
+    telling(&[
+        [
+            "type(self) == int ? self >= 0 : !isQuantity(self) || quantity(self).compareTo(quantity('0')) >= 0",
+            "",
+            NOT_NEGATIVE,
+            "",
+        ],
+        [
+            "type(self) == int || !isQuantity(self) || quantity(self).compareTo(quantity('1n')) != 0",
+            "",
+            "must be 0 or greater than 1n",
+            "",
+        ],
+    ])
+}
+
+const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// Resource groups of a ClusterQueue. A Cohort has none of these bounds, so that the server would give up comparing the names of one with
+/// a thousand of them, and refuse it.
+pub(crate) fn groups_of_queue() -> Value {
+    telling(&[
+        [
+            "self.all(g, g.coveredResources.all(r, self.exists_one(h, r in h.coveredResources) && \
+             g.coveredResources.exists_one(q, [q] == [r])))",
+            "",
+            "each resource must be covered by one group only, and once",
+            "",
+        ],
+        [
+            "[self.map(g, g.flavors.map(f, f.name))].all(groups, groups.all(g, g.all(n, groups.exists_one(other, n in other))))",
+            "",
+            "each flavor must be in one group only, and once",
+            "",
+        ],
+        [
+            "self.all(g, g.flavors.all(f, f.resources.all(r, !has(r.lendingLimit) || !(type(r.lendingLimit) in [int]) || \
+             !(type(r.nominalQuota) in [int]) || int(r.lendingLimit) <= int(r.nominalQuota))))",
+            "",
+            "lendingLimit must be less than or equal to the nominalQuota",
+            "",
+        ],
+        [
+            "self.map(g, g.flavors.size()).sum() <= 256",
+            "",
+            "total number of flavors of all resourceGroups must be at most 256",
+            ", not %d'.format([self.map(g, g.flavors.size()).sum()])",
+        ],
+        [
+            "self.map(g, g.coveredResources.size()).sum() <= 256",
+            "",
+            "total number of covered resources of all resourceGroups must be at most 256",
+            ", not %d'.format([self.map(g, g.coveredResources.size()).sum()])",
+        ],
+        [
+            "self.all(g, g.flavors.map(f, f.resources.size()).sum() <= 512)",
+            "",
+            "pairs of flavor and resource in a resourceGroup must be at most 512",
+            ", not %d'.format([self.map(g, g.flavors.map(f, f.resources.size()).sum()).max()])",
+        ],
+    ])
+}
+
+/// Of a resource group: what each flavor has is what the group covers, in its order.
+pub(crate) const NAMES_AS_COVERED: [&str; 4] = [
+    "self.flavors.all(f, f.resources.size() != self.coveredResources.size() || f.resources.map(r, r.name) == \
+     self.coveredResources)",
+    ".flavors",
+    "the name of each resource must match the name in coveredResources",
+    "",
+];
+
+/// Of a Cohort: without a parent there is nobody to borrow from and to lend to.
+pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [
+    [
+        "has(self.parentName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.borrowingLimit))))",
+        "",
+        "borrowingLimit must be nil when parent is empty",
+        "",
+    ],
+    [
+        "has(self.parentName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
+         f.resources.exists(r, has(r.lendingLimit))))",
+        "",
+        "lendingLimit must be nil when parent is empty",
+        "",
+    ],
+];
+
+/// Operators of a namespace selector and their values.
+pub(crate) fn selector() -> Value {
+    telling(&[
+        [
+            "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', \
+             'DoesNotExist'])",
+            ".matchExpressions",
+            "supported operators: In, NotIn, Exists, DoesNotExist",
+            "",
+        ],
+        [
+            "!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['In', 'NotIn']) || \
+             has(e.values) && e.values.size() > 0)",
+            ".matchExpressions",
+            "values must be specified when the operator is In or NotIn",
+            "",
+        ],
+        [
+            "!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['Exists', 'DoesNotExist']) || \
+             !has(e.values) || e.values.size() == 0)",
+            ".matchExpressions",
+            "values must be empty when the operator is Exists or DoesNotExist",
+            "",
+        ],
+    ])
+}
+
+/// Of taints, which have no key of a list in Kueue's schema.
+pub(crate) const TAINTS_ONCE: [&str; 4] = [
+    "self.all(a, self.exists_one(b, [a.key, a.effect] == [b.key, b.effect]))",
+    "",
+    "taints must be unique by key and effect pair",
+    ", and %s is not'.format([self.filter(a, !self.exists_one(b, [a.key, a.effect] == [b.key, b.effect]))[0].key])",
+];
+
+/// Pod sets together.
+pub(crate) fn pod_sets() -> Value {
+    telling(&[[
+        "self.filter(s, has(s.minCount)).size() <= 1",
+        "",
+        "at most one podSet can use minCount",
+        ", not %d'.format([self.filter(s, has(s.minCount)).size()])",
+    ]])
+}
+
+/// Slices of a pod set have a level and a size, or neither.
+pub(crate) fn slices() -> Value {
+    telling(&[
+        [
+            "!has(self.podSetSliceRequiredTopology) || has(self.podSetSliceSize)",
+            ".podSetSliceSize",
+            "must be set together with podSetSliceRequiredTopology",
+            "",
+        ],
+        [
+            "!has(self.podSetSliceSize) || has(self.podSetSliceRequiredTopology)",
+            ".podSetSliceSize",
+            "must not be set without podSetSliceRequiredTopology",
+            "",
+        ],
+    ])
+}
