@@ -15,7 +15,7 @@ use crate::checks::concerning;
 use crate::core::{Control, after_seconds, key};
 use crate::decide::stops::{missing_queue, queue_stop};
 use crate::deltas;
-use crate::restarts::scaled;
+use crate::restarts::{goes_for_restart, scaled};
 use crate::status::{find, find_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -173,8 +173,9 @@ impl Control {
         let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
         let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
         if rules.rescale == Rescale::ByRestart {
-            // What it would be restarted with is what holds quota, or nothing.
-            let restarts = (role.is_some() || job.is_none()) && view.asks_as(workload);
+            // What it would be restarted with is what holds quota, or nothing. What is to go for that may fail first, for want of the others.
+            let goes = |job: &JobState| goes_for_restart(workload, job);
+            let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
             return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
         }
         let (job, role) = job.zip(role)?;

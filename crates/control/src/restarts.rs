@@ -29,6 +29,17 @@ pub(crate) fn scaled(workload: &WorkloadView) -> Option<&Scale> {
     (of_this_run && i64::from(scale.workers) >= least).then_some(scale)
 }
 
+/// The restart that holds for a workload.
+pub(crate) fn noted(workload: &WorkloadView) -> Option<&Scale> {
+    // Once somebody has lowered the count below it, the number is out of date.
+    scaled(workload).filter(|scale| scale.workers <= granted(workload))
+}
+
+/// Whether the Job of the workers is to go for a restart that was noted.
+pub(crate) fn goes_for_restart(workload: &WorkloadView, workers: &JobState) -> bool {
+    noted(workload).is_some_and(|scale| told_workers(workers, Some(workers)) != Some(scale.workers))
+}
+
 /// When its run was begun: at its admission, or anew with another number of workers since.
 pub(crate) fn begun_at(workload: &WorkloadView) -> Option<Timestamp> {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;

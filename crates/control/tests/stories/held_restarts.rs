@@ -62,5 +62,11 @@ fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
         assert_ne!(uid(&cluster, "a-worker"), before);
         assert!(!variable(&cluster, "a-ps", "TF_CONFIG").contains("a-worker-2."));
         assert!(cluster.is("urgent", "Admitted"));
+        assert_eq!(
+            cluster.count(Purpose::Evict),
+            0,
+            "it has workers to spare still, {fails_over}: {:?}",
+            cluster.writes
+        );
     }
 }
