@@ -198,6 +198,20 @@ fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_trainin
 }
 
 #[test]
+fn an_end_that_was_seen_before_a_deletion_of_the_same_second_is_the_end() {
+    for (how, phase) in [("Complete", "Succeeded"), ("Failed", "Failed")] {
+        let mut cluster = running(json!({"backoffLimit": 0}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        end(&mut cluster, how);
+        delete(&mut cluster, "a-worker");
+        cluster.pass(20);
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+        cluster.pass(20);
+        assert_eq!((cluster.phase("a"), cluster.count(Purpose::StartTraining)), (phase, 1), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
 fn an_end_stays_when_the_job_that_says_it_is_deleted_while_others_go() {
     for (job, other, how, phase) in
         [("a-launcher", "a-worker", "Complete", "Succeeded"), ("a-worker", "a-launcher", "Failed", "Failed")]
