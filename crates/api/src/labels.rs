@@ -138,6 +138,8 @@ strings! {
     BEFORE_GROWTH = "berth.dev/before-growth";
     /// Annotation on the Workload of a TrainingJob: it is inactive because that is suspended, and not because others want it so.
     SUSPENDED_WITH_JOB = "berth.dev/suspended-with-job";
+    /// Annotation on the Workload of a TrainingJob that has ended while something of it runs still: how, and which role says so, as JSON.
+    TRAINING_END = "berth.dev/training-end";
     /// Annotation on pods that are to stop: until when they may save their work, as RFC 3339.
     STOP_AT = "berth.dev/stop-at";
     /// Annotation on pods that are to stop: why.

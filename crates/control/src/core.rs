@@ -148,6 +148,7 @@ impl Control {
         self.evictions.clear();
         self.refused_evictions.clear();
         self.growth.wanted.clear();
+        self.growth.idle.clear();
         // Whether a better tier is free still was not looked at meanwhile.
         self.ladder.better.clear();
         self.ladder.climbers.clear();

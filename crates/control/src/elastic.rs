@@ -15,7 +15,7 @@ use crate::checks::concerning;
 use crate::core::{Control, after_seconds, key};
 use crate::decide::stops::{missing_queue, queue_stop};
 use crate::deltas;
-use crate::restarts::scaled;
+use crate::restarts::{goes_for_restart, scaled};
 use crate::status::{find, find_true, since};
 use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
@@ -33,6 +33,8 @@ pub(crate) struct Growth {
     pub(crate) jobs: BTreeSet<Name>,
     /// When to look next at who could grow.
     pub(crate) next_look: Option<Timestamp>,
+    /// Since when quota is seen idle into which a TrainingJob (by uid) could grow.
+    pub(crate) idle: BTreeMap<String, Timestamp>,
     /// How many workers a TrainingJob is to have, by its uid: the new slice is still to be made.
     pub(crate) wanted: BTreeMap<String, i32>,
     /// Not before that time is a TrainingJob (by uid) looked at again: its last slice was in vain.
@@ -173,8 +175,9 @@ impl Control {
         let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
         let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
         if rules.rescale == Rescale::ByRestart {
-            // What it would be restarted with is what holds quota, or nothing.
-            let restarts = (role.is_some() || job.is_none()) && view.asks_as(workload);
+            // What it would be restarted with is what holds quota, or nothing. What is to go for that may fail first, for want of others.
+            let goes = |job: &JobState| goes_for_restart(workload, job);
+            let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
             return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
         }
         let (job, role) = job.zip(role)?;
@@ -279,7 +282,7 @@ impl Control {
     }
 
     /// Looks, now and then, for running jobs that could have more workers. Of each queue one grows at a time: what is idle was
-    /// counted for it alone.
+    /// counted for it alone. Who waits until it has saved keeps nobody else from it.
     pub(crate) fn grow(&mut self, now: Timestamp) {
         if self.growth.jobs.is_empty() || self.growth.next_look.is_some_and(|at| at > now) {
             return;
@@ -289,6 +292,7 @@ impl Control {
         candidates.sort_unstable();
         let mut growing = BTreeSet::new();
         self.growth.wanted.clear();
+        let seen = std::mem::take(&mut self.growth.idle);
         for (_, _, name, workload, workers) in candidates {
             let Some(older) = self.view.workloads.get(&workload) else { continue };
             let queue = older.holds().unwrap_or_default().to_owned();
@@ -302,11 +306,16 @@ impl Control {
             };
             let counts: Vec<i64> = older.shape.pod_sets.iter().map(count).collect();
             let uid = older.uid.clone();
-            if self.world.could_grow(&uid, &counts, &given) {
+            if !self.world.could_grow(&uid, &counts, &given) {
+                continue;
+            }
+            let Some(view) = self.view.training.get(&name) else { continue };
+            let (job, idle) = (view.uid.clone(), seen.get(&view.uid).copied().unwrap_or(now));
+            let grows = self.run_under(older).is_some_and(|run| self.may_restart(&run, view, older, idle));
+            self.growth.idle.insert(job.clone(), idle);
+            if grows {
                 growing.insert(queue);
-                if let Some(view) = self.view.training.get(&name) {
-                    self.growth.wanted.insert(view.uid.clone(), workers);
-                }
+                self.growth.wanted.insert(job, workers);
                 self.touch(key(Kind::TrainingJob, &name));
             }
         }
@@ -325,7 +334,8 @@ impl Control {
         let alone =
             self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
-        let may = have < most && due <= now && !waits && alone && all_up && self.may_restart(&run, view, workload);
+        let saves = !run.by_restart() || view.facts.saves;
+        let may = have < most && due <= now && !waits && alone && all_up && saves;
         let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);

@@ -29,6 +29,17 @@ pub(crate) fn scaled(workload: &WorkloadView) -> Option<&Scale> {
     (of_this_run && i64::from(scale.workers) >= least).then_some(scale)
 }
 
+/// The restart that holds for a workload.
+pub(crate) fn noted(workload: &WorkloadView) -> Option<&Scale> {
+    // Once somebody has lowered the count below it, the number is out of date.
+    scaled(workload).filter(|scale| scale.workers <= granted(workload))
+}
+
+/// Whether the Job of the workers is to go for a restart that was noted.
+pub(crate) fn goes_for_restart(workload: &WorkloadView, workers: &JobState) -> bool {
+    noted(workload).is_some_and(|scale| told_workers(workers, Some(workers)) != Some(scale.workers))
+}
+
 /// When its run was begun: at its admission, or anew with another number of workers since.
 pub(crate) fn begun_at(workload: &WorkloadView) -> Option<Timestamp> {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
@@ -105,14 +116,20 @@ impl Control {
         job.zip(told_from(workload)).is_some_and(|(job, begun)| job.was_up_since(begun))
     }
 
-    /// Whether a run may grow as far as its work is concerned: a restart loses what it has not saved, so it must have shown, as who climbs
-    /// has, that it saves.
-    pub(crate) fn may_restart(&self, run: &Run<'_>, view: &TrainingView, workload: &WorkloadView) -> bool {
+    /// Whether a run may grow into quota that was seen idle since then as far as its work is concerned: a restart loses what it has not
+    /// saved, so it waits for a checkpoint, as who climbs does.
+    pub(crate) fn may_restart(
+        &self,
+        run: &Run<'_>,
+        view: &TrainingView,
+        workload: &WorkloadView,
+        idle: Timestamp,
+    ) -> bool {
         let up = || since(&view.status.conditions, training_types::RUNNING, "True");
         // Quota that came and went since says nothing of what runs.
         let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
         // What is as old as the run is what it began from.
-        let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun);
+        let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun && at >= idle);
         !run.by_restart() || (view.facts.saves && saved())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api as api;
-use berth_jobs::training::{Past, Scale};
+use berth_jobs::training::{Past, Scale, TrainingEnd};
 use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -83,6 +83,7 @@ impl Control {
             slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
             past: annotations.get(api::labels::BEFORE_GROWTH).and_then(|text| Past::parse(text)),
             scale: annotations.get(api::labels::LAST_SCALE).and_then(|text| Scale::parse(text)),
+            end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
             suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
             unsupported,
         };

@@ -247,6 +247,7 @@ impl Control {
         self.saving.books.remove(uid);
         self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));
         self.saving.begun.remove(uid);
+        self.growth.idle.remove(uid);
         self.growth.wanted.remove(uid);
         self.growth.not_before.remove(uid);
         self.growth.vain.remove(uid);

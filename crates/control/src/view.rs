@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_api::conditions::types;
-use berth_jobs::training::{Past, Scale};
+use berth_jobs::training::{Past, Scale, TrainingEnd};
 use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
@@ -135,6 +135,8 @@ pub(crate) struct Rare {
     pub(crate) past: Option<Past>,
     /// To how many workers a run under it was brought last by a restart, see [`crate::restarts::scaled`].
     pub(crate) scale: Option<Scale>,
+    /// How its TrainingJob ended, while something of that runs still.
+    pub(crate) end: Option<TrainingEnd>,
     /// It was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
     /// A field that Berth does not act on: why it may not be admitted at all.

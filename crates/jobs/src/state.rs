@@ -125,6 +125,12 @@ impl JobState {
             asked: None,
             packed: serde_json::to_string(job).ok().map(Into::into),
         };
+        let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
+        let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
+        if let Some(role) = state.role.as_deref_mut().filter(|role| role.finish.is_none()) {
+            // Times are whole seconds, but what was seen to have ended had before it was deleted.
+            role.finish = ended;
+        }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
         state
@@ -278,6 +284,33 @@ mod tests {
         assert_ne!(digests(&next), digests(&first));
         let unqueued = JobState::read::<BatchJob>(&job(2, "two", ""), None);
         assert_eq!(digests(&unqueued), digests(&next), "read when it is asked for");
+    }
+
+    /// The Job of a TrainingJob's only worker.
+    fn child(status: &serde_json::Value, deleted: Option<&str>) -> Job {
+        let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "t", "uid": "t-1",
+            "controller": true});
+        serde_json::from_value(json!({
+            "metadata": {"name": "t-worker", "namespace": "n", "uid": "u", "ownerReferences": [owner],
+                "deletionTimestamp": deleted},
+            "spec": {"completions": 1, "template": {"spec": {"containers": []}}}, "status": status,
+        }))
+        .expect("job")
+    }
+
+    #[test]
+    fn an_end_that_was_seen_before_the_deletion_counts_whatever_their_second() {
+        let at = "2026-11-27T10:00:01Z";
+        let ended = json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": at}]});
+        let read = |status: &serde_json::Value, deleted: Option<&str>, older: Option<&JobState>| {
+            JobState::read::<BatchJob>(&child(status, deleted), older)
+        };
+        let counts = |state: &JobState| state.role.as_ref().is_some_and(|role| role.finish.is_some());
+        let (runs, over) = (read(&json!({}), None, None), read(&ended, None, None));
+        assert!(!counts(&runs) && counts(&over));
+        let deleted = read(&ended, Some(at), Some(&over));
+        assert!(counts(&deleted) && counts(&read(&ended, Some(at), Some(&deleted))));
+        assert!(!counts(&read(&ended, Some(at), Some(&runs))) && !counts(&read(&ended, Some(at), None)), "not seen");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! An elastic TrainingJob follows what is idle in its queue.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD, condition, condition_object, items, text};
 use berth_e2e::manifest::{self, merge};
@@ -11,6 +13,9 @@ use serde_json::{Value, json};
 use crate::checkpoints::save;
 use crate::life::ends;
 use crate::{LIMIT, endless, is, phase, pods_of, training};
+
+/// Between two checkpoints of one that saves all the time.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many pods of a TrainingJob have not ended.
 async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
@@ -135,7 +140,15 @@ pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     let small = small_beside_a_neighbour(s, "JAXJob", &json!({"checkpoint": {"interval": "10m"}})).await?;
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     phase(s, "neighbour", "Succeeded").await?;
-    save(s, "elastic", 100).await?;
+    // What it saved before the idle quota was seen does not count.
+    wait::until(LIMIT, "it grows by a later checkpoint", || async {
+        save(s, "elastic", 100).await?;
+        tokio::time::sleep(PAUSE).await;
+        let job = JOB.get(&s.client, &s.namespace, "elastic-worker").await?;
+        let workers = job.map(|job| job["spec"]["completions"].clone());
+        Ok(Seen::when(workers == Some(json!(4)), || format!("{workers:?}")))
+    })
+    .await?;
     let grown = told(s, 4, "100").await?;
     ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
     save(s, "elastic", 200).await?;

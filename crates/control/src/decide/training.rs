@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 
 use berth_api::conditions::{event_reasons, own_reasons, reasons, training_types, types};
 use berth_api::labels;
-use berth_jobs::training::{RoleState, child_job_name, training_finish, training_pod_sets, training_workload};
-use berth_jobs::{JobState, PodSetDigest, Priority};
+use berth_jobs::training::{
+    RoleState, TrainingEnd, child_job_name, training_end, training_finish, training_pod_sets, training_workload,
+};
+use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -117,10 +119,12 @@ impl<'a> Case<'a> {
         self.states_under(self.control.view.slice_of(&self.view.uid))
     }
 
-    /// The same; `workload` stands for it. A failure that says nothing of its run is none.
+    /// The same; `workload` stands for it. A failure that says nothing of its run is none, and an end that was noted holds.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
         let begun = workload.and_then(jobs_since);
+        let roles = self.roles();
+        let noted = workload.and_then(noted_end).filter(|end| roles.contains(&end.role));
         let state = |role: String| {
             let job = self.child(&role);
             let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
@@ -131,17 +135,21 @@ impl<'a> Case<'a> {
             if for_want || of_old {
                 state.finish = state.finish.take().filter(|finish| finish.success);
             }
+            if let Some(end) = noted {
+                // Its Job may be gone by now, and what becomes of the others is no end.
+                state.finish = (role == end.role).then(|| end.of_role());
+            }
             (role, state)
         };
-        self.roles().into_iter().map(state).collect()
+        roles.iter().cloned().map(state).collect()
     }
 
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
         if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
             // What has ended is told before it goes: nothing else remembers it.
             let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
-            return match training_finish(&self.states_under(Some(workload))).filter(|_| runs) {
-                Some(end) => self.finish(workload, end.success, &end.message),
+            return match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
+                Some(end) => self.finish(workload, &end),
                 None => self.leaving(workload),
             };
         }
@@ -198,8 +206,8 @@ impl<'a> Case<'a> {
             let done = has_finalizer(workload) && self.view.is_over();
             return if done { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
         }
-        if let Some(end) = training_finish(&self.states()) {
-            return self.finish(workload, end.success, &end.message);
+        if let Some(end) = training_end(&self.states()) {
+            return self.finish(workload, &end);
         }
         let object = key(Kind::TrainingJob, self.name);
         let untold = self.control.untold(&object, workload);
@@ -376,17 +384,24 @@ impl<'a> Case<'a> {
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 
-    /// Its end is its Workload's.
-    fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
+    /// Its end is its Workload's. Where something runs still it is noted first: somebody may delete the Job that says it meanwhile.
+    fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
-            return decision;
+            let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
+            return if noted_end(workload).is_some() { decision } else { note() };
         }
+        let Finish { success, message } = end.finish();
         let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
-        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, message));
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, &message));
         let kind = if success { EventType::Normal } else { EventType::Warning };
-        draft.notices.push(self.notice(kind, reason, message.to_owned()));
+        draft.notices.push(self.notice(kind, reason, message));
         Decision::write(draft)
     }
+}
+
+/// How the TrainingJob of a Workload ended, as far as that was noted.
+fn noted_end(workload: &WorkloadView) -> Option<&TrainingEnd> {
+    workload.rare.as_ref()?.end.as_ref()
 }
 
 /// Whether a role failed before that time for sure, whosever clock is ahead.

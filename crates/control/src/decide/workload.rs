@@ -303,16 +303,17 @@ fn evict_and(
     draft
 }
 
-/// A workload that Kueue or Berth itself deactivated goes, with its job, when its time is over.
+/// The job of a workload that Kueue or Berth itself deactivated goes, and that with it, when its time is over.
 fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let evicted = find(&workload.status.conditions, types::EVICTED);
     let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
     let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
         return Decision::Done;
     };
-    if workload.reserved() {
+    let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()).filter(|_| !workload.reserved()) else {
+        // Whoever made it without a job that is known here lets it go, as under Kueue.
         return Decision::Done;
-    }
+    };
     let at = condition.last_transition_time.0;
     let due = after(at, keep);
     if due > now {
@@ -320,18 +321,14 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     }
     let tell =
         |message: &str| notice(workload, EventType::Normal, event_reasons::DELETED, message.to_owned(), REPORTER);
-    // A group is no object: its pods go with its Workload.
-    let job = workload.whole().filter(|whole| whole.kind != Kind::PodGroup);
-    Decision::write(match job.zip(workload.owner.as_ref()) {
-        Some((job, owner)) => {
-            let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
-            let told = tell("Deleted job: deactivation retention period expired");
-            Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
-        }
-        None => {
-            let told = tell("Deleted deactivated workload due to elapsed retention");
-            Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
-        }
+    Decision::write(if job.kind == Kind::PodGroup {
+        // A group is no object: its pods go with its Workload.
+        let told = tell("Deleted deactivated workload due to elapsed retention");
+        Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
+    } else {
+        let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
+        let told = tell("Deleted job: deactivation retention period expired");
+        Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
     })
 }
 

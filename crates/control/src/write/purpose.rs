@@ -5,7 +5,7 @@
 pub enum Purpose {
     /// Create the Workload of a job.
     CreateWorkload,
-    /// Bring a pending Workload's spec in line with its job.
+    /// Bring a pending Workload's spec in line with its job, or note on it how that ended.
     UpdateWorkload,
     /// Take ownership of a prebuilt Workload.
     AdoptWorkload,

@@ -33,9 +33,14 @@ fn delete(cluster: &mut Cluster, job: &str) {
 
 /// The Job of its workers ends so.
 fn end(cluster: &mut Cluster, how: &str) {
+    end_of(cluster, "a-worker", how);
+}
+
+/// The same of another Job.
+fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
     let at = cluster.now.to_string();
     let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});
-    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
+    cluster.edit(Kind::JOB, "team", job, &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
 
 /// What its condition `Running` says: status, reason, message.
@@ -189,6 +194,50 @@ fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_trainin
         }
         cluster.pass(100);
         assert_eq!(cluster.phase("a"), "Running", "{how}, stopped: {stopped}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn an_end_that_was_seen_before_a_deletion_of_the_same_second_is_the_end() {
+    for (how, phase) in [("Complete", "Succeeded"), ("Failed", "Failed")] {
+        let mut cluster = running(json!({"backoffLimit": 0}));
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
+        end(&mut cluster, how);
+        delete(&mut cluster, "a-worker");
+        cluster.pass(20);
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": []}}));
+        cluster.pass(20);
+        assert_eq!((cluster.phase("a"), cluster.count(Purpose::StartTraining)), (phase, 1), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn an_end_stays_when_the_job_that_says_it_is_deleted_while_others_go() {
+    for (job, other, how, phase) in
+        [("a-launcher", "a-worker", "Complete", "Succeeded"), ("a-worker", "a-launcher", "Failed", "Failed")]
+    {
+        for restarts in [false, true] {
+            let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
+            let more =
+                json!({"jobType": "MPIJob", "resources": {"maxReplicas": 1}, "roles": launcher, "backoffLimit": 0});
+            let mut cluster = running(more);
+            cluster.keep_pods_of(Kind::TrainingJob, "a");
+            end_of(&mut cluster, job, how);
+            cluster.pass(3);
+            assert!(!cluster.has_job(other) && holds_quota(&cluster), "its pods are left: {:?}", cluster.writes);
+            delete(&mut cluster, job);
+            if restarts {
+                cluster.restart();
+            }
+            cluster.pass(5);
+            assert_eq!(cluster.phase("a"), "Running", "{how}, {restarts}: it ends");
+            cluster.pods_left.clear();
+            cluster.pass(100);
+            assert_eq!(cluster.phase("a"), phase, "{how}, {restarts}: {:?}", cluster.writes);
+            let role = job.strip_prefix("a-").unwrap();
+            assert_eq!(cluster.told("a", phase)["message"], json!(format!("{role}: words")));
+            assert_eq!(cluster.count(Purpose::StartTraining), 2, "nothing is made again: {:?}", cluster.writes);
+        }
     }
 }
 

@@ -66,6 +66,12 @@ fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
         assert_ne!(uid(&cluster, "a-worker"), before);
         assert!(!variable(&cluster, "a-ps", "TF_CONFIG").contains("a-worker-2."));
         assert!(cluster.is("urgent", "Admitted"));
+        assert_eq!(
+            cluster.count(Purpose::Evict),
+            0,
+            "it has workers to spare still, {fails_over}: {:?}",
+            cluster.writes
+        );
     }
 }
 
@@ -83,8 +89,9 @@ fn kept_from_before_its_growth() -> Cluster {
     cluster.pass_judged(12, "two");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (2, "Running"), "{:?}", cluster.writes);
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
-    save(&mut cluster, "a", 700);
     cluster.complete("first");
+    cluster.pass_judged(20, "what is idle waits until it has saved");
+    save(&mut cluster, "a", 700);
     fail_for_want_of_ps(&mut cluster);
     // It fails for sure before it is deleted.
     cluster.now = cluster.now.checked_add(SignedDuration::from_secs(3)).unwrap();

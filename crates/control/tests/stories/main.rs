@@ -24,6 +24,7 @@ mod gone_jobs;
 mod grace;
 mod groups;
 mod growth;
+mod growth_restarts;
 mod held_restarts;
 mod history;
 mod jobsets;

@@ -112,6 +112,28 @@ fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
     }
 }
 
+/// Whoever made it lets it go, as under Kueue, which deletes jobs.
+#[test]
+fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
+    let mut settings = settings();
+    settings.retain_deactivated_ms = Some(60_000);
+    let nobodys = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
+    for mut workload in [nobodys, owned_by("ray.io/v1", "RayJob", "theirs")] {
+        let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
+        let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
+            "message": "exceeding the maximum number of re-queuing retries", "lastTransitionTime": cluster.now.to_string()});
+        workload["spec"]["active"] = json!(false);
+        workload["status"] = json!({"conditions": [target]});
+        cluster.put(Kind::Workload, workload);
+        cluster.pass(300);
+        let left = cluster.objects.get(&Cluster::key(Kind::Workload, "team", "before")).expect("it is there still");
+        let conditions = left["status"]["conditions"].as_array().unwrap();
+        let evicted = conditions.iter().find(|condition| condition["type"] == "Evicted").unwrap();
+        assert_eq!(evicted["reason"], json!("DeactivatedDueToRequeuingLimitExceeded"), "{left}");
+        assert_eq!(cluster.count(Purpose::DeleteWorkload), 0, "{:?}", cluster.writes);
+    }
+}
+
 /// A Workload with Kueue's finalizer that a RayJob controls.
 fn of_a_ray_job() -> Value {
     let mut workload = owned_by("ray.io/v1", "RayJob", "theirs");

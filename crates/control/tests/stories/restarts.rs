@@ -18,7 +18,7 @@ pub fn told_once(name: &str, more: &Value) -> Value {
 }
 
 /// One that saves, and adds two workers at once.
-fn saving(name: &str) -> Value {
+pub fn saving(name: &str) -> Value {
     let pace = json!({"scalePolicy": {"scaleUpStep": 2}});
     told_once(name, &json!({"checkpoint": {"interval": "10m"}, "elasticConfig": pace}))
 }
@@ -33,7 +33,7 @@ pub fn started(job: Value) -> Cluster {
 }
 
 /// A queue in which that job runs with two workers, as four of six cpus are in use until `first` completes.
-fn held_small(job: Value) -> Cluster {
+pub fn held_small(job: Value) -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -54,7 +54,7 @@ pub fn uid(cluster: &Cluster, job: &str) -> Value {
     cluster.job(job)["metadata"]["uid"].clone()
 }
 
-fn tell(cluster: &Cluster, reason: &str) -> String {
+pub fn tell(cluster: &Cluster, reason: &str) -> String {
     let told = cluster.notices.iter().rfind(|notice| notice.reason == reason && notice.key.kind == Kind::TrainingJob);
     told.map(|notice| notice.message.clone()).unwrap_or_default()
 }
@@ -124,96 +124,11 @@ fn it_saves_before_it_restarts_with_fewer() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
 }
 
-#[test]
-fn it_grows_by_a_restart_once_it_has_saved() {
-    let mut cluster = held_small(saving("a"));
-    let told = cluster.told("a", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ScalePolicy")), "{told}");
+/// What `first` had is seen to be idle, and then the job saves.
+pub fn saves_when_idle(cluster: &mut Cluster) {
     cluster.complete("first");
-    let slices = cluster.count(Purpose::CreateWorkload);
-    cluster.pass_judged(60, "it has saved nothing");
-    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
-    let before = uid(&cluster, "a-worker");
-    save(&mut cluster, "a", 700);
-    cluster.pass_judged(10, "it has saved");
-    assert_eq!((cluster.workers("a"), cluster.slices("a").len()), (4, 1), "{:?}", cluster.writes);
-    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
-    assert_ne!(uid(&cluster, "a-worker"), before);
-    assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "4");
-    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "700");
-    assert!(tell(&cluster, "ScalingUp").starts_with("from 2 to 4 workers, for which quota is reserved"));
-    let (before, starts) = (uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining));
-    cluster.pass_judged(120, "at its most");
-    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining)), (before, starts));
-    cluster.complete("a-worker");
-    cluster.pass(5);
-    assert_eq!(cluster.phase("a"), "Succeeded");
-    assert!(cluster.slices("a").is_empty());
-}
-
-/// The new slice is admitted, and the job is asked to save before it restarts.
-fn asked_to_grow() -> Cluster {
-    let mut cluster = held_small(saving("a"));
-    save(&mut cluster, "a", 700);
-    cluster.pass_judged(70, "what it saved is old");
-    cluster.complete("first");
-    cluster.pass_judged(8, "asked");
-    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
-    assert!(told["berth.dev/save-reason"].starts_with("ScalingUp: from 2 to 4 workers"), "{told:?}");
-    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4), "{:?}", cluster.writes);
-    cluster
-}
-
-#[test]
-fn it_saves_before_it_restarts_with_more() {
-    for saves in [true, false] {
-        let mut cluster = asked_to_grow();
-        let asked = cluster.told("a", "CheckpointRequested");
-        assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingUp")));
-        if saves {
-            save(&mut cluster, "a", 900);
-        }
-        cluster.pass_judged(if saves { 5 } else { 40 }, "it restarts");
-        assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{saves}: {:?}", cluster.writes);
-        let from = if saves { "900" } else { "700" };
-        assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), from);
-        assert_eq!(cluster.told_pods.len(), 1, "told once");
-    }
-}
-
-#[test]
-fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
-    let mut cluster = asked_to_grow();
-    let before = uid(&cluster, "a-worker");
-    let up = cluster.told("a", "Running");
-    cluster.put(Kind::JOB, other("urgent", "4", 100));
-    cluster.pass_judged(5, "a newcomer");
-    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
-    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
-    assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
-    let told = tell(&cluster, "ScalingDown");
-    assert!(told.starts_with("from 4 to 2 workers: ") && told.ends_with(')'), "nothing starts again: {told}");
-    cluster.pass_judged(60, "and stays so");
-    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
-    assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
-    // It may grow later, as any that has saved since its start.
-    cluster.complete("urgent");
-    save(&mut cluster, "a", 900);
-    cluster.pass_judged(20, "idle again");
-    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
-    assert_ne!(uid(&cluster, "a-worker"), before);
-}
-
-#[test]
-fn who_saves_no_checkpoints_does_not_grow_while_it_runs_and_says_so() {
-    let mut cluster = held_small(told_once("a", &json!({})));
-    cluster.complete("first");
-    let slices = cluster.count(Purpose::CreateWorkload);
-    cluster.pass_judged(120, "idle");
-    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
-    let told = cluster.told("a", "Elastic");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ShrinksOnly")), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("all pods of a JAXJob start again"), "{told}");
+    cluster.pass_judged(8, "idle");
+    save(cluster, "a", 700);
 }
 
 #[test]
@@ -221,10 +136,10 @@ fn another_leader_at_any_moment_goes_on() {
     for (moment, grows) in (1..60).flat_map(|moment| [(moment, false), (moment, true)]) {
         let what = format!("moment {moment}, grows: {grows}");
         let mut cluster = if grows { held_small(saving("a")) } else { started(saving("a")) };
-        save(&mut cluster, "a", 700);
         if grows {
-            cluster.complete("first");
+            saves_when_idle(&mut cluster);
         } else {
+            save(&mut cluster, "a", 700);
             cluster.put(Kind::JOB, other("urgent", "4", 100));
         }
         // So many steps of control, then another process.
@@ -240,7 +155,14 @@ fn another_leader_at_any_moment_goes_on() {
         cluster.judge(&what);
         cluster.restart();
         cluster = with_priorities(cluster);
-        cluster.pass_judged(90, &what);
+        for step in [800, 900, 1_000] {
+            cluster.pass_judged(30, &what);
+            if grows {
+                // That quota is idle another leader sees anew.
+                save(&mut cluster, "a", step);
+            }
+        }
+        cluster.pass_judged(30, &what);
         let workers = if grows { 4 } else { 2 };
         assert_eq!((cluster.workers("a"), cluster.phase("a")), (workers, "Running"), "{what}: {:?}", cluster.writes);
         assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), workers.to_string(), "{what}");
@@ -266,10 +188,13 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
     ];
     for (fault, what) in every_fault(&purposes) {
         let mut cluster = held_small(saving("a"));
-        save(&mut cluster, "a", 700);
         // Every fault meets a growth, and then a shrinking.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
+        for step in [700, 800, 900, 1_000] {
+            cluster.pass_judged(25, &what);
+            save(&mut cluster, "a", step);
+        }
         cluster.pass_judged(90, &what);
         assert_eq!(cluster.workers("a"), 4, "{what}: {:?}", cluster.writes);
         cluster.faults.push(fault.clone());
@@ -312,8 +237,7 @@ fn workers_that_were_added_and_get_no_nodes_are_given_up_by_a_restart() {
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
     cluster.nodes = Some(3);
-    save(&mut cluster, "a", 700);
-    cluster.complete("first");
+    saves_when_idle(&mut cluster);
     cluster.pass_judged(12, "grows");
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Pending"), "{:?}", cluster.writes);
     cluster.pass_judged(15, "too late");
@@ -393,10 +317,9 @@ fn pods_of_before_a_restart_do_not_pass_for_those_after_it() {
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
     cluster.nodes = Some(3);
-    save(&mut cluster, "a", 700);
     // Its Jobs are there for a while after the restart was noted.
     cluster.faults.push((Purpose::StopTraining, Outcome::Busy(8_000), false));
-    cluster.complete("first");
+    saves_when_idle(&mut cluster);
     for _ in 0..20 {
         if cluster.count(Purpose::ScaleTraining) == 0 {
             cluster.pass_judged(1, "it grows");

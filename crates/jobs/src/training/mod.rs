@@ -23,5 +23,5 @@ pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, tr
 pub use rules::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;
-pub use states::{RoleState, role_state, training_finish};
+pub use states::{RoleState, TrainingEnd, role_state, training_end, training_finish};
 pub use workload::{own_annotations, slice_workload, training_workload};

@@ -1,7 +1,10 @@
 //! What the states of its children say about a TrainingJob.
 
+use berth_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::children::training_owner;
@@ -86,16 +89,57 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
     told.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
+/// How a TrainingJob ended, as one of its roles says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrainingEnd {
+    /// The role.
+    pub role: String,
+    /// It succeeded; else it failed.
+    pub success: bool,
+    /// The words of its Job.
+    pub message: String,
+}
+
+impl TrainingEnd {
+    /// As it was noted.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The merge patch of the Workload on which it is noted.
+    #[must_use]
+    pub fn note(&self) -> Value {
+        json!({"metadata": {"annotations": {labels::TRAINING_END: serde_json::to_string(self).unwrap_or_default()}}})
+    }
+
+    /// As the role tells it.
+    #[must_use]
+    pub fn of_role(&self) -> Finish {
+        Finish { success: self.success, message: self.message.clone() }
+    }
+
+    /// As the TrainingJob tells it.
+    #[must_use]
+    pub fn finish(&self) -> Finish {
+        Finish { success: self.success, message: format!("{}: {}", self.role, self.message) }
+    }
+}
+
 /// How a TrainingJob ended: failed as soon as one role has, succeeded when the role has that decides about it.
 #[must_use]
-pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
+pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> {
     let failed = roles.iter().find_map(|(name, state)| {
         let finish = state.finish.as_ref().filter(|finish| !finish.success)?;
-        Some(Finish { success: false, message: format!("{name}: {}", finish.message) })
+        Some((name.as_str(), finish))
     });
     let decides = deciding_role(roles.keys().map(String::as_str));
-    failed.or_else(|| {
-        let finish = roles.get(decides)?.finish.as_ref()?;
-        Some(Finish { success: true, message: format!("{decides}: {}", finish.message) })
-    })
+    let (role, finish) = failed.or_else(|| Some((decides, roles.get(decides)?.finish.as_ref()?)))?;
+    Some(TrainingEnd { role: role.to_owned(), success: finish.success, message: finish.message.clone() })
+}
+
+/// The same in its own words.
+#[must_use]
+pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
+    training_end(roles).map(|end| end.finish())
 }

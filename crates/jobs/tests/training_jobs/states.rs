@@ -1,7 +1,9 @@
 //! When a training is over, and how far it is.
 
 use berth_jobs::requests_digest;
-use berth_jobs::training::{Cards, RoleState, role_state, training_finish, training_pod_sets};
+use berth_jobs::training::{
+    Cards, RoleState, TrainingEnd, role_state, training_end, training_finish, training_pod_sets,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -56,6 +58,16 @@ fn the_deciding_role_ends_it_and_any_role_fails_it() {
         assert_eq!(found.as_ref().map(|finish| finish.success), expected, "{roles:?}");
         assert!(found.is_none_or(|finish| finish.message.contains(": words")));
     }
+}
+
+#[test]
+fn an_end_is_read_as_it_was_noted() {
+    let end = training_end(&BTreeMap::from([("worker".to_owned(), state(ended("Failed")))])).unwrap();
+    assert_eq!((end.role.as_str(), end.success, end.message.as_str()), ("worker", false, "words"));
+    let note = end.note();
+    let text = note["metadata"]["annotations"]["berth.dev/training-end"].as_str().unwrap();
+    assert_eq!(TrainingEnd::parse(text).as_ref(), Some(&end));
+    assert_eq!(TrainingEnd::parse("worker"), None);
 }
 
 #[test]

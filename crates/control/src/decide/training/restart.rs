@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::Case;
 use crate::elastic::{granted, granted_to};
 use crate::flight::Decision;
-use crate::restarts::{scaled, told_from, told_workers};
+use crate::restarts::{noted, told_from, told_workers};
 use crate::view::WorkloadView;
 
 impl Case<'_> {
@@ -88,10 +88,4 @@ impl Case<'_> {
         let told = told_workers(job, Some(job)).filter(|told| restarts && role == WORKER && *told > 0);
         told.map_or(given, |told| told.min(given))
     }
-}
-
-/// The restart that holds for a workload.
-fn noted(workload: &WorkloadView) -> Option<&Scale> {
-    // Once somebody has lowered the count below it, the number is out of date.
-    scaled(workload).filter(|scale| scale.workers <= granted(workload))
 }

@@ -321,8 +321,9 @@ impl Case<'_> {
                 (own_reasons::SCALE_POLICY, format!("{min} to {max} workers; {adds}, and {takes}"))
             }
             Rescale::ByRestart if self.view.facts.saves => {
-                let adds =
-                    format!("adds {up} at once, {after_up}s after its start or a change and not before it has saved");
+                let adds = format!(
+                    "adds {up} at once, {after_up}s after its start or a change, when it has saved since quota is idle"
+                );
                 (own_reasons::SCALE_POLICY, format!("{restarts}: {adds}, and {takes}"))
             }
             Rescale::ByRestart => {

@@ -13,7 +13,7 @@ use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose};
 use berth_api::conditions::{reasons, types};
 use berth_jobs::JobState;
-use berth_jobs::training::training_finish;
+use berth_jobs::training::training_end;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
@@ -45,8 +45,8 @@ impl Case<'_> {
             return Decision::Done;
         }
         let states = self.states();
-        if let Some(end) = training_finish(&states) {
-            return self.finish(workload, end.success, &end.message);
+        if let Some(end) = training_end(&states) {
+            return self.finish(workload, &end);
         }
         let evicted = workload.is(types::EVICTED);
         if !evicted && workload.is(types::ADMITTED) && !self.lacks_jobs(&states) {

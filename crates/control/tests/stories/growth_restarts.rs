@@ -1,0 +1,143 @@
+//! Elastic TrainingJobs whose pods are told once how many workers there are, and that grow: all of them start again, so that none does
+//! before it has saved what it did.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::json;
+
+use crate::checkpoints::save;
+use crate::cluster::Cluster;
+use crate::elastic::{cluster, elastic, other, with_priorities};
+use crate::restarts::{held_small, saving, tell, told_once, uid, variable};
+
+#[test]
+fn it_grows_by_a_restart_once_it_has_saved() {
+    let mut cluster = held_small(saving("a"));
+    let told = cluster.told("a", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ScalePolicy")), "{told}");
+    cluster.complete("first");
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.pass_judged(60, "it has saved nothing");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
+    let before = uid(&cluster, "a-worker");
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(10, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.slices("a").len()), (4, 1), "{:?}", cluster.writes);
+    assert_eq!((cluster.phase("a"), cluster.count(Purpose::Evict)), ("Running", 0));
+    assert_ne!(uid(&cluster, "a-worker"), before);
+    assert_eq!(variable(&cluster, "a-worker", "NUM_PROCESSES"), "4");
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "700");
+    assert!(tell(&cluster, "ScalingUp").starts_with("from 2 to 4 workers, for which quota is reserved"));
+    let (before, starts) = (uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining));
+    cluster.pass_judged(120, "at its most");
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::StartTraining)), (before, starts));
+    cluster.complete("a-worker");
+    cluster.pass(5);
+    assert_eq!(cluster.phase("a"), "Succeeded");
+    assert!(cluster.slices("a").is_empty());
+}
+
+#[test]
+fn a_growth_waits_for_a_checkpoint_that_is_newer_than_the_idle_quota() {
+    let mut cluster = held_small(saving("a"));
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(70, "what it saved is old");
+    cluster.complete("first");
+    let (before, slices) = (uid(&cluster, "a-worker"), cluster.count(Purpose::CreateWorkload));
+    cluster.pass_judged(120, "it would lose what it did since");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
+    assert_eq!(uid(&cluster, "a-worker"), before);
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(10, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), "900");
+    assert!(cluster.told_pods.is_empty(), "it need not save again: {:?}", cluster.told_pods);
+}
+
+#[test]
+fn who_waits_for_its_checkpoint_keeps_nobody_else_from_growing() {
+    let mut cluster = with_priorities(cluster());
+    for name in ["first", "second"] {
+        cluster.put(Kind::JOB, other(name, "2", 1));
+    }
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, saving("a"));
+    cluster.pass_judged(12, "two");
+    save(&mut cluster, "a", 700);
+    cluster.put(Kind::TrainingJob, elastic("b", json!({})));
+    cluster.complete("second");
+    cluster.pass_judged(12, "two each");
+    assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 2), "{:?}", cluster.writes);
+    cluster.complete("first");
+    cluster.pass_judged(40, "idle");
+    assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 4), "{:?}", cluster.writes);
+}
+
+/// The new slice is admitted, and the job is asked to save before it restarts, as its checkpoint took a while until it was told of.
+fn asked_to_grow() -> Cluster {
+    let mut cluster = held_small(saving("a"));
+    cluster.complete("first");
+    cluster.pass_judged(90, "it has saved nothing");
+    let begun = cluster.now.checked_sub(jiff::SignedDuration::from_secs(70)).unwrap();
+    let told = json!({
+        "berth.dev/last-checkpoint-time": begun.to_string(), "berth.dev/last-checkpoint-step": "700",
+    });
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"metadata": {"annotations": told}}));
+    cluster.pass_judged(8, "asked");
+    let (_, told) = cluster.told_pods.first().cloned().expect("its pods were told");
+    assert!(told["berth.dev/save-reason"].starts_with("ScalingUp: from 2 to 4 workers"), "{told:?}");
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4), "{:?}", cluster.writes);
+    cluster
+}
+
+#[test]
+fn it_saves_before_it_restarts_with_more() {
+    for saves in [true, false] {
+        let mut cluster = asked_to_grow();
+        let asked = cluster.told("a", "CheckpointRequested");
+        assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingUp")));
+        if saves {
+            save(&mut cluster, "a", 900);
+        }
+        cluster.pass_judged(if saves { 5 } else { 40 }, "it restarts");
+        assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{saves}: {:?}", cluster.writes);
+        let from = if saves { "900" } else { "700" };
+        assert_eq!(variable(&cluster, "a-worker", "BERTH_RESUME_STEP"), from);
+        assert_eq!(cluster.told_pods.len(), 1, "told once");
+    }
+}
+
+#[test]
+fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
+    let mut cluster = asked_to_grow();
+    let before = uid(&cluster, "a-worker");
+    let up = cluster.told("a", "Running");
+    cluster.put(Kind::JOB, other("urgent", "4", 100));
+    cluster.pass_judged(5, "a newcomer");
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));
+    assert_eq!((uid(&cluster, "a-worker"), cluster.phase("a")), (before.clone(), "Running"));
+    let told = tell(&cluster, "ScalingDown");
+    assert!(told.starts_with("from 4 to 2 workers: ") && told.ends_with(')'), "nothing starts again: {told}");
+    cluster.pass_judged(60, "and stays so");
+    assert_eq!((uid(&cluster, "a-worker"), cluster.count(Purpose::Evict)), (before.clone(), 0));
+    assert_eq!((cluster.told("a", "Running"), cluster.count(Purpose::ScaleTraining)), (up, 0), "it is the same run");
+    // It may grow later, as any that saves.
+    cluster.complete("urgent");
+    cluster.pass_judged(20, "idle again");
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(20, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+    assert_ne!(uid(&cluster, "a-worker"), before);
+}
+
+#[test]
+fn who_saves_no_checkpoints_does_not_grow_while_it_runs_and_says_so() {
+    let mut cluster = held_small(told_once("a", &json!({})));
+    cluster.complete("first");
+    let slices = cluster.count(Purpose::CreateWorkload);
+    cluster.pass_judged(120, "idle");
+    assert_eq!((cluster.workers("a"), cluster.count(Purpose::CreateWorkload)), (2, slices), "{:?}", cluster.writes);
+    let told = cluster.told("a", "Elastic");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ShrinksOnly")), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("all pods of a JAXJob start again"), "{told}");
+}
