@@ -387,26 +387,20 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_about_kinds_that_are_not_managed() {
-        for (kind, plural) in [
-            (Kind::JOB_SET, "jobsets"),
-            (Kind::Pod, "pods"),
-            (Kind::Deployment, "deployments"),
-            (Kind::StatefulSet, "statefulsets"),
-        ] {
+        let of_pods = [Kind::Pod, Kind::Deployment, Kind::StatefulSet];
+        let plurals: BTreeMap<&str, Kind> = Kind::jobs().chain(of_pods).map(|kind| (kind.resource().2, kind)).collect();
+        for (plural, kind) in &plurals {
             for without_queue_name in [false, true] {
-                let job_kinds = BTreeSet::from([Kind::JOB, kind]);
+                let job_kinds = BTreeSet::from([Kind::JOB, *kind]);
                 let settings = Settings { managed_namespaces: not_system(), job_kinds, ..Settings::default() };
                 let settings = Settings { manage_jobs_without_queue_name: without_queue_name, ..settings };
                 let mut all = Surroundings::new(&settings);
                 all.observe(&Observation::Namespace(Change::Only(vec![])));
                 all.observe(&Observation::LocalQueue(Change::Reset(vec![queue("team", "default")])));
                 let told = all.opted_in().expect("all is listed");
-                assert_eq!(
-                    told.keys().copied().collect::<Vec<_>>(),
-                    ["deployments", "jobs", "jobsets", "pods", "statefulsets"]
-                );
+                assert!(told.keys().eq(plurals.keys()), "{told:?}");
                 for (resource, selector) in told {
-                    let managed = resource == "jobs" || resource == plural;
+                    let managed = resource == "jobs" || resource == *plural;
                     let wanted = if managed { all.selector() } else { in_namespaces(&["none.berth.dev"]) };
                     assert_eq!(selector, wanted, "{resource}, where {plural} are managed");
                 }

@@ -26,7 +26,7 @@ const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
 
 /// The kind JobSet.
 #[derive(Clone, Copy, Debug)]
-pub struct JobSet;
+pub(crate) struct JobSet;
 
 /// How large one entry of `spec.replicatedJobs` is.
 struct Size<'a> {

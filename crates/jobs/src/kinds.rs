@@ -20,7 +20,7 @@ use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Every kind of job that can be suspended. A new one is its file, its name in `lib.rs` and here, and its cases.
+/// Every kind of job that can be suspended. A new one is its file, its `mod` in `lib.rs`, its name here, and its cases.
 pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet>()];
 
 /// What a kind is called, how its pods name it, and how its objects are read.
@@ -319,13 +319,18 @@ mod tests {
 
     #[test]
     fn a_change_is_one_of_the_same_kind() {
-        let [job, job_set] = KINDS.map(|kind| {
-            kind.read(&json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": false}}))
-                .unwrap()
-        });
-        let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "r"}}, "spec": {"suspend": false}});
-        let moved = JobType::JOB.read(&moved).unwrap();
-        assert!(!moved.change_errors(&*job, false).is_empty());
-        assert!(moved.change_errors(&*job_set, false).is_empty());
+        let queue = "metadata.labels[kueue.x-k8s.io/queue-name]";
+        let read = |kind: JobType, queue: &str| {
+            let object =
+                json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}, "spec": {"suspend": false}});
+            kind.read(&object).unwrap()
+        };
+        for kind in KINDS {
+            let moved = read(kind, "r");
+            for other in KINDS {
+                let errors = moved.change_errors(&*read(other, "q"), false);
+                assert_eq!(errors.iter().any(|error| error.field == queue), other == kind, "{other:?} to {kind:?}");
+            }
+        }
     }
 }

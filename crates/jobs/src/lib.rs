@@ -40,7 +40,6 @@ pub use constraints::{placement_constraints, template_shape};
 pub use equivalence::{
     PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
 };
-pub use job_set::JobSet;
 pub use kind::{
     Finish, JobKind, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
     workload_priority_class,

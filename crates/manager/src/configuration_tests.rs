@@ -230,9 +230,11 @@ fn what_has_no_effect_is_named() {
     let loaded = body("controller:\n  cacheSyncTimeout: 1m\ntls:\n  minVersion: VersionTLS12\n").unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].contains("`controller`") && loaded.warnings[1].contains("`tls`"));
-    let loaded = body("integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob\n").unwrap();
-    assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains("ray.io/rayjob"));
-    assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JOB]);
+    for missing in FRAMEWORKS.into_iter().filter(|name| Kind::of_framework(name).is_none()) {
+        let loaded = body(&format!("integrations:\n  frameworks:\n  - batch/job\n  - {missing}\n")).unwrap();
+        assert!(loaded.warnings[0].starts_with("line 6") && loaded.warnings[0].contains(missing));
+        assert_eq!(loaded.settings.job_kinds.into_iter().collect::<Vec<_>>(), [Kind::JOB]);
+    }
     let loaded = body("integrations: {frameworks: [deployment]}\n").unwrap();
     let kinds: Vec<Kind> = loaded.settings.job_kinds.into_iter().collect();
     assert_eq!(kinds, [Kind::Pod, Kind::Deployment], "it is admitted through its pods");

@@ -8,6 +8,9 @@ use crate::groups::member;
 use crate::pods::pod;
 use crate::{one_queue, pod_queue};
 
+/// API version and name of a kind that Berth will never know.
+const FOREIGN: (&str, &str) = ("example.com/v1", "Render");
+
 /// A Workload of one cpu that this object controls, of the name `before`.
 fn owned_by(api_version: &str, kind: &str, uid: &str) -> Value {
     let mut workload = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
@@ -104,7 +107,7 @@ fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
 
 #[test]
 fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
-    for (api_version, kind) in [("batch.volcano.sh/v1alpha1", "Job"), ("kubeflow.org/v1", "MPIJob")] {
+    for (api_version, kind) in [("batch.volcano.sh/v1alpha1", "Job"), FOREIGN] {
         let mut cluster = one_queue("1");
         cluster.put(Kind::Workload, owned_by(api_version, kind, "theirs"));
         cluster.pass(5);
@@ -118,7 +121,7 @@ fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
     let mut settings = settings();
     settings.retain_deactivated_ms = Some(60_000);
     let nobodys = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
-    for mut workload in [nobodys, owned_by("ray.io/v1", "RayJob", "theirs")] {
+    for mut workload in [nobodys, owned_by(FOREIGN.0, FOREIGN.1, "theirs")] {
         let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
         let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
             "message": "exceeding the maximum number of re-queuing retries", "lastTransitionTime": cluster.now.to_string()});
@@ -134,9 +137,9 @@ fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
     }
 }
 
-/// A Workload with Kueue's finalizer that a RayJob controls.
-fn of_a_ray_job() -> Value {
-    let mut workload = owned_by("ray.io/v1", "RayJob", "theirs");
+/// A Workload with Kueue's finalizer that an object of a foreign kind controls.
+fn of_a_foreign_kind() -> Value {
+    let mut workload = owned_by(FOREIGN.0, FOREIGN.1, "theirs");
     workload["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/resource-in-use"]);
     workload
 }
@@ -152,9 +155,9 @@ fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
 #[test]
 fn whose_owner_is_of_a_foreign_kind_holds_its_quota_until_its_finalizer_goes_and_says_so() {
     let mut cluster = one_queue("1");
-    cluster.put(Kind::Workload, of_a_ray_job());
+    cluster.put(Kind::Workload, of_a_foreign_kind());
     cluster.pass(60);
-    let holds = "its owner, RayJob \"owner\", is of a kind that Berth does not know: whoever made it starts and stops it, \
+    let holds = "its owner, Render \"owner\", is of a kind that Berth does not know: whoever made it starts and stops it, \
                  and it holds its quota until it is finished or gone";
     assert_eq!(said_of_the_owner(&cluster), [(EventType::Normal, holds)], "once");
     cluster.restart();
@@ -163,7 +166,7 @@ fn whose_owner_is_of_a_foreign_kind_holds_its_quota_until_its_finalizer_goes_and
     cluster.delete(&Cluster::key(Kind::Workload, "team", "before"));
     cluster.put(Kind::JOB, job("next", "lq", "1", true));
     cluster.pass(60);
-    let stays = "its owner, RayJob \"owner\", is of a kind that Berth does not know: it holds its quota until nothing of it \
+    let stays = "its owner, Render \"owner\", is of a kind that Berth does not know: it holds its quota until nothing of it \
                  runs and its finalizer kueue.x-k8s.io/resource-in-use is taken off";
     assert_eq!(said_of_the_owner(&cluster)[2..], [(EventType::Warning, stays)]);
     assert!(!cluster.is("next", "QuotaReserved"), "{:?}", cluster.writes);
@@ -177,7 +180,7 @@ fn whose_owner_is_of_a_foreign_kind_goes_at_once_where_it_has_no_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
-    cluster.put(Kind::Workload, of_a_ray_job());
+    cluster.put(Kind::Workload, of_a_foreign_kind());
     cluster.pass(5);
     assert_eq!(reserved(&cluster)["status"], json!("False"), "{:?}", cluster.writes);
     let before = Cluster::key(Kind::Workload, "team", "before");

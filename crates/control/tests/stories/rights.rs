@@ -6,8 +6,14 @@ use berth_control::write::{Kind, Subresource};
 
 use crate::cluster::rights::{GRANTED, Right, of_secrets, right};
 
-/// Who is written, where, and how; the purposes that do it.
-const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
+/// Each kind of job that can be suspended is written so; the purposes that do it, of which the last of each is for Jobs alone.
+const WRITTEN_OF_JOBS: [(&str, &str); 2] = [
+    ("patch", "StartJob, SuspendJob, RestoreTemplate, ScaleTraining"),
+    ("delete", "DeleteJob, DeleteChild, StopTraining"),
+];
+
+/// Who else is written, where, and how; the purposes that do it. A kind of job whose status is written has a line.
+const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
     (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
     (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, finalizers and others"),
     (Kind::Workload, Subresource::None, "delete", "DeleteWorkload"),
@@ -27,11 +33,7 @@ const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
     (Kind::ConfigMap, Subresource::None, "create", "PrepareTraining"),
     (Kind::ConfigMap, Subresource::None, "patch", "PrepareTraining"),
     (Kind::JOB, Subresource::None, "create", "StartTraining"),
-    (Kind::JOB, Subresource::None, "patch", "StartJob, SuspendJob, RestoreTemplate, ScaleTraining"),
-    (Kind::JOB, Subresource::None, "delete", "StopTraining, DeleteChild, DeleteJob"),
     (Kind::JOB, Subresource::Status, "patch", "ClearStartTime"),
-    (Kind::JOB_SET, Subresource::None, "patch", "StartJob, SuspendJob, RestoreTemplate"),
-    (Kind::JOB_SET, Subresource::None, "delete", "DeleteJob, DeleteChild"),
     (Kind::Pod, Subresource::None, "patch", "StartJob, ReleasePod, NotifyPods"),
     (Kind::Pod, Subresource::None, "delete", "DeletePod"),
     (Kind::Pod, Subresource::Status, "patch", "CondemnPod"),
@@ -44,9 +46,11 @@ const WRITTEN: [(Kind, Subresource, &str, &str); 32] = [
 
 #[test]
 fn no_verb_is_granted_that_no_write_uses() {
+    let of_jobs = Kind::jobs().flat_map(|kind| WRITTEN_OF_JOBS.map(|(verb, _)| right(kind, Subresource::None, verb)));
     let used: BTreeSet<Right> = WRITTEN
         .iter()
         .map(|(kind, subresource, verb, _)| right(*kind, *subresource, verb))
+        .chain(of_jobs)
         // What is told of it.
         .chain([("events.k8s.io".to_owned(), "events".to_owned(), "create".to_owned())])
         .collect();
@@ -63,11 +67,12 @@ fn no_verb_is_granted_that_no_write_uses() {
 /// enforces that (OwnerReferencesPermissionEnforcement).
 #[test]
 fn owners_let_their_deletion_be_blocked() {
-    let owners = ["jobs", "jobsets", "pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];
-    let granted: BTreeSet<&str> =
-        GRANTED.iter().filter(|right| right.2 == "update").map(|right| right.1.as_str()).collect();
-    let wanted: Vec<String> = owners.iter().map(|owner| format!("{owner}/finalizers")).collect();
-    assert_eq!(granted.into_iter().collect::<Vec<_>>(), wanted);
+    let others = ["pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];
+    let owners = Kind::jobs().map(|kind| kind.resource().2).chain(others);
+    let granted: BTreeSet<String> =
+        GRANTED.iter().filter(|right| right.2 == "update").map(|right| right.1.clone()).collect();
+    let wanted: BTreeSet<String> = owners.map(|owner| format!("{owner}/finalizers")).collect();
+    assert_eq!(granted, wanted);
 }
 
 #[test]

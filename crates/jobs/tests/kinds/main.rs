@@ -9,10 +9,10 @@ mod parent;
 mod pod;
 mod reviews;
 
-use berth_jobs::{BatchJob, JobSet};
+use berth_jobs::JobType;
 use case::{Case, File, Found};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What a kind says to one expectation of a case, by its name; `None` where the kind knows none of that name.
@@ -20,10 +20,17 @@ type Answer = fn(&Case, &str) -> Option<Found>;
 /// What holds in every case, whatever is expected.
 type Law = fn(&Case) -> Vec<String>;
 
-/// A line for each kind.
-const KINDS: [(&str, Answer, Law); 6] = [
-    ("job", job::answer::<BatchJob>, job::laws::<BatchJob>),
-    ("jobset", job::answer::<JobSet>, job::laws::<JobSet>),
+/// Whom the cases of a folder are about.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A kind that can be suspended.
+    Job(JobType),
+    /// Pods, or what is admitted through them.
+    Pods(Answer, Law),
+}
+
+/// Kinds that cannot be suspended.
+const PODS: [(&str, Answer, Law); 4] = [
     ("pod", pod::answer, pod::laws),
     ("pod-group", group::answer, |_| Vec::new()),
     ("deployment", parent::deployment, |_| Vec::new()),
@@ -32,29 +39,54 @@ const KINDS: [(&str, Answer, Law); 6] = [
 /// TrainingJobs, whose golden files `tests/training_jobs` reads.
 const OTHERS: [&str; 1] = ["training"];
 
+/// The folders that must be there: one for each kind that can be suspended, called as it in lower case, and those of pods.
+fn kinds() -> BTreeMap<String, Kind> {
+    let jobs = berth_jobs::KINDS.into_iter().map(|kind| (kind.info().kind.to_lowercase(), Kind::Job(kind)));
+    let pods = PODS.into_iter().map(|(name, answer, laws)| (name.to_owned(), Kind::Pods(answer, laws)));
+    jobs.chain(pods).collect()
+}
+
+impl Kind {
+    fn answer(self, case: &Case, key: &str) -> Option<Found> {
+        match self {
+            Self::Job(kind) => job::answer(kind, case, key),
+            Self::Pods(answer, _) => answer(case, key),
+        }
+    }
+
+    /// The laws that do not hold in a case.
+    fn broken_laws(self, case: &Case) -> Vec<String> {
+        match self {
+            Self::Job(kind) => job::laws(kind, case),
+            Self::Pods(_, laws) => laws(case),
+        }
+    }
+}
+
 #[test]
 fn every_case_of_every_kind() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let kinds = kinds();
     let mut wrong = Vec::new();
     let mut told = BTreeSet::new();
     for folder in sorted(&root).into_iter().filter(|path| path.is_dir()) {
-        let kind = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        let Some((_, answer, laws)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
-            assert!(OTHERS.contains(&kind.as_str()), "cases/{kind}: no kind of that name; add a line to KINDS");
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some(kind) = kinds.get(&name) else {
+            assert!(OTHERS.contains(&name.as_str()), "cases/{name}: berth_jobs::KINDS has no kind of that name");
             continue;
         };
         for path in sorted(&folder) {
-            let name = path.strip_prefix(&root).unwrap().display().to_string();
-            let file = File::read(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let file_name = path.strip_prefix(&root).unwrap().display().to_string();
+            let file = File::read(&path).unwrap_or_else(|error| panic!("{file_name}: {error}"));
             for case in file.cases() {
-                told.insert(kind.clone());
-                let found = check(&case, *answer, *laws);
-                wrong.extend(found.into_iter().map(|problem| format!("{name}, {:?}: {problem}", case.name)));
+                told.insert(name.clone());
+                let found = check(&case, *kind);
+                wrong.extend(found.into_iter().map(|problem| format!("{file_name}, {:?}: {problem}", case.name)));
             }
         }
     }
-    for (kind, ..) in KINDS {
-        assert!(told.contains(kind), "cases/{kind} has no case");
+    for name in kinds.keys() {
+        assert!(told.contains(name), "cases/{name} has no case");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -65,10 +97,10 @@ fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
     paths
 }
 
-fn check(case: &Case, answer: Answer, laws: Law) -> Vec<String> {
-    let mut wrong = laws(case);
+fn check(case: &Case, kind: Kind) -> Vec<String> {
+    let mut wrong = kind.broken_laws(case);
     for (key, wanted) in &case.expected {
-        match answer(case, key) {
+        match kind.answer(case, key) {
             None => wrong.push(format!("{key}: nothing of that name is expected of this kind")),
             Some(found) => wrong.extend(found.differs(wanted).map(|problem| format!("{key}: {problem}"))),
         }

@@ -1,7 +1,7 @@
 //! What the webhook refuses is asked of a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
 
 use crate::case::{Case, File, Found};
-use crate::{KINDS, sorted};
+use crate::{kinds, sorted};
 use berth_api::validation::FieldError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,20 +59,21 @@ fn is_told(error: &FieldError, table: &Table) -> bool {
 fn every_rule_that_a_case_meets_is_asked_of_an_api_server() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tables = sorted(&root.join("../../e2e/cases/reviews"));
-    let kinds: Vec<&str> = tables.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
+    let kinds = kinds();
+    let names: Vec<&str> = tables.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
     for kind in berth_jobs::KINDS.map(|kind| kind.info().kind) {
-        assert!(kinds.contains(&kind), "e2e/cases/reviews has no table of {kind}");
+        assert!(names.contains(&kind), "e2e/cases/reviews has no table of {kind}");
     }
     let mut missing = BTreeSet::new();
-    for (path, kind) in tables.iter().zip(kinds) {
+    for (path, kind) in tables.iter().zip(names) {
         let table: Table = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         // A folder of cases is called as its kind.
         let folder = kind.to_lowercase();
-        let (_, answer, _) = KINDS.iter().find(|(name, ..)| *name == folder).unwrap();
+        let of = kinds[&folder];
         let files = sorted(&root.join("cases").join(folder));
         let cases: Vec<Case> = files.iter().flat_map(|path| File::read(path).unwrap().cases()).collect();
         let asked = cases.iter().flat_map(|case| case.expected.keys().map(move |key| (case, key)));
-        for error in asked.filter_map(|(case, key)| answer(case, key)).flat_map(errors) {
+        for error in asked.filter_map(|(case, key)| of.answer(case, key)).flat_map(errors) {
             if is_come_to(kind, &error) && !is_told(&error, &table) {
                 missing.insert(format!("{kind}: {}: {}", plain(&error.field), plain(&error.message)));
             }
