@@ -13,7 +13,7 @@ use crate::nominate::{Nominator, contested};
 use crate::preempt::{self, Ask};
 use crate::store::{PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
-use crate::why::{distinct_texts, texts};
+use crate::why::{Why, distinct_texts, texts};
 use crate::world::World;
 
 /// One flavor that was looked at.
@@ -264,6 +264,11 @@ impl World {
     }
 }
 
+/// What cannot be understood of the pods is told apart from reasons, as an error.
+fn without_faults(reasons: &[Why]) -> Vec<Why> {
+    reasons.iter().filter(|why| why.fault().is_none()).cloned().collect()
+}
+
 fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> AssignmentReport {
     let named =
         |(resource, value): &(crate::ids::ResourceId, Units)| (store.resource(*resource).to_owned(), amount(*value));
@@ -280,7 +285,7 @@ fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> Assignmen
                 (store.resource(choice.resource).to_owned(), report)
             })
             .collect(),
-        reasons: texts(store, &pod_set.reasons.iter().filter(|why| why.fault().is_none()).cloned().collect::<Vec<_>>()),
+        reasons: texts(store, &without_faults(&pod_set.reasons)),
         error: pod_set.reasons.iter().find_map(|why| why.fault().map(str::to_owned)),
         attempts: pod_set
             .attempts
@@ -290,7 +295,7 @@ fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> Assignmen
                 mode: attempt.mode,
                 borrow: attempt.borrow,
                 possibility: attempt.possibility,
-                reasons: distinct_texts(store, &attempt.reasons),
+                reasons: distinct_texts(store, &without_faults(&attempt.reasons)),
                 no_fit: attempt.no_fit,
             })
             .collect(),

@@ -11,7 +11,7 @@ pub struct EffectivePriority {
     pub boost: i32,
     /// Their sum, beyond 32 bits if need be.
     pub effective: i64,
-    /// The annotation is there and no 32-bit number.
+    /// The annotation says something, and that is no 32-bit number.
     pub boost_invalid: bool,
 }
 
@@ -20,7 +20,9 @@ pub struct EffectivePriority {
 pub fn effective_priority(workload: &Workload, boosts: bool) -> EffectivePriority {
     let base = workload.spec.priority.unwrap_or_default();
     let annotations = workload.metadata.annotations.as_ref().filter(|_| boosts);
-    let parsed = annotations.and_then(|all| all.get(labels::PRIORITY_BOOST)).map(|text| text.parse::<i32>().ok());
+    // An empty text is as good as none.
+    let text = annotations.and_then(|all| all.get(labels::PRIORITY_BOOST)).filter(|text| !text.is_empty());
+    let parsed = text.map(|text| text.parse::<i32>().ok());
     let boost = parsed.flatten().unwrap_or_default();
     EffectivePriority {
         base,
@@ -46,6 +48,7 @@ mod tests {
             (100, "-30", true, (-30, 70, false)),
             (100, "50", false, (0, 100, false)),
             (100, "many", true, (0, 100, true)),
+            (100, "", true, (0, 100, false)),
             (i32::MAX, "1", true, (1, 2_147_483_648, false)),
         ];
         for (base, text, boosts, (boost, effective, boost_invalid)) in cases {

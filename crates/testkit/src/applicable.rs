@@ -36,7 +36,7 @@ pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
     let kind = case.kind.as_str();
     Ok(if gates.departs(Effect::Library) {
         Some(LIBRARY)
-    } else if TOPOLOGICAL_KINDS.contains(&kind) || is_topological(case) {
+    } else if TOPOLOGICAL_KINDS.contains(&kind) || is_topological(case) || has_second_passes(case) {
         Some(TOPOLOGY)
     } else if compares_counts(case) || (has_slices(case) && !SLICE_KINDS.contains(&kind)) {
         Some(SLICES)
@@ -86,6 +86,14 @@ fn is_topological(case: &Case) -> bool {
             || list(workload, "/status/unhealthyNodes").next().is_some()
     };
     second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
+}
+
+/// Among heads that are ordered one has quota already: only who waits for a place in a topology is looked at once more.
+fn has_second_passes(case: &Case) -> bool {
+    let is_reserved =
+        |condition: &Value| text(condition, "/type") == "QuotaReserved" && text(condition, "/status") == "True";
+    case.kind == "entry-order"
+        && case.of_kind("Workload").any(|workload| list(workload, "/status/conditions").any(is_reserved))
 }
 
 fn has_quota_in_a_topology(case: &Case) -> bool {

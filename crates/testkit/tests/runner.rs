@@ -167,6 +167,18 @@ fn the_report_tells_of_each_family_what_differs_and_what_is_not_for_berth() {
 }
 
 #[test]
+fn an_order_with_a_head_that_has_quota_needs_topology() {
+    let heads = own("entry-order.yaml");
+    let reserved = "  status: {conditions: [{type: QuotaReserved, status: \"True\", reason: QuotaReserved, message: \"\", \
+                    lastTransitionTime: \"2025-12-31T00:00:00Z\"}]}\ninput: {entries";
+    let second = heads.replace("input: {entries", reserved);
+    assert_ne!(heads, second);
+    let cases = folder("second-pass", &[("own/a.yaml", &heads), ("own/b.yaml", &second)]);
+    let told = text(&conformance(&[cases.to_str().unwrap(), "--verbose"]));
+    assert!(told.contains("passed own/a.yaml\n") && told.contains("not applicable (topology) own/b.yaml\n"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_run_is_an_error() {
     for arguments in [&["--nonsense"][..], &[], &["a", "b"], &["a", "--known"], &["a", "--known", "/no/such/file"]] {
         let output = conformance(arguments);

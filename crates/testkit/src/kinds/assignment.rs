@@ -12,6 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Gates by which a head is assigned anew within its cycle. The second is off where topology-aware scheduling is.
+const RECOMPUTES: [&str; 2] =
+    ["RecomputeAssignmentUponPreemptionTargetsOverlap", "TASRecomputeAssignmentWithinSchedulingCycle"];
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
@@ -187,9 +191,11 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     };
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
-    let pins = input
-        .nomination_mapping
-        .as_ref()
+    let gates = Gates::of(&case.feature_gates)?;
+    // What a head was nominated for binds it only where a gate lets it be assigned anew within its cycle.
+    let repeats = RECOMPUTES.iter().any(|gate| gates.on(gate));
+    let mapping = input.nomination_mapping.as_ref().filter(|mapping| repeats && !mapping.is_empty());
+    let pins = mapping
         .map(|mapping| told.pod_sets.iter().map(|set| mapping.get(&set.name).cloned().unwrap_or_default()).collect());
     let asked = AssignInput {
         oracle: if input.preemption_oracle.is_some() { Some(&mut oracle) } else { None },

@@ -3,7 +3,7 @@
 use super::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
-use crate::scene::Scene;
+use crate::scene::{Scene, key_of, text};
 use berth_engine::{
     FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
     flavor_preferred, policy_allows, reduce_counts,
@@ -42,7 +42,18 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let expect: Order = case.expect()?;
     let mut case = case.clone();
     let with_usage = input.candidates.iter().filter(|candidate| candidate.local_queue_usage.is_some());
-    let mut added = Vec::new();
+    let own = &input.preemptor_cluster_queue;
+    let is_named = case.of_kind("ClusterQueue").any(|queue| text(queue, "/metadata/name") == *own);
+    // The queue that preempts need not be one of a candidate, and has no object then.
+    let unnamed = json!({"kind": "ClusterQueue", "metadata": {"name": own}, "spec": {"namespaceSelector": {}}});
+    let mut added: Vec<Value> = if is_named { Vec::new() } else { vec![unnamed] };
+    let now = case.now.clone().unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned());
+    let is_candidate = |object: &&mut Value| {
+        text(object, "/kind") == "Workload" && input.candidates.iter().any(|one| one.workload == key_of(object))
+    };
+    for workload in case.objects.iter_mut().filter(is_candidate) {
+        reserve_now(workload, &now);
+    }
     for candidate in with_usage {
         let workload = super::workload(&case, &candidate.workload)?;
         let admission = workload.status.and_then(|status| status.admission).unwrap_or_default();
@@ -68,6 +79,19 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let mut diff = Diff::default();
     diff.eq("order", &expect.order, &scene.names(&got));
     Ok(diff)
+}
+
+/// A candidate that does not say since when it holds quota counts as one that has held it since now.
+fn reserve_now(workload: &mut Value, now: &str) {
+    let is_it = |condition: &Value| text(condition, "/type") == "QuotaReserved";
+    let Some(Value::Object(status)) = workload.get_mut("status") else { return };
+    let Value::Array(conditions) = status.entry("conditions").or_insert_with(|| json!([])) else { return };
+    if conditions.iter().any(|condition| is_it(condition) && text(condition, "/status") == "True") {
+        return;
+    }
+    conditions.retain(|condition| !is_it(condition));
+    conditions.push(json!({"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+        "lastTransitionTime": now}));
 }
 
 #[derive(Debug, Default, Deserialize)]
