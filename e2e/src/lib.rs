@@ -10,6 +10,7 @@
 //!
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 
+pub mod adoption;
 pub mod autoscaler;
 pub mod azure;
 pub mod bad_fields;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
+use berth_e2e::adoption;
 use berth_e2e::control_plane::{ControlPlane, Options, write_kubeconfig};
 use berth_e2e::helm::{self, Helm};
 use berth_e2e::jobset::{self, JOBSET};
@@ -35,28 +36,6 @@ struct Story {
 }
 
 impl Story {
-    /// The CRDs of Kueue's kinds, by name.
-    async fn definitions(&self) -> Result<BTreeMap<String, Value>> {
-        let mut found = BTreeMap::new();
-        for definition in CRD.list(&self.world.client, "").await? {
-            let name = text(&definition, "/metadata/name").to_owned();
-            if name.ends_with(".kueue.x-k8s.io") {
-                found.insert(name, definition);
-            }
-        }
-        ensure!(found.len() >= 11, "only {:?}", found.keys());
-        Ok(found)
-    }
-
-    /// The CRDs belong to that release.
-    async fn belong_to(&self, release: &str) -> Result<()> {
-        for (name, definition) in self.definitions().await? {
-            let owner = text(&definition, "/metadata/annotations/meta.helm.sh~1release-name");
-            ensure!(owner == release, "CRD {name} belongs to {owner:?}");
-        }
-        Ok(())
-    }
-
     /// The configuration file as Kueue's chart has made it.
     async fn configuration(&self) -> Result<String> {
         let path = r"jsonpath={.data.controller_manager_config\.yaml}";
@@ -79,7 +58,7 @@ impl Story {
         let file = file.display().to_string();
         let args = ["install", "kueue", &*chart, "--namespace", SYSTEM, "--create-namespace", "--values", &*file];
         self.helm.ok(&args).await?;
-        self.belong_to("kueue").await?;
+        adoption::belong_to(&self.world.client, "kueue").await?;
         for kind in [WORKLOAD, CLUSTER_QUEUE] {
             wait::until(STEP, "the kinds are served", || async {
                 kind.all(&self.world.client).list(&ListParams::default()).await?;
@@ -105,7 +84,7 @@ impl Story {
             kind.patch(client, "", name, &json!({"webhooks": list})).await?;
         }
         let trust = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": self.authority}}}}});
-        for (name, definition) in self.definitions().await? {
+        for (name, definition) in adoption::definitions(client).await? {
             if text(&definition, "/spec/conversion/strategy") == "Webhook" {
                 CRD.patch(client, "", &name, &trust).await?;
             }
@@ -123,12 +102,27 @@ impl Story {
         self.world.kueue_with("kueue", config, &path)
     }
 
-    /// Step 1: Berth's release beside Kueue's, with Kueue's configuration, and its manager, which follows.
-    async fn installs_berth(&self) -> Result<Manager> {
-        for (name, definition) in self.definitions().await? {
+    /// Steps 1 and 2: with one stored version each, the CRDs become those of a release that is not there yet; Kueue converts.
+    async fn adopts(&self) -> Result<()> {
+        let client = &self.world.client;
+        for (name, definition) in adoption::definitions(client).await? {
             let stored = &definition["status"]["storedVersions"];
             ensure!(*stored == json!(["v1beta2"]), "{name} is stored in {stored}");
         }
+        adoption::adopt(&self.world.plane).await?;
+        self.are_converted_by_kueue().await
+    }
+
+    /// Kueue's Service converts, and Kueue's authority alone is trusted with it.
+    async fn are_converted_by_kueue(&self) -> Result<()> {
+        for (name, trusted) in adoption::converted_by(&self.world.client, "kueue-webhook-service").await? {
+            ensure!(trusted == self.authority, "{name}: trusted with its conversion is {trusted}");
+        }
+        Ok(())
+    }
+
+    /// Step 3: Berth's release beside Kueue's, with Kueue's configuration, and its manager, which follows.
+    async fn installs_berth(&self) -> Result<Manager> {
         let config = self.configuration().await?;
         let file = self.world.plane.folder().join("config.yaml");
         fs::write(&file, &config)?;
@@ -140,7 +134,7 @@ impl Story {
         // Its Service leads nowhere: its webhooks are installed by address.
         args.extend(["--set", "webhook.enabled=false", "--set-json", &*pods]);
         self.helm.ok(&args).await?;
-        self.belong_to("kueue").await?;
+        adoption::are_berths(&self.world.client).await?;
         let port = webhooks::port()?;
         let options = ManagerOptions {
             config: Some(config),
@@ -153,8 +147,9 @@ impl Story {
         Ok(manager)
     }
 
-    /// Steps 2 and 3: Kueue's webhooks go, Kueue ends, and Berth leads.
+    /// Steps 4 and 5: Kueue's webhooks go, Kueue ends, and Berth leads.
     async fn stops_kueue(&self, mut kueue: Guarded, was: &str) -> Result<()> {
+        self.are_converted_by_kueue().await?;
         self.world.delete_webhooks(WEBHOOKS).await?;
         let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", SYSTEM];
         self.world.plane.kubectl(&scale).await?;
@@ -162,39 +157,23 @@ impl Story {
         self.world.leader_is("Berth leads", |holder| !holder.is_empty() && holder != was).await
     }
 
-    /// Step 4: the CRDs and the roles for people become Berth's.
-    async fn takes_the_definitions(&self) -> Result<()> {
+    /// Step 6: what the CRDs say, and the roles for people, become Berth's.
+    async fn converts(&self) -> Result<()> {
         let chart = helm::chart().display().to_string();
         let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
         args.extend(["--set", "crds.install=true,batchRoles=true", "--take-ownership", "--force-conflicts"]);
         self.helm.ok(&args).await?;
-        self.belong_to("berth").await?;
-        wait::until(STEP, "Berth alone is trusted with the conversion", || async {
-            let mut wrong = Vec::new();
-            for (name, definition) in self.definitions().await? {
-                let policy = text(&definition, "/metadata/annotations/helm.sh~1resource-policy");
-                let conversion = &definition["spec"]["conversion"];
-                let trusted = text(conversion, "/webhook/clientConfig/caBundle");
-                let ours = text(conversion, "/webhook/clientConfig/service/name") == "berth-webhook-service";
-                let converts = text(conversion, "/strategy") == "Webhook";
-                let right = !converts || (ours && !trusted.is_empty() && trusted != self.authority);
-                if policy != "keep" || !right {
-                    let service = &conversion["webhook"]["clientConfig"]["service"];
-                    wrong.push(format!("{name}: policy {policy:?}, converted by {service}"));
-                }
-            }
-            Ok(Seen::when(wrong.is_empty(), || wrong.join("; ")))
-        })
-        .await
+        adoption::are_berths(&self.world.client).await?;
+        adoption::until_berth_converts(&self.world.client, &self.authority).await
     }
 
-    /// Step 5: Kueue's release goes, and takes nothing of Berth's along.
+    /// Step 7: Kueue's release goes, and takes nothing of Berth's along.
     async fn uninstalls_kueue(&self) -> Result<()> {
         let before = quiet(&self.world).await?;
         self.helm.ok(&["uninstall", "kueue", "--namespace", SYSTEM]).await?;
         let after = quiet(&self.world).await?;
         ensure!(after == before, "the end of Kueue's release changed {:?}", written(&before, &after));
-        self.belong_to("berth").await?;
+        adoption::are_berths(&self.world.client).await?;
         let deployment = DEPLOYMENT.get(&self.world.client, SYSTEM, "kueue-controller-manager").await?;
         ensure!(deployment.is_none(), "Kueue is still there");
         let left = self.world.plane.kubectl(&["get", "apiservice", "--output", "name"]).await?;
@@ -240,6 +219,7 @@ impl Story {
             ensure!(now == runs, "{step}: something restarted: {now:?}\nwas {runs:?}");
             Ok(())
         };
+        self.adopts().await.context("the CRDs are adopted")?;
         let manager = self.installs_berth().await.context("Berth's release beside Kueue's")?;
         let changed = written(&before, &quiet(world).await?);
         ensure!(changed.is_empty() && world.leader().await? == holder, "Berth follows, and {changed:?} changed");
@@ -249,7 +229,7 @@ impl Story {
         same(world.running().await?, "Berth leads")?;
         world.holds(8_000).await?;
         manager.recomputes().await?;
-        self.takes_the_definitions().await.context("Berth takes the CRDs")?;
+        self.converts().await.context("Berth converts")?;
         self.uninstalls_kueue().await.context("Kueue is uninstalled")?;
         same(world.running().await?, "Kueue is uninstalled")?;
         world.holds(8_000).await?;
@@ -282,7 +262,7 @@ async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
     let _ = shipped::binary()?;
     let helm = Helm::new(Some(&plane)).await?;
     if helm.is_3() {
-        println!("kueue: not tried; Helm 3 deletes what a release once listed (docs/migrate-from-kueue.md, step 5)");
+        println!("kueue: not tried; Helm 3 deletes what a release once listed (docs/migrate-from-kueue.md, step 7)");
         plane.stop().await;
         return Ok(());
     }

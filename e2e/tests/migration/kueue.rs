@@ -26,7 +26,7 @@ pub(crate) const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
 pub(crate) const WEBHOOKS: [&str; 2] =
     ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
 /// The Service of the webhooks and of the conversion.
-const SERVICE: &str = "kueue-webhook-service";
+pub(crate) const SERVICE: &str = "kueue-webhook-service";
 
 /// The configuration file as Kueue's chart renders it, with the selector that Kueue gives as an example: it names Kueue's namespace
 /// and not Berth's, as the certificates' names are Kueue's.

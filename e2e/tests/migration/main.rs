@@ -1,7 +1,8 @@
 //! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no
 //! job is restarted, the books are right, and every queue and Workload is there at the end. Jobs are followed here, what is no Job in
-//! `others`.
+//! `others`, and the CRDs in `definitions`.
 
+mod definitions;
 mod forms;
 mod kueue;
 mod others;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::adoption;
 use berth_e2e::batch_roles;
 use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
 use berth_e2e::helm::{self, Helm};
@@ -60,18 +62,6 @@ impl World {
     async fn configuration(&self, namespace: &str, name: &str) -> Result<String> {
         let path = r"jsonpath={.data.controller_manager_config\.yaml}";
         self.plane.kubectl(&["get", "configmap", name, "--namespace", namespace, "--output", path]).await
-    }
-
-    async fn definition(&self) -> Result<Value> {
-        CRD.get(&self.client, "", WORKLOADS).await?.with_context(|| format!("no CRD {WORKLOADS}"))
-    }
-
-    /// The CRDs belong to that release.
-    async fn belong_to(&self, release: &str) -> Result<()> {
-        let definition = self.definition().await?;
-        let owner = text(&definition, "/metadata/annotations/meta.helm.sh~1release-name");
-        ensure!(owner == release, "the CRDs belong to {owner:?}");
-        Ok(())
     }
 
     /// Deletes the mutating and the validating webhook configuration of these names; the names of those that are left.
@@ -250,26 +240,6 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kueue.status(&workload, "kueue-admission", &status).await
 }
 
-/// What an older Kueue stored is refused before anything is changed, and the way out that is told leads out.
-async fn stored_in_one_version(world: &World) -> Result<()> {
-    let say = |versions: Value| {
-        let patch = json!({"status": {"storedVersions": versions}}).to_string();
-        async move {
-            let args = ["patch", "crd", WORKLOADS, "--subresource=status", "--type=merge", "-p", &patch];
-            world.plane.kubectl(&args).await.map(drop)
-        }
-    };
-    say(json!(["v1beta1", "v1beta2"])).await?;
-    let chart = helm::chart().display().to_string();
-    let said = world.helm.run(&["install", "berth", &chart, "--namespace", helm::NAMESPACE]).await?;
-    let refused = !said.ok && said.err.contains(WORKLOADS) && said.err.contains("v1beta2 alone");
-    ensure!(refused, "the chart does not refuse what is stored as v1beta1: {}", said.err);
-    let path = world.plane.folder().join("workloads.json");
-    std::fs::write(&path, world.plane.kubectl(&["get", WORKLOADS, "-A", "-o", "json"]).await?)?;
-    world.plane.kubectl(&["replace", "-f", &path.display().to_string()]).await?;
-    say(json!(["v1beta2"])).await
-}
-
 /// Berth's release beside Kueue's, with Kueue's configuration: nothing of Kueue's is touched by it.
 async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     let file = world.plane.folder().join("config.yaml");
@@ -282,12 +252,12 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     args.extend(["--set", "webhook.enabled=false"]);
     let said = world.helm.run(&args).await?;
     ensure!(
-        !said.ok && said.err.contains("invalid ownership metadata"),
+        !said.ok && said.err.contains("kueue-batch-user-role") && said.err.contains("invalid ownership metadata"),
         "Helm takes nothing over unasked: {}",
         said.err
     );
     world.helm.ok(&[&args[..], &["--set", "crds.install=false,batchRoles=false"]].concat()).await?;
-    world.belong_to("kueue").await?;
+    definitions::are_converted_by_kueue(world).await?;
     let kept = world.configuration(helm::NAMESPACE, "berth-manager-config").await?;
     ensure!(kept.trim() == config.trim(), "Berth is not given Kueue's configuration:\n{kept}");
     ensure!(
@@ -312,9 +282,7 @@ async fn webhooks_change_hands(world: &World) -> Result<()> {
     // It leads for as long as it says so.
     kueue::lead(&world.client, true).await?;
     world.reviews().await?;
-    let definition = world.definition().await?;
-    let conversion = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
-    ensure!(conversion.get("caBundle").is_none(), "Berth has a hand in Kueue's conversion: {conversion}");
+    definitions::are_converted_by_kueue(world).await?;
     let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
     ensure!(left == NAMES, "{left:?} are left");
     world.reviews().await
@@ -355,38 +323,6 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     world.books_are_right(manager).await
 }
 
-/// Until Berth has the CRDs one command brings Kueue and its webhooks back, and takes nothing from Berth. Then on with the steps.
-async fn kueue_could_come_back(world: &World) -> Result<()> {
-    let chart = world.plane.folder().join("kueue-chart").display().to_string();
-    let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];
-    world.helm.ok(&args).await?;
-    let back = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
-    ensure!(back.is_some_and(|it| it["spec"]["replicas"] == json!(1)), "Kueue is not scaled up again");
-    let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
-    ensure!(left == NAMES, "{left:?} are left");
-    let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", kueue::NAMESPACE];
-    world.plane.kubectl(&scale).await.map(drop)
-}
-
-/// What Kueue wrote into while it ran becomes Berth's: the CRDs with their conversion, and the roles for people.
-async fn takes_the_definitions(world: &World, manager: &Manager) -> Result<()> {
-    let chart = helm::chart().display().to_string();
-    let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
-    args.extend(["--set", "crds.install=true,batchRoles=true", "--take-ownership", "--force-conflicts"]);
-    world.helm.ok(&args).await?;
-    world.belong_to("berth").await?;
-    let definition = world.definition().await?;
-    ensure!(text(&definition, "/metadata/annotations/helm.sh~1resource-policy") == "keep", "the CRDs stay");
-    wait::until(STEP, "Berth is trusted with the conversion", || async {
-        let definition = world.definition().await?;
-        let conversion = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
-        let ours = text(conversion, "/service/name") == "berth-webhook-service";
-        Ok(Seen::when(ours && !text(conversion, "/caBundle").is_empty(), || conversion.to_string()))
-    })
-    .await?;
-    world.books_are_right(manager).await
-}
-
 /// Kueue's release goes, and takes nothing along.
 async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     let before = world.versions().await?.into_keys().collect::<Vec<_>>();
@@ -396,6 +332,7 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
         "Kueue is gone"
     );
     ensure!(world.versions().await?.into_keys().collect::<Vec<_>>() == before, "something went with Kueue's release");
+    adoption::are_berths(&world.client).await?;
     batch_roles::hold(&world.client).await
 }
 
@@ -409,7 +346,7 @@ async fn given_back(
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["install", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--take-ownership", "--force-conflicts"];
     world.helm.ok(&args).await?;
-    world.belong_to("kueue").await?;
+    adoption::belong_to(&world.client, "kueue").await?;
     let leader = kueue::leader(&world.client).await?;
     ensure!(!leader.is_empty() && !leader.starts_with("kueue-"), "Kueue follows, and {leader:?} leads");
     kinds::apply(&world.client, &Job::new(TEAM, "new", "queue").cpu("1").endless().manifest()).await?;
@@ -455,7 +392,8 @@ async fn story(world: &World) -> Result<()> {
     as_kueue_leaves_it(world).await.context("what Kueue leaves")?;
     let _controller = others::controller(world).await.context("the controller of JobSets")?;
     let before = others::as_kueue_leaves_them(world).await.context("what Kueue leaves of pods and JobSets")?;
-    stored_in_one_version(world).await.context("what is stored as v1beta1")?;
+    definitions::stored_in_one_version(world).await.context("what is stored as v1beta1")?;
+    definitions::adopted(world).await.context("the CRDs are adopted")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
     // All kinds are served from here on. Until Kueue gives the lease up Berth need do nothing, and must not.
@@ -471,8 +409,8 @@ async fn story(world: &World) -> Result<()> {
     observer.somebody_leads();
     taken_over(world, &manager).await.context("Berth takes over")?;
     others::taken_over(world, &manager, &before).await.context("Berth takes pods and JobSets over")?;
-    kueue_could_come_back(world).await.context("the way back of step 3")?;
-    takes_the_definitions(world, &manager).await.context("Berth takes the CRDs")?;
+    definitions::kueue_could_come_back(world).await.context("the way back of step 5")?;
+    definitions::converted_by_berth(world, &manager).await.context("Berth converts")?;
     kueue_is_uninstalled(world).await.context("Kueue is uninstalled")?;
     given_back(world, &config, (manager, &observer), &before).await.context("Kueue takes back")
 }

@@ -1,0 +1,73 @@
+//! The CRDs on their way from Kueue's release to Berth's: stored in one version, adopted while Kueue converts them, converted by Berth
+//! when Kueue has ended.
+
+use anyhow::{Result, ensure};
+use berth_e2e::adoption;
+use berth_e2e::helm;
+use berth_e2e::kinds::DEPLOYMENT;
+use berth_e2e::manager::Manager;
+use berth_e2e::webhooks::NAMES;
+use serde_json::{Value, json};
+
+use crate::{WORKLOADS, World, kueue};
+
+/// What an older Kueue stored is refused before anything is changed, and the way out that is told leads out.
+pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {
+    let say = |versions: Value| {
+        let patch = json!({"status": {"storedVersions": versions}}).to_string();
+        async move {
+            let args = ["patch", "crd", WORKLOADS, "--subresource=status", "--type=merge", "-p", &patch];
+            world.plane.kubectl(&args).await.map(drop)
+        }
+    };
+    say(json!(["v1beta1", "v1beta2"])).await?;
+    let chart = helm::chart().display().to_string();
+    let said = world.helm.run(&["install", "berth", &chart, "--namespace", helm::NAMESPACE]).await?;
+    let refused = !said.ok && said.err.contains(WORKLOADS) && said.err.contains("v1beta2 alone");
+    ensure!(refused, "the chart does not refuse what is stored as v1beta1: {}", said.err);
+    let path = world.plane.folder().join("workloads.json");
+    std::fs::write(&path, world.plane.kubectl(&["get", WORKLOADS, "-A", "-o", "json"]).await?)?;
+    world.plane.kubectl(&["replace", "-f", &path.display().to_string()]).await?;
+    say(json!(["v1beta2"])).await
+}
+
+/// They become those of a release that is not there yet, and Kueue goes on with them.
+pub(crate) async fn adopted(world: &World) -> Result<()> {
+    adoption::belong_to(&world.client, "kueue").await?;
+    adoption::adopt(&world.plane).await
+}
+
+/// Kueue's Service converts, and nobody says in Kueue's place whom to trust there; whose the CRDs are does not matter for it.
+pub(crate) async fn are_converted_by_kueue(world: &World) -> Result<()> {
+    adoption::are_berths(&world.client).await?;
+    let trusted = adoption::converted_by(&world.client, kueue::SERVICE).await?;
+    ensure!(trusted.values().all(String::is_empty), "Berth has a hand in Kueue's conversion: {trusted:?}");
+    Ok(())
+}
+
+/// Until Kueue's release is gone one command brings Kueue back, with its webhooks and its CRDs. Then on with the steps, from the second.
+pub(crate) async fn kueue_could_come_back(world: &World) -> Result<()> {
+    let chart = world.plane.folder().join("kueue-chart").display().to_string();
+    let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];
+    world.helm.ok(&args).await?;
+    let back = DEPLOYMENT.get(&world.client, kueue::NAMESPACE, "kueue-controller-manager").await?;
+    ensure!(back.is_some_and(|it| it["spec"]["replicas"] == json!(1)), "Kueue is not scaled up again");
+    // Uninstalled now, it would take them along.
+    adopted(world).await?;
+    let left = world.delete_webhooks(kueue::WEBHOOKS).await?;
+    ensure!(left == NAMES, "{left:?} are left");
+    let scale = ["scale", "deployment", "kueue-controller-manager", "--replicas=0", "--namespace", kueue::NAMESPACE];
+    world.plane.kubectl(&scale).await.map(drop)
+}
+
+/// What Kueue wrote into while it ran becomes Berth's: the conversion of the CRDs, and the roles for people.
+pub(crate) async fn converted_by_berth(world: &World, manager: &Manager) -> Result<()> {
+    are_converted_by_kueue(world).await?;
+    let chart = helm::chart().display().to_string();
+    let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
+    args.extend(["--set", "crds.install=true,batchRoles=true", "--take-ownership", "--force-conflicts"]);
+    world.helm.ok(&args).await?;
+    adoption::are_berths(&world.client).await?;
+    adoption::until_berth_converts(&world.client, "").await?;
+    world.books_are_right(manager).await
+}
