@@ -1,5 +1,6 @@
 //! Laws of preemption in worlds with what Berth adds to Kueue: bounds of preemption, limits of jobs, tiers, stock-outs, admission fair
-//! sharing. Time goes on there: protections and stock-outs end, usage decays.
+//! sharing. Time goes on there: protections and stock-outs end, usage decays. And that a plan is made of cycles there, too, with workload
+//! slices and smaller sizes beside.
 //!
 //! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
 use extras::{Extras, with_extras, with_usage};
-use worlds::{Named, cases, mixed, random, seeds};
+use worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 
 const NOW: Millis = Millis(1000);
 /// Until then time goes on where something was to happen.
@@ -371,21 +372,93 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     Ok(seen)
 }
 
-/// What was charged for an admission counts for the next turn.
-#[test]
-fn the_local_queue_that_used_least_has_its_turn() {
-    let mut seen = [0; 2];
+/// Adds up what a law counts in the world of each seed. Where it does not hold, the seed and the smallest world in which it fails are told.
+fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u32; N], String>) -> [u32; N] {
+    let mut sums = [0; N];
     for seed in seeds() {
         let _named = Named(seed);
-        let extras = with_usage(random(seed), seed);
-        match turns(&extras) {
-            Ok(more) => seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more),
+        let extras = make(seed);
+        match law(&extras) {
+            Ok(more) => sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more),
             Err(_) => {
-                let small = extras.shrink(|extras| turns(extras).is_err());
-                panic!("seed {seed}\n{}{}", small.describe(), turns(&small).err().unwrap_or_default());
+                let small = extras.shrink(|extras| law(extras).is_err());
+                panic!("seed {seed}\n{}{}", small.describe(), law(&small).err().unwrap_or_default());
             }
         }
     }
+    sums
+}
+
+/// What was charged for an admission counts for the next turn.
+#[test]
+fn the_local_queue_that_used_least_has_its_turn() {
+    let seen = add_up(|seed| with_usage(random(seed), seed), turns);
     println!("{} turns, {} of them against priority and age", seen[0], seen[1]);
     assert!(is_one_in(10, seen[0]) && is_one_in(200, seen[1]), "too tame: {seen:?}");
+}
+
+/// A world ordered by usage in which many start with fewer pods, and some take the place of a holder of their LocalQueue with more.
+fn ordered_by_usage(seed: u64) -> Extras {
+    let mut extras = with_usage(shrinking(random(seed), seed), seed);
+    // Who stands aside does so for the rest of one plan.
+    extras.objects.options.departures.stand_aside = false;
+    let stays = |spec: &&WorkloadSpec| matches!(&spec.state, WorkloadState::Reserved(held) if !held.evicted);
+    let mut holders: Vec<WorkloadSpec> = extras.objects.workloads.iter().filter(stays).cloned().collect();
+    let mut dice = Dice::new(seed ^ 0xa54f_f53a);
+    for spec in &mut extras.objects.workloads {
+        let waits = matches!(spec.state, WorkloadState::Pending { .. }) && dice.chance(2);
+        let Some(at) = holders.iter().position(|old| waits && old.local_queue == spec.local_queue) else { continue };
+        let old = holders.remove(at);
+        let WorkloadState::Reserved(held) = &old.state else { continue };
+        let replaces = Some(Replaced { uid: old.uid.clone(), pod_sets: held.pod_sets.clone() });
+        let (uid, name, state) = (spec.uid.clone(), spec.name.clone(), spec.state.clone());
+        let queued_at = Millis(old.queued_at.0 + 1);
+        *spec = WorkloadSpec { uid, name, state, replaces, queued_at, ..old };
+        spec.pod_sets[0].count += dice.pick(&[1, 1, 2]);
+    }
+    extras
+}
+
+/// Makes a plan at once and cycle by cycle. Counts plans of several steps, workloads that start with fewer pods than they asked for, those
+/// that take the place of others, and plans that would be others if no LocalQueue had used anything.
+fn planned(extras: &Extras) -> Result<[u32; 4], String> {
+    let plan = extras.world().plan(NOW, ALL);
+    let (mut world, mut quiet) = (extras.world(), 0);
+    let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
+    // A cycle that only goes on scanning flavors moves nothing, and one workload after another may do so.
+    while quiet < 600 {
+        let step = world.plan_cycles(NOW, ALL, 1);
+        if step.cycles == 0 {
+            break;
+        }
+        quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };
+        admissions.extend(step.admissions);
+        evictions.extend(step.evictions);
+    }
+    if plan.admissions != admissions || plan.evictions != evictions {
+        return Err(format!("at once {plan:#?}\ncycle by cycle {admissions:#?} {evictions:#?}"));
+    }
+    let spec = |uid: &str| extras.objects.workloads.iter().find(|spec| spec.uid == uid).unwrap();
+    let is_reduced = |admission: &&Admission| {
+        let mut sets = admission.pod_sets.iter().zip(&spec(&admission.uid).pod_sets);
+        sets.any(|(given, set)| given.count < set.count)
+    };
+    let reduced = admissions.iter().filter(is_reduced).count();
+    let slices = admissions.iter().filter(|admission| spec(&admission.uid).replaces.is_some()).count();
+    let mut unordered = extras.clone();
+    unordered.objects.options.admission_fair_sharing = None;
+    let other = unordered.world().plan(NOW, ALL);
+    let by_usage = other.admissions != admissions || other.evictions != evictions;
+    let is_long = admissions.len() + evictions.len() > 2;
+    Ok([u32::from(is_long), reduced as u32, slices as u32, u32::from(by_usage)])
+}
+
+/// As in `rules.rs`, with what the worlds there do not have.
+#[test]
+fn a_plan_by_usage_may_be_made_cycle_by_cycle() {
+    let seen = add_up(ordered_by_usage, planned);
+    let [long, reduced, slices, by_usage] = seen;
+    println!("{long} long plans, {reduced} in reduced size, {slices} slices, {by_usage} plans that usage changes");
+    assert!(is_one_in(50, long) && is_one_in(200, reduced), "too tame: {seen:?}");
+    assert!(is_one_in(200, slices) && is_one_in(1000, by_usage), "too tame: {seen:?}");
 }

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
 use slow::Decided;
+use slow::assign::Start;
 use slow::books::Node;
 use slow::history::{History, Step};
-use worlds::{Named, Objects, cases, gates, mixed, random};
+use worlds::{Named, Objects, cases, gates, mixed, random, shrinking};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -34,11 +35,8 @@ fn as_kueue(mut objects: Objects) -> Objects {
     objects
 }
 
-/// A world without what the oracle does not know: smaller sizes, and shares of amounts so large that the engine's are not exact.
-fn known(mut objects: Objects) -> Option<Objects> {
-    for set in objects.workloads.iter_mut().flat_map(|spec| &mut spec.pod_sets) {
-        set.min_count = None;
-    }
+/// A world, but for one with shares of amounts so large that the engine's are not exact.
+fn known(objects: Objects) -> Option<Objects> {
     let groups = objects.queues.iter().flat_map(|queue| &queue.groups);
     let groups = groups.chain(objects.cohorts.iter().flat_map(|cohort| &cohort.groups));
     let quotas = groups.flat_map(|group| group.flavors.iter().flat_map(|flavor| &flavor.quotas));
@@ -46,14 +44,14 @@ fn known(mut objects: Objects) -> Option<Objects> {
     (objects.options.fair_sharing.is_none() || quotas.into_iter().all(is_small)).then_some(objects)
 }
 
-fn flavors(sets: &[PodSetAssignment]) -> Vec<BTreeMap<String, String>> {
-    sets.iter().map(|set| set.flavors.clone()).collect()
+fn start(sets: &[PodSetAssignment]) -> Start {
+    sets.iter().map(|set| (set.count, set.flavors.clone())).collect()
 }
 
 fn fast(objects: &Objects) -> Decided {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     Decided {
-        admitted: plan.admissions.iter().map(|a| (a.uid.to_string(), flavors(&a.pod_sets))).collect(),
+        admitted: plan.admissions.iter().map(|a| (a.uid.to_string(), start(&a.pod_sets))).collect(),
         evicted: plan.evictions.into_iter().map(|e| (e.uid, e.preemptor, e.reason)).collect(),
         waiting: plan.verdicts.into_iter().filter(|v| v.leading).map(|v| (v.uid.to_string(), v.reason)).collect(),
     }
@@ -107,7 +105,7 @@ fn one_cycle_is_what_the_specification_says() {
 /// What a plan does in one tree: admissions and preemptions in their order, and why the others wait who were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Story {
-    admitted: Vec<(String, Vec<BTreeMap<String, String>>)>,
+    admitted: Vec<(String, Start)>,
     evicted: Vec<(String, BTreeSet<(String, &'static str)>)>,
     waiting: BTreeMap<String, PendingReason>,
 }
@@ -131,7 +129,7 @@ fn fast_story(objects: &Objects, plan: &Plan) -> Stories {
         change(stories.entry(root(objects, queue_of(uid))).or_default());
     };
     for admission in &plan.admissions {
-        let given = (admission.uid.to_string(), flavors(&admission.pod_sets));
+        let given = (admission.uid.to_string(), start(&admission.pod_sets));
         of(&admission.uid, &mut |story| story.admitted.push(given.clone()));
     }
     for eviction in &plan.evictions {
@@ -157,9 +155,9 @@ fn slow_story(objects: &Objects, steps: BTreeMap<Node, Vec<Step>>) -> Stories {
         let mut story = Story::default();
         for step in steps {
             match step {
-                Step::Admit(uid, sets) => {
+                Step::Admit(uid, start) => {
                     story.waiting.remove(&uid);
-                    story.admitted.push((uid, sets));
+                    story.admitted.push((uid, start));
                 }
                 Step::Preempt(uid, victims) => {
                     story.waiting.insert(uid.clone(), PendingReason::WaitingForPreemptedWorkloads);
@@ -184,23 +182,47 @@ fn slow_story(objects: &Objects, steps: BTreeMap<Node, Vec<Step>>) -> Stories {
     stories
 }
 
-/// Runs a world in both ways, victims leaving for good after each plan. Returns how many plans there were, how many of them admitted
-/// and preempted, and the longest sequence of steps.
-fn compare(objects: &Objects) -> Result<[u64; 4], String> {
+/// What was compared of a world.
+#[derive(Default)]
+struct Compared {
+    plans: u64,
+    admit: u64,
+    preempt: u64,
+    /// Steps of the longest plan.
+    longest: usize,
+    /// Who started with fewer pods than it asked for.
+    reduced: u64,
+    /// Those of them who had others evicted for it before.
+    after_victims: u64,
+}
+
+fn is_reduced(objects: &Objects, admission: &Admission) -> bool {
+    let spec = objects.workloads.iter().find(|spec| spec.uid == *admission.uid).unwrap();
+    admission.pod_sets.iter().zip(&spec.pod_sets).any(|(given, set)| given.count < set.count)
+}
+
+/// Runs a world in both ways, victims leaving for good after each plan.
+fn compare(objects: &Objects) -> Result<Compared, String> {
     let mut world = objects.world();
     let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
     let mut history = History::new(&objects.options, books, &objects.workloads, NOW);
-    let mut seen = [0; 4];
+    let mut seen = Compared::default();
+    let mut preemptors = BTreeSet::<String>::new();
     for round in 0..ROUNDS {
         let plan = world.plan(NOW, ALL);
         let (fast, slow) = (fast_story(objects, &plan), slow_story(objects, history.plan()));
         if fast != slow {
             return Err(format!("round {round}\nengine: {fast:#?}\noracle: {slow:#?}"));
         }
-        seen[0] += 1;
-        seen[1] += u64::from(!plan.admissions.is_empty());
-        seen[2] += u64::from(!plan.evictions.is_empty());
-        seen[3] = seen[3].max((plan.admissions.len() + plan.evictions.len()) as u64);
+        seen.plans += 1;
+        seen.admit += u64::from(!plan.admissions.is_empty());
+        seen.preempt += u64::from(!plan.evictions.is_empty());
+        seen.longest = seen.longest.max(plan.admissions.len() + plan.evictions.len());
+        for admission in plan.admissions.iter().filter(|admission| is_reduced(objects, admission)) {
+            seen.reduced += 1;
+            seen.after_victims += u64::from(preemptors.contains(&*admission.uid));
+        }
+        preemptors.extend(plan.evictions.into_iter().map(|eviction| eviction.preemptor));
         let gone = history.let_leave();
         if gone.is_empty() {
             break;
@@ -212,8 +234,16 @@ fn compare(objects: &Objects) -> Result<[u64; 4], String> {
     Ok(seen)
 }
 
-/// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns what [`compare`] counted, sequences
-/// of more than two steps in the place of the longest, and in how many worlds the two ways differ.
+/// What [`compare`] counted in the world of a seed. Where the ways differ, the smallest world in which they do is told.
+fn compared(objects: &Objects, seed: u64) -> Compared {
+    compare(objects).unwrap_or_else(|_| {
+        let small = objects.clone().shrink(|objects| compare(objects).is_err());
+        panic!("seed {seed}\n{}{}", small.describe(), compare(&small).err().unwrap_or_default())
+    })
+}
+
+/// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns how many plans there were, how many
+/// of them admitted and preempted, in how many worlds a plan was of more than two steps, and in how many the two ways differ.
 fn whole(first: u64, count: u64) -> [u64; 5] {
     let mut seen = [0; 5];
     for seed in (first..first + count).step_by(2) {
@@ -221,16 +251,9 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
         let Some(objects) = known(gated(mixed(seed), seed)) else { continue };
         let ways = [objects.clone(), as_kueue(objects)];
         for objects in &ways {
-            match compare(objects) {
-                Ok([plans, admit, preempt, longest]) => {
-                    let more = [plans, admit, preempt, u64::from(longest > 2)];
-                    seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-                }
-                Err(_) => {
-                    let small = objects.clone().shrink(|objects| compare(objects).is_err());
-                    panic!("seed {seed}\n{}{}", small.describe(), compare(&small).unwrap_err());
-                }
-            }
+            let Compared { plans, admit, preempt, longest, .. } = compared(objects, seed);
+            let more = [plans, admit, preempt, u64::from(longest > 2)];
+            seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
         let told = |objects: &Objects| fast_story(objects, &objects.world().plan(NOW, ALL));
         seen[4] += u64::from(told(&ways[0]) != told(&ways[1]));
@@ -249,4 +272,31 @@ fn a_plan_is_the_oracles_cycles_one_after_another() {
     );
     assert!(count < 1000 || [admit, preempt, long].iter().all(|seen| *seen > count / 20), "too tame");
     assert!(count < 1000 || differ > count / 200, "too tame: {differ} worlds in which Berth departs from Kueue");
+}
+
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns how many plans preempted, how many
+/// workloads started with fewer pods than they asked for, and how many of these had others evicted for it.
+fn reduced(first: u64, count: u64) -> [u64; 3] {
+    let mut seen = [0; 3];
+    for seed in (first..first + count).step_by(2) {
+        let _named = Named(seed);
+        let Some(objects) = known(shrinking(mixed(seed), seed)) else { continue };
+        let objects = if seed % 4 < 2 { objects } else { as_kueue(objects) };
+        let Compared { preempt, reduced, after_victims, .. } = compared(&objects, seed);
+        seen.iter_mut().zip([preempt, reduced, after_victims]).for_each(|(sum, more)| *sum += more);
+    }
+    seen
+}
+
+/// Which of the sizes that it accepts a workload starts in, and for which one it preempts, is what the oracle finds: it tries them by
+/// itself.
+#[test]
+fn a_plan_reduces_whom_the_oracle_reduces() {
+    let count = u64::from(cases());
+    let [preempt, reduced, after_victims] = halves(count, reduced);
+    println!(
+        "{count} worlds: {preempt} plans preempt, {reduced} start in reduced size, {after_victims} of them after victims"
+    );
+    assert!(count < 1000 || (preempt > count / 50 && reduced > count / 100), "too tame: {preempt} {reduced}");
+    assert!(count < 50_000 || after_victims > count / 10_000, "too tame: {after_victims}");
 }

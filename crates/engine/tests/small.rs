@@ -223,7 +223,7 @@ fn quick_laws(objects: &Objects, world: &mut World) -> Result<(), String> {
 /// Whether the oracle decides a first cycle in the same way.
 fn agrees(objects: &Objects) -> Result<(), String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
-    let given = |sets: &[PodSetAssignment]| sets.iter().map(|set| set.flavors.clone()).collect();
+    let given = |sets: &[PodSetAssignment]| sets.iter().map(|set| (set.count, set.flavors.clone())).collect();
     let fast = slow::Decided {
         admitted: plan.admissions.iter().map(|a| (a.uid.to_string(), given(&a.pod_sets))).collect(),
         evicted: plan.evictions.into_iter().map(|e| (e.uid, e.preemptor, e.reason)).collect(),

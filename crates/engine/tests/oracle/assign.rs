@@ -1,4 +1,4 @@
-//! Which flavors a workload could have, and how (kueue.md 6.5), for any number of pod sets and resource groups.
+//! Which flavors a workload could have in one size, and how (kueue.md 6.5), for any number of pod sets and resource groups.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,13 @@ pub(crate) type Tried = Vec<BTreeMap<String, usize>>;
 /// Flavors to which an assignment is held, by pod set and resource.
 pub(crate) type Pins = Vec<BTreeMap<String, String>>;
 
-/// What one pod set is given: flavor and mode by resource.
+/// Pods and flavors of each pod set of a workload that starts.
+pub(crate) type Start = Vec<(i64, BTreeMap<String, String>)>;
+
+/// What one pod set is given: pods, and flavor and mode by resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
+    pub(crate) count: i64,
     pub(crate) flavors: BTreeMap<String, (String, Mode)>,
     /// One of its resource groups is no plain fit.
     lacks: bool,
@@ -42,6 +46,20 @@ impl Found {
         self.sets.iter().map(pin).collect()
     }
 
+    /// How many pods of each pod set it is for.
+    pub(crate) fn counts(&self) -> Vec<i64> {
+        self.sets.iter().map(|given| given.count).collect()
+    }
+
+    pub(crate) fn start(&self) -> Start {
+        self.counts().into_iter().zip(self.pins()).collect()
+    }
+
+    /// It fits, or would with others gone.
+    pub(super) fn has_room(&self) -> bool {
+        self.mode == Mode::Fit || !self.victims.is_empty()
+    }
+
     /// What lacks quota.
     fn needs(&self) -> Vec<Fr> {
         let all = self.sets.iter().flat_map(|given| &given.flavors);
@@ -64,6 +82,8 @@ impl Found {
 pub(crate) struct How<'a> {
     pub(crate) pins: Option<&'a Pins>,
     pub(crate) tried: Option<&'a Tried>,
+    /// The size to which it is held.
+    pub(crate) counts: Option<&'a [i64]>,
     /// Nobody is to leave for it.
     pub(crate) free_only: bool,
 }
@@ -263,8 +283,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What the workload could have, victims not looked for.
-    pub(crate) fn assign(&self) -> Found {
+    /// What the workload could have in that size, victims not looked for.
+    pub(crate) fn assign(&self, counts: &[i64]) -> Found {
         let mut found = Found {
             mode: Mode::Fit,
             borrow: 0,
@@ -275,10 +295,10 @@ impl Search<'_> {
             tried: Vec::new(),
             resumed: false,
         };
-        for (index, set) in self.spec.pod_sets.iter().enumerate() {
-            let total = |one: &Amount| (i128::from(one.get()) * i128::from(set.count)).min(i128::from(i64::MAX));
+        for (index, (set, count)) in self.spec.pod_sets.iter().zip(counts.iter().copied()).enumerate() {
+            let total = |one: &Amount| (i128::from(one.get()) * i128::from(count)).min(i128::from(i64::MAX));
             let wanted: BTreeMap<&String, i128> = set.requests.iter().map(|(name, one)| (name, total(one))).collect();
-            found.sets.push(Given::default());
+            found.sets.push(Given { count, ..Given::default() });
             found.tried.push(BTreeMap::new());
             let before = (found.usage.clone(), found.borrow);
             for resource in wanted.keys() {
@@ -310,9 +330,9 @@ impl Search<'_> {
         found
     }
 
-    /// What the workload could have, and who would have to leave.
-    pub(crate) fn nominate(&self) -> Found {
-        let mut found = self.assign();
+    /// What the workload could have in that size, and who would have to leave.
+    pub(super) fn nominate_as(&self, counts: &[i64]) -> Found {
+        let mut found = self.assign(counts);
         if found.mode == Mode::Preempt {
             let mut usage = found.usage.clone();
             usage.retain(|_, value| *value != 0);

@@ -10,15 +10,15 @@ use std::rc::Rc;
 
 use berth_engine::*;
 
-use super::assign::{Found, How, Pins, Search, Tried};
+use super::assign::{Found, How, Pins, Search, Start, Tried};
 use super::books::{Books, Fr, Holder, Node};
 use super::{Head, are_equal, by_age, by_share, place};
 
 /// What became of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Admitted: uid, and flavor by pod set and resource.
-    Admit(String, Vec<BTreeMap<String, String>>),
+    /// Admitted: uid, and what it starts with.
+    Admit(String, Start),
     /// Preempts: uid, victims with reasons but for those that were on their way out already.
     Preempt(String, BTreeSet<(String, &'static str)>),
     /// Stays, for this reason.
@@ -28,6 +28,7 @@ pub(crate) enum Step {
 /// What a workload preempted for (`no-eviction-loops.md`, rule 3).
 #[derive(Clone, Debug)]
 struct Claim {
+    counts: Vec<i64>,
     pins: Pins,
     victims: Vec<String>,
 }
@@ -174,7 +175,7 @@ impl<'a> History<'a> {
 
     /// What a claim gives its workload now; none where it is given up.
     fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
-        let how = How { pins: Some(&claim.pins), tried: None, free_only: true };
+        let how = How { pins: Some(&claim.pins), tried: None, counts: Some(&claim.counts), free_only: true };
         let now = self.look(spec, queue, &self.books, how);
         if now.mode == Mode::Fit {
             return Some(now);
@@ -301,7 +302,7 @@ impl<'a> History<'a> {
         } else {
             head.found.uids()
         };
-        Claim { pins: head.found.pins(), victims }
+        Claim { counts: head.found.counts(), pins: head.found.pins(), victims }
     }
 
     /// Processes a head. Returns what it does, and what becomes of it where it stays.
@@ -370,7 +371,7 @@ impl<'a> History<'a> {
         self.first.retain(|_, first| *first != uid);
         self.stirred.insert(self.root(&head.queue));
         self.fresh.insert(uid.clone());
-        Step::Admit(uid, head.found.pins())
+        Step::Admit(uid, head.found.start())
     }
 
     /// Puts back a head that was not admitted.

@@ -1,13 +1,14 @@
 //! A slow, obvious scheduler over plain objects, written from the specification and apart from the engine: cycle by cycle, with any
-//! number of pod sets and resource groups. It knows the gates that order heads, that of fair preemption and that of scans. It knows no
-//! partial admission, no slices and no admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`), it
-//! does what the options say.
+//! number of pod sets and resource groups, and with partial admission. It knows the gates that order heads, that of fair preemption and
+//! that of scans. It knows no slices and no admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`),
+//! it does what the options say.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod assign;
 pub(crate) mod books;
 mod feuds;
 pub(crate) mod history;
+mod partial;
 pub(crate) mod share;
 pub(crate) mod victims;
 
@@ -17,15 +18,15 @@ use std::rc::Rc;
 
 use berth_engine::*;
 
-use assign::Found;
+use assign::{Found, Start};
 use books::{Amounts, Books, Holder, Node};
 use history::{History, Step};
 
 /// What a cycle decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decided {
-    /// Workload to flavor by pod set and resource.
-    pub(crate) admitted: BTreeMap<String, Vec<BTreeMap<String, String>>>,
+    /// Workload to what it starts with.
+    pub(crate) admitted: BTreeMap<String, Start>,
     /// Victim, preemptor, reason; those that were on their way out already are left out.
     pub(crate) evicted: BTreeSet<(String, String, &'static str)>,
     /// Reasons of heads that stay.
@@ -88,8 +89,8 @@ pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec],
     let mut decided = Decided::default();
     for step in history.one_cycle() {
         match step {
-            Step::Admit(uid, sets) => {
-                decided.admitted.insert(uid, sets);
+            Step::Admit(uid, start) => {
+                decided.admitted.insert(uid, start);
             }
             Step::Preempt(uid, victims) => {
                 decided.evicted.extend(victims.into_iter().map(|(victim, reason)| (victim, uid.clone(), reason)));

@@ -296,6 +296,23 @@ pub(crate) fn random(seed: u64) -> Objects {
     objects
 }
 
+/// Makes a world one in which most of those who wait are of several pods and start with fewer.
+pub(crate) fn shrinking(mut objects: Objects, seed: u64) -> Objects {
+    let mut dice = Dice::new(seed ^ 0x3c6e_f372);
+    let waits = |spec: &&mut WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
+    for set in objects.workloads.iter_mut().filter(waits).flat_map(|spec| &mut spec.pod_sets) {
+        if dice.chance(4) {
+            continue;
+        }
+        if set.count == 1 {
+            set.count = dice.pick(&[1, 2, 3, 5]);
+        }
+        let is_many = set.count > 1;
+        set.min_count = is_many.then(|| 1 + dice.below(set.count as u64 - 1) as i64);
+    }
+    objects
+}
+
 impl Objects {
     /// Lets every second holder tell of a checkpoint, be it older than what it holds. Rolled apart, so that all else is as without.
     fn save_some(&mut self, seed: u64) {

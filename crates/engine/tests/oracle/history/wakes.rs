@@ -29,7 +29,7 @@ impl History<'_> {
                 let barred = BTreeSet::new();
                 let search =
                     Search { options: self.options, books: &self.books, spec, queue: &queue, barred: &barred, how };
-                if self.books.is_active(&queue) && search.assign().mode == Mode::Fit {
+                if self.books.is_active(&queue) && search.assign(&search.all_pods()).mode == Mode::Fit {
                     for equal in waiting.iter().filter(|other| are_equal(other, spec)) {
                         self.parked.remove(&equal.uid);
                     }
