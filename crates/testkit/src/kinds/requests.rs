@@ -84,9 +84,13 @@ struct PodSetRequests {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Expect {
+    #[serde(deserialize_with = "crate::case::expected")]
     total_requests: Option<Vec<PodSetRequests>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     pod_sets: Option<Vec<berth_api::PodSet>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     errors: Option<Vec<Error>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     changed: Option<bool>,
     cluster_queue: Option<String>,
