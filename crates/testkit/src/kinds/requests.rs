@@ -134,7 +134,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     }
     if let Some(want) = changed {
         let totals = input.total_requests.clone().unwrap_or_default();
-        let workload = super::workload(case, "/")?;
+        let workload = super::workload(case, &key(case, &input))?;
         let wanted: Vec<berth_api::PodSetRequest> = totals
             .iter()
             .map(|set| read(json!({"name": set.name, "resources": set.requests})))
@@ -214,6 +214,7 @@ fn totals(
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct CountsInput {
     pod_sets: Option<Vec<Value>>,
+    workload: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -230,9 +231,16 @@ pub fn counts(case: &Case) -> Result<Diff, String> {
     let input: CountsInput = case.input()?;
     let expect: CountsExpect = case.expect()?;
     let mut scene = Scene::new(case)?;
-    scene.put(&json!({"kind": "Workload", "metadata": {"namespace": "ns", "name": "counted"},
-        "spec": {"podSets": input.pod_sets.unwrap_or_default()}}))?;
-    let told = scene.offline.control().told("ns", "counted").ok_or("the workload is not known")?;
+    let key = match input.workload {
+        Some(key) => key,
+        None => {
+            scene.put(&json!({"kind": "Workload", "metadata": {"namespace": "ns", "name": "counted"},
+                "spec": {"podSets": input.pod_sets.unwrap_or_default()}}))?;
+            "ns/counted".to_owned()
+        }
+    };
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
     let found: BTreeMap<String, i64> = told.pod_sets.into_iter().map(|set| (set.name, set.count)).collect();
     let mut diff = Diff::default();
     diff.maps("counts", &expect.counts.unwrap_or_default(), &found);
@@ -257,8 +265,14 @@ fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
     Ok(LimitSummary::of(all.iter().filter(here)))
 }
 
+/// The workload that a case asks about: the one that it names, or the first that it has.
+fn key(case: &Case, input: &Input) -> String {
+    let first = || case.of_kind("Workload").next().map(crate::scene::key_of);
+    input.workload.clone().or_else(first).unwrap_or_default()
+}
+
 fn pod_sets(case: &Case, input: &Input) -> Result<Vec<berth_api::PodSet>, String> {
-    super::workload(case, input.workload.as_deref().unwrap_or("/")).map(|workload| workload.spec.pod_sets)
+    super::workload(case, &key(case, input)).map(|workload| workload.spec.pod_sets)
 }
 
 fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
