@@ -68,7 +68,13 @@ struct Input {
     pod_spec: Option<Value>,
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     total_requests: Option<Vec<PodSetRequests>>,
-    preserve_total_requests: bool,
+    /// What an update keeps of claims, and what was claimed, which is not for us: of a case for us it says nothing.
+    #[serde(rename = "preserveTotalRequests")]
+    _preserve_total_requests: bool,
+    #[serde(rename = "dynamicResources")]
+    _dynamic_resources: Option<Value>,
+    #[serde(rename = "replacedExtendedResources")]
+    _replaced_extended_resources: Option<Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -205,8 +211,6 @@ fn totals(
         WorkloadState::Reserved(held) => held.cluster_queue,
         WorkloadState::Pending { .. } => String::new(),
     });
-    // What a rebuild keeps and what it computes anew must agree here: control always computes anew.
-    let _ = input.preserve_total_requests;
     Ok(())
 }
 
