@@ -234,13 +234,14 @@ pub(crate) fn set_in(
     set_condition(conditions, kind, status, reason, message, Some(generation), now)
 }
 
-/// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part.
+/// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part, and the unit that quota counts in
+/// neither.
 #[must_use]
 pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
     let amounts = |requests: &[api::PodSetRequest]| -> Vec<_> {
         let amounts = |request: &api::PodSetRequest| {
             let amount = |(resource, text): (&String, &Quantity)| {
-                (resource.clone(), berth_quantity::value(resource, &text.0).map_err(|_| text.0.clone()))
+                (resource.clone(), berth_quantity::parse_quantity(&text.0).map_err(|_| text.0.clone()))
             };
             (request.name.clone(), request.resources.iter().map(amount).collect::<BTreeMap<_, _>>())
         };

@@ -36,7 +36,10 @@ pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
     let kind = case.kind.as_str();
     Ok(if gates.departs(Effect::Library) {
         Some(LIBRARY)
-    } else if TOPOLOGICAL_KINDS.contains(&kind) || is_topological(case) || has_second_passes(case) {
+    } else if TOPOLOGICAL_KINDS.contains(&kind)
+        || has_second_passes(case)
+        || (is_topological(case) && !passes_places_over(case, &gates))
+    {
         Some(TOPOLOGY)
     } else if compares_counts(case) || (has_slices(case) && !SLICE_KINDS.contains(&kind)) {
         Some(SLICES)
@@ -45,7 +48,7 @@ pub fn reason_against(case: &Case) -> Result<Option<&'static str>, String> {
         && !["equivalence", "flavor-assignment"].contains(&kind)
     {
         Some(CONCURRENT)
-    } else if has_claims(case) {
+    } else if has_claims(case, &gates) {
         Some(DRA)
     } else {
         (kind == "scan-progress" && compares_shapes(case)).then_some(INNER)
@@ -96,6 +99,11 @@ fn has_second_passes(case: &Case) -> bool {
         && case.of_kind("Workload").any(|workload| list(workload, "/status/conditions").any(is_reserved))
 }
 
+/// Without the gate a place that a workload was given is no part of what it holds, which is all that is asked.
+fn passes_places_over(case: &Case, gates: &Gates) -> bool {
+    case.kind == "requests" && !gates.on("TopologyAwareScheduling")
+}
+
 fn has_quota_in_a_topology(case: &Case) -> bool {
     let flavors = case.of_kind("ResourceFlavor").filter(|object| object.pointer("/spec/topologyName").is_some());
     let names: Vec<String> = flavors.map(|object| text(object, "/metadata/name")).collect();
@@ -130,10 +138,24 @@ fn has_variants(case: &Case) -> bool {
     workloads(case).any(|workload| variant(workload) || parent(workload)) || case.of_kind("ClusterQueue").any(policy)
 }
 
-/// Pods claim resources, or are given what they claimed.
-fn has_claims(case: &Case) -> bool {
+/// Whether a value names nothing, however deep.
+fn names_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.iter().all(names_nothing),
+        Value::Object(map) => map.values().all(names_nothing),
+        _ => false,
+    }
+}
+
+/// Pods claim resources, or are given what they claimed, unless the gate has that passed over; or what they asked for before an update is
+/// kept, as upstream does for claims alone.
+fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
-    ["dynamicResources", "replacedExtendedResources"].iter().any(|key| has(&case.input, key))
+    let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));
+    let is_given = ["dynamicResources", "replacedExtendedResources"].iter().any(given);
+    (is_given && gates.on("KueueDRAIntegration"))
+        || case.input.get("preserveTotalRequests") == Some(&Value::Bool(true))
         || case.input.get("binary") == Some(&Value::Bool(true))
         || case.objects.iter().any(|object| CLAIM_OBJECTS.contains(&text(object, "/kind").as_str()))
         || workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims))
@@ -144,4 +166,29 @@ fn has_claims(case: &Case) -> bool {
 fn compares_shapes(case: &Case) -> bool {
     let shape = |scan: &str| text(&case.input, &format!("/{scan}/schedulingHash"));
     shape("last") != shape("current")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(gates: &str, input: &str) -> Option<&'static str> {
+        let text = format!("{{name: n, source: s, kind: requests, featureGates: {gates}, input: {input}}}");
+        reason_against(&crate::case::read(&text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_was_claimed_is_not_for_berth_unless_the_gate_passes_it_over() {
+        for input in ["{dynamicResources: {main: {gpu: '1'}}}", "{replacedExtendedResources: {main: [gpu]}}"] {
+            assert_eq!(reason("{}", input), Some(DRA), "{input}");
+            assert_eq!(reason("{KueueDRAIntegration: false}", input), None, "{input}");
+        }
+        assert_eq!(reason("{}", "{dynamicResources: {main: {}}, replacedExtendedResources: {main: []}}"), None);
+    }
+
+    #[test]
+    fn what_an_update_keeps_was_claimed() {
+        assert_eq!(reason("{}", "{preserveTotalRequests: true}"), Some(DRA));
+        assert_eq!(reason("{}", "{preserveTotalRequests: false}"), None);
+    }
 }

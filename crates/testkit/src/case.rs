@@ -158,6 +158,18 @@ impl Case {
     }
 }
 
+/// A list or map that a case expects: null is an empty one, while a field that is not there expects nothing.
+///
+/// # Errors
+/// A value of another form.
+pub fn expected<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Some(Option::<T>::deserialize(deserializer)?.unwrap_or_default()))
+}
+
 /// A value in a form that names all its keys.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use berth_control::write::Kind;
 use berth_engine::{Outcome, PendingReason};
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NAMESPACE: &str = "default";
 /// Upstream's word for a class that it could not tell.
@@ -57,6 +57,8 @@ pub fn is_about(case: &Case) -> bool {
 struct Crowd {
     scene: Scene,
     classes: Vec<String>,
+    /// Those that the runner added, which nobody counts.
+    probes: BTreeSet<String>,
 }
 
 impl Crowd {
@@ -66,7 +68,7 @@ impl Crowd {
         scene.put(&json!({"kind": "Namespace", "metadata": {"name": NAMESPACE}}))?;
         scene.put(&json!({"kind": "LocalQueue", "metadata": {"namespace": NAMESPACE, "name": "lq"},
             "spec": {"clusterQueue": queue}}))?;
-        Ok(Self { scene, classes: Vec::new() })
+        Ok(Self { scene, classes: Vec::new(), probes: BTreeSet::new() })
     }
 
     /// A workload comes to the queue. One without a class, or whose class upstream could not tell, is like no other.
@@ -102,11 +104,12 @@ impl Crowd {
         self.scene.offline.remove(Kind::Workload, NAMESPACE, name);
     }
 
-    /// How many wait to be looked at, and how many are parked.
+    /// How many wait to be looked at, and how many are parked, probes left out: those of a strict queue are not parked.
     fn counts(&mut self) -> (usize, usize) {
         let (active, parked) = queue::pending(&mut self.scene);
-        let count = |map: queue::ByQueue| map.values().map(Vec::len).sum();
-        (count(active), count(parked))
+        let is_counted = |key: &&String| !self.probes.contains(*key);
+        let count = |map: &queue::ByQueue| map.values().flatten().filter(is_counted).count();
+        (count(&active), count(&parked))
     }
 }
 
@@ -129,16 +132,17 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let (_, after) = crowd.counts();
     // What is known of a class goes with the last that waits (docs/decisions/parked-class-memory.md): so they stay, uncounted.
     for (at, class) in input.inadmissible_classes.iter().enumerate() {
-        crowd.block(&format!("probe-{at}"), class)?;
+        let probe = format!("probe-{at}");
+        crowd.block(&probe, class)?;
+        crowd.probes.insert(format!("{NAMESPACE}/{probe}"));
     }
-    let probes = input.inadmissible_classes.len();
     if let Some(class) = &input.pushed_class {
         crowd.come("pushed", class)?;
     }
     let (active, parked) = crowd.counts();
     let mut diff = Diff::default();
     diff.eq_if("activeCount", active_count.as_ref(), || active);
-    diff.eq_if("inadmissibleCount", inadmissible_count.as_ref(), || parked.saturating_sub(probes));
+    diff.eq_if("inadmissibleCount", inadmissible_count.as_ref(), || parked);
     diff.eq_if("moved", moved.as_ref(), || after.saturating_sub(before));
     if let Some(word) = input.reason.as_ref().or(input.requeue_reason.as_ref()) {
         let uid = crowd.come("back", "back")?;

@@ -45,8 +45,11 @@ struct Step {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Expect {
+    #[serde(deserialize_with = "crate::case::expected")]
     popped: Option<Vec<Option<String>>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     left: Option<Value>,
+    #[serde(deserialize_with = "crate::case::expected")]
     inadmissible_left: Option<Value>,
     active_count: Option<u32>,
     inadmissible_count: Option<u32>,
@@ -55,9 +58,11 @@ struct Expect {
     moved: Option<usize>,
     inadmissible: Option<bool>,
     sticky: Option<bool>,
+    #[serde(deserialize_with = "crate::case::expected")]
     assigned: Option<BTreeMap<String, String>>,
     members: Option<BTreeMap<String, Vec<String>>>,
     order: Option<BTreeMap<String, Vec<String>>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     heads: Option<Vec<String>>,
     error: Option<String>,
     backoff_expired: Option<bool>,
@@ -297,6 +302,7 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
 /// A list of one queue, or lists by queue.
 fn lists(value: &Value) -> Result<Vec<String>, String> {
     let lists = match value {
+        Value::Null => Vec::new(),
         Value::Object(map) => map.values().cloned().collect(),
         list => vec![list.clone()],
     };

@@ -24,6 +24,7 @@ struct AvailabilityInput {
 struct AvailabilityExpect {
     available: Option<BTreeMap<String, Cells>>,
     potentially_available: Option<BTreeMap<String, Cells>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     lendable: Option<BTreeMap<String, String>>,
 }
 
@@ -68,8 +69,11 @@ struct SnapshotInput {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct SnapshotExpect {
+    #[serde(deserialize_with = "crate::case::expected")]
     cluster_queues: Option<BTreeMap<String, Node>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     cohorts: Option<BTreeMap<String, Node>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     inactive_cluster_queues: Option<Vec<String>>,
 }
 
@@ -253,8 +257,11 @@ struct UsageInput {
 struct UsageExpect {
     reserving_workloads: Option<i64>,
     admitted_workloads: Option<i64>,
-    flavors_reservation: Option<Value>,
-    flavors_usage: Option<Value>,
+    #[serde(deserialize_with = "crate::case::expected")]
+    flavors_reservation: Option<Vec<Value>>,
+    #[serde(deserialize_with = "crate::case::expected")]
+    flavors_usage: Option<Vec<Value>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     not_counted: Option<Vec<String>>,
 }
 
@@ -280,7 +287,7 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
     diff.eq_if("admittedWorkloads", admitted_workloads.as_ref(), || count("admittedWorkloads"));
     for (field, want) in [("flavorsReservation", flavors_reservation), ("flavorsUsage", flavors_usage)] {
         let got = status.get(field).cloned().unwrap_or_else(|| json!([]));
-        diff.eq_if(field, want.map(|want| flavors(&want)).as_ref(), || flavors(&got));
+        diff.eq_if(field, want.map(|want| flavors(&Value::Array(want))).as_ref(), || flavors(&got));
     }
     if let Some(want) = not_counted {
         let all: Vec<String> = scene.workloads().map(|(key, _)| key).collect();

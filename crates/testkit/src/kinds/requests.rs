@@ -68,7 +68,13 @@ struct Input {
     pod_spec: Option<Value>,
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     total_requests: Option<Vec<PodSetRequests>>,
-    preserve_total_requests: bool,
+    /// What an update keeps of claims, and what was claimed, which is not for us: of a case for us it says nothing.
+    #[serde(rename = "preserveTotalRequests")]
+    _preserve_total_requests: bool,
+    #[serde(rename = "dynamicResources")]
+    _dynamic_resources: Option<Value>,
+    #[serde(rename = "replacedExtendedResources")]
+    _replaced_extended_resources: Option<Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,9 +90,13 @@ struct PodSetRequests {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Expect {
+    #[serde(deserialize_with = "crate::case::expected")]
     total_requests: Option<Vec<PodSetRequests>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     pod_sets: Option<Vec<berth_api::PodSet>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     errors: Option<Vec<Error>>,
+    #[serde(deserialize_with = "crate::case::expected")]
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     changed: Option<bool>,
     cluster_queue: Option<String>,
@@ -130,7 +140,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     }
     if let Some(want) = changed {
         let totals = input.total_requests.clone().unwrap_or_default();
-        let workload = super::workload(case, "/")?;
+        let workload = super::workload(case, &key(case, &input))?;
         let wanted: Vec<berth_api::PodSetRequest> = totals
             .iter()
             .map(|set| read(json!({"name": set.name, "resources": set.requests})))
@@ -201,8 +211,6 @@ fn totals(
         WorkloadState::Reserved(held) => held.cluster_queue,
         WorkloadState::Pending { .. } => String::new(),
     });
-    // What a rebuild keeps and what it computes anew must agree here: control always computes anew.
-    let _ = input.preserve_total_requests;
     Ok(())
 }
 
@@ -210,6 +218,7 @@ fn totals(
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct CountsInput {
     pod_sets: Option<Vec<Value>>,
+    workload: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -226,9 +235,16 @@ pub fn counts(case: &Case) -> Result<Diff, String> {
     let input: CountsInput = case.input()?;
     let expect: CountsExpect = case.expect()?;
     let mut scene = Scene::new(case)?;
-    scene.put(&json!({"kind": "Workload", "metadata": {"namespace": "ns", "name": "counted"},
-        "spec": {"podSets": input.pod_sets.unwrap_or_default()}}))?;
-    let told = scene.offline.control().told("ns", "counted").ok_or("the workload is not known")?;
+    let key = match input.workload {
+        Some(key) => key,
+        None => {
+            scene.put(&json!({"kind": "Workload", "metadata": {"namespace": "ns", "name": "counted"},
+                "spec": {"podSets": input.pod_sets.unwrap_or_default()}}))?;
+            "ns/counted".to_owned()
+        }
+    };
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let told = scene.offline.control().told(namespace, name).ok_or("the workload is not known")?;
     let found: BTreeMap<String, i64> = told.pod_sets.into_iter().map(|set| (set.name, set.count)).collect();
     let mut diff = Diff::default();
     diff.maps("counts", &expect.counts.unwrap_or_default(), &found);
@@ -253,8 +269,14 @@ fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
     Ok(LimitSummary::of(all.iter().filter(here)))
 }
 
+/// The workload that a case asks about: the one that it names, or the first that it has.
+fn key(case: &Case, input: &Input) -> String {
+    let first = || case.of_kind("Workload").next().map(crate::scene::key_of);
+    input.workload.clone().or_else(first).unwrap_or_default()
+}
+
 fn pod_sets(case: &Case, input: &Input) -> Result<Vec<berth_api::PodSet>, String> {
-    super::workload(case, input.workload.as_deref().unwrap_or("/")).map(|workload| workload.spec.pod_sets)
+    super::workload(case, &key(case, input)).map(|workload| workload.spec.pod_sets)
 }
 
 fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {
