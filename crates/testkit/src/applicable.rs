@@ -22,7 +22,7 @@ pub const INNER: &str = "upstream's inner division of labour";
 
 /// Kinds that are about placement in a topology alone.
 const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
-/// Kinds whose answer is the same wherever the pods go.
+/// Kinds whose answer is the same wherever the pods go and whatever they were given of what they claim.
 const PLACELESS_KINDS: [&str; 4] = ["admission-checks", "equivalence", "podset-counts", "queue-timestamp"];
 /// Kinds in which the engine answers for slices that it is given.
 const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
@@ -145,17 +145,19 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Pods claim resources, or are given what they claimed, unless the gate has that passed over; or what they asked for before an update is
-/// kept, as upstream does for claims alone.
+/// Pods claim resources where that decides, or are given what they claimed, unless the gate has that passed over; or what they asked for
+/// before an update is kept, as upstream does for claims alone. Requests count claims as they are given, and by no pod.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));
     let is_given = ["dynamicResources", "replacedExtendedResources"].iter().any(given);
+    let kind = case.kind.as_str();
+    let decides = !PLACELESS_KINDS.contains(&kind) && kind != "requests";
     (is_given && gates.on("KueueDRAIntegration"))
         || case.input.get("preserveTotalRequests") == Some(&Value::Bool(true))
         || case.input.get("binary") == Some(&Value::Bool(true))
         || case.objects.iter().any(|object| CLAIM_OBJECTS.contains(&text(object, "/kind").as_str()))
-        || workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims))
+        || (decides && workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims)))
 }
 
 /// Whether the scan of a workload is out of date since its shape changed: Berth forgets it when the change is seen, which is what the
@@ -202,6 +204,16 @@ mod tests {
             assert_eq!(reason("{KueueDRAIntegration: false}", input), None, "{input}");
         }
         assert_eq!(reason("{}", "{dynamicResources: {main: {}}, replacedExtendedResources: {main: []}}"), None);
+    }
+
+    #[test]
+    fn claims_of_pods_count_where_they_decide() {
+        let sets = "{template: {spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}}";
+        let claiming = format!("objects: [{{kind: Workload, spec: {{podSets: [{sets}]}}}}]");
+        for kind in ["admission-checks", "equivalence", "queue-timestamp", "requests"] {
+            assert_eq!(reason_of(&format!("kind: {kind}, {claiming}")), None, "{kind}");
+        }
+        assert_eq!(reason_of(&format!("kind: cycle, {claiming}")), Some(DRA));
     }
 
     #[test]
