@@ -22,6 +22,8 @@ pub const INNER: &str = "upstream's inner division of labour";
 
 /// Kinds that are about placement in a topology alone.
 const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
+/// Kinds whose answer is the same wherever the pods go and whatever they were given of what they claim.
+const PLACELESS_KINDS: [&str; 4] = ["admission-checks", "equivalence", "podset-counts", "queue-timestamp"];
 /// Kinds in which the engine answers for slices that it is given.
 const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
 /// Kinds of objects that resource claims are made of.
@@ -82,10 +84,9 @@ fn is_topological(case: &Case) -> bool {
         // Who only names a group of pod sets asks for no place.
         request.is_some_and(|request| request.map_or(true, |request| request.asks()))
     };
-    let placed = |set: &Value| has(set, "topologyAssignment") || has(set, "delayedTopologyRequest");
     let is_placed = |workload: &Value| {
         list(workload, "/spec/podSets").any(asks)
-            || list(workload, "/status/admission/podSetAssignments").any(placed)
+            || has_a_place(workload)
             || list(workload, "/status/unhealthyNodes").next().is_some()
     };
     second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
@@ -99,9 +100,16 @@ fn has_second_passes(case: &Case) -> bool {
         && case.of_kind("Workload").any(|workload| list(workload, "/status/conditions").any(is_reserved))
 }
 
-/// Without the gate a place that a workload was given is no part of what it holds, which is all that is asked.
+/// A workload was given a place, or is to be given one.
+fn has_a_place(workload: &Value) -> bool {
+    let placed = |set: &Value| has(set, "topologyAssignment") || has(set, "delayedTopologyRequest");
+    list(workload, "/status/admission/podSetAssignments").any(placed)
+}
+
+/// The answer does not depend on places: requests do once a workload was given one, and not without the gate.
 fn passes_places_over(case: &Case, gates: &Gates) -> bool {
-    case.kind == "requests" && !gates.on("TopologyAwareScheduling")
+    let counts_places = || gates.on("TopologyAwareScheduling") && workloads(case).any(has_a_place);
+    PLACELESS_KINDS.contains(&case.kind.as_str()) || (case.kind == "requests" && !counts_places())
 }
 
 fn has_quota_in_a_topology(case: &Case) -> bool {
@@ -148,17 +156,19 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Pods claim resources, or are given what they claimed, unless the gate has that passed over; or what they asked for before an update is
-/// kept, as upstream does for claims alone.
+/// Pods claim resources where that decides, or are given what they claimed, unless the gate has that passed over; or what they asked for
+/// before an update is kept, as upstream does for claims alone. Requests count claims as they are given, and by no pod.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));
     let is_given = ["dynamicResources", "replacedExtendedResources"].iter().any(given);
+    let kind = case.kind.as_str();
+    let decides = !PLACELESS_KINDS.contains(&kind) && kind != "requests";
     (is_given && gates.on("KueueDRAIntegration"))
         || case.input.get("preserveTotalRequests") == Some(&Value::Bool(true))
         || case.input.get("binary") == Some(&Value::Bool(true))
         || case.objects.iter().any(|object| CLAIM_OBJECTS.contains(&text(object, "/kind").as_str()))
-        || workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims))
+        || (decides && workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims)))
 }
 
 /// Whether the scan of a workload is out of date since its shape changed: Berth forgets it when the change is seen, which is what the
@@ -172,9 +182,30 @@ fn compares_shapes(case: &Case) -> bool {
 mod tests {
     use super::*;
 
-    fn reason(gates: &str, input: &str) -> Option<&'static str> {
-        let text = format!("{{name: n, source: s, kind: requests, featureGates: {gates}, input: {input}}}");
+    fn reason_of(fields: &str) -> Option<&'static str> {
+        let text = format!("{{name: n, source: s, {fields}}}");
         reason_against(&crate::case::read(&text).unwrap()).unwrap()
+    }
+
+    fn reason(gates: &str, input: &str) -> Option<&'static str> {
+        reason_of(&format!("kind: requests, featureGates: {gates}, input: {input}"))
+    }
+
+    #[test]
+    fn places_count_where_the_answer_depends_on_them() {
+        let asking = "objects: [{kind: Workload, spec: {podSets: [{topologyRequest: {required: rack}}]}}]";
+        let placed = "objects: [{kind: Workload, status: {admission: {podSetAssignments: [{topologyAssignment: {levels: [rack]}}]}}}]";
+        for kind in ["admission-checks", "equivalence", "queue-timestamp"] {
+            assert_eq!(reason_of(&format!("kind: {kind}, {asking}")), None, "{kind}");
+            assert_eq!(reason_of(&format!("kind: {kind}, {placed}")), None, "{kind}");
+        }
+        assert_eq!(reason_of(&format!("kind: requests, {asking}")), None);
+        assert_eq!(reason_of(&format!("kind: requests, {placed}")), Some(TOPOLOGY));
+        assert_eq!(
+            reason_of(&format!("kind: requests, featureGates: {{TopologyAwareScheduling: false}}, {placed}")),
+            None
+        );
+        assert_eq!(reason_of(&format!("kind: cycle, {asking}")), Some(TOPOLOGY));
     }
 
     #[test]
@@ -184,6 +215,16 @@ mod tests {
             assert_eq!(reason("{KueueDRAIntegration: false}", input), None, "{input}");
         }
         assert_eq!(reason("{}", "{dynamicResources: {main: {}}, replacedExtendedResources: {main: []}}"), None);
+    }
+
+    #[test]
+    fn claims_of_pods_count_where_they_decide() {
+        let sets = "{template: {spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}}";
+        let claiming = format!("objects: [{{kind: Workload, spec: {{podSets: [{sets}]}}}}]");
+        for kind in ["admission-checks", "equivalence", "queue-timestamp", "requests"] {
+            assert_eq!(reason_of(&format!("kind: {kind}, {claiming}")), None, "{kind}");
+        }
+        assert_eq!(reason_of(&format!("kind: cycle, {claiming}")), Some(DRA));
     }
 
     #[test]

@@ -79,8 +79,12 @@ pub fn kept(case: &Case) -> Result<Diff, String> {
     let outcome = if input.inadmissible { Outcome::NoFit } else { Outcome::FailedAfterNomination };
     let world = scene.offline.control().world();
     let is_back = world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &input.last_tried_flavor_idx);
-    if !is_back || (input.inflight && !world.pop_workload(&uid)) || !world.has_progress(&uid) {
+    if !is_back || (input.inflight && !world.pop_workload(&uid)) {
         return Err("input: the workload is in no queue".to_owned());
+    }
+    // Who has tried nothing yet has no progress to lose.
+    if world.has_progress(&uid) == input.last_tried_flavor_idx.is_empty() {
+        return Err("input: the scan of the workload is not as far as told".to_owned());
     }
     if let Some(Value::Object(metadata)) = updated.get_mut("metadata") {
         let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();

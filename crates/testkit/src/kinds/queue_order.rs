@@ -188,7 +188,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts a workload in as it is now: a back-off that is over does not count, though no plan has noticed.
+    /// Puts a workload in as it is now: a back-off that is over does not count, though no plan has noticed, and no generation falls.
     fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
         let mut object = self.object(key, update)?.clone();
         let requeue_at = text(&object, "/status/requeueState/requeueAt").parse::<Timestamp>();
@@ -196,6 +196,11 @@ impl<'a> Place<'a> {
             && at <= scene.offline.now()
         {
             state.remove("requeueAt");
+        }
+        let stored = scene.object(Kind::Workload, key).filter(|stored| stored.get("spec") == object.get("spec"));
+        let kept = stored.map(generation).filter(|kept| *kept > generation(&object));
+        if let (Some(kept), Some(Value::Object(metadata))) = (kept, object.get_mut("metadata")) {
+            metadata.insert("generation".to_owned(), json!(kept));
         }
         scene.put(&object)
     }
@@ -262,7 +267,10 @@ impl<'a> Place<'a> {
         if !known || step.update.is_some() {
             self.put(scene, key, step.update.as_ref())?;
         }
-        if known && step.update.is_some() && waits(scene).0 {
+        // Of the same generation it is what was looked at.
+        let judged = self.object(key, None).ok().map(generation);
+        let is_newer = step.update.as_ref().is_some_and(|update| judged != Some(generation(update)));
+        if known && is_newer && waits(scene).0 {
             // It changed while it was in flight, and is in its queue again for that.
             return Ok(true);
         }
@@ -275,6 +283,10 @@ impl<'a> Place<'a> {
         let is_back = world.pop_workload(&uid) && world.put_back_as(&uid, outcome, &step.last_tried_flavor_idx);
         Ok(is_back && (!was_parked || waits(scene).0))
     }
+}
+
+fn generation(object: &Value) -> i64 {
+    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// Whether a workload is in a queue that exists.
