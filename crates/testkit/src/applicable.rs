@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     fn reason_of(fields: &str) -> Option<&'static str> {
-        let text = format!("{{name: n, source: s, {fields}}}");
+        let text = format!("{{name: one, source: s, {fields}}}");
         reason_against(&crate::case::read(&text).unwrap()).unwrap()
     }
 
