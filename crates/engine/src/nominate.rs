@@ -65,6 +65,8 @@ impl Nominator<'_> {
             let mut breach = full.breach;
             let reduced = partial::search(&counts, |counts| {
                 let assignment = self.assign(workload, queue, Some(counts), progress, pins);
+                // A smaller size may come as far as a group whose first flavors are passed over, where the full one did not.
+                full.resumed |= assignment.resumed;
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
                     Mode::Preempt => {
