@@ -25,7 +25,9 @@ impl Search<'_> {
         if most == 0 {
             return full;
         }
-        self.largest(0..most + 1).unwrap_or(full)
+        let (found, resumed) = self.largest(0..most + 1);
+        // Any size may be the one that room was not looked for in all flavors for.
+        found.unwrap_or(Found { resumed: full.resumed || resumed, ..full })
     }
 
     /// How many pods of each pod set it can do without.
@@ -40,19 +42,21 @@ impl Search<'_> {
         self.all_pods().iter().zip(&spare).map(|(all, spare)| all - spare * steps / most).collect()
     }
 
-    /// What the first of these steps down gives that finds room, if the more steps, the more room. That is not always so, since other
-    /// flavors and other victims come in: then the sizes that are tried decide, and they are the middles, as in Kueue, not one after
-    /// another.
-    fn largest(&self, steps: Range<i64>) -> Option<Found> {
+    /// What the first of these steps down gives that finds room, if the more steps, the more room; and whether the scan of one that finds
+    /// none went on behind the first flavors. More steps do not always give more room, since other flavors and other victims come in:
+    /// then the sizes that are tried decide, and they are the middles, as in Kueue, not one after another.
+    fn largest(&self, steps: Range<i64>) -> (Option<Found>, bool) {
         if steps.is_empty() {
-            return None;
+            return (None, false);
         }
         let middle = steps.start.midpoint(steps.end);
         let found = self.nominate_as(&self.below(middle));
         if found.has_room() {
-            self.largest(steps.start..middle).or(Some(found))
+            let (larger, resumed) = self.largest(steps.start..middle);
+            (larger.or(Some(found)), resumed)
         } else {
-            self.largest(middle + 1..steps.end)
+            let (smaller, resumed) = self.largest(middle + 1..steps.end);
+            (smaller, resumed || found.resumed)
         }
     }
 }
