@@ -1,6 +1,6 @@
 //! Every CRD on a real server: applied as an administrator does, and asked with objects that it must accept, complete, prune or
 //! refuse. The answers are in `cases/crds`, one file per kind: they are those of Kueue's own CRDs, apart from five whose rules fail on
-//! an absent field there and say what is wrong here.
+//! an absent field there and say what is wrong here, and from what `docs/decisions/rules-in-the-crd.md` adds.
 
 use std::path::Path;
 use std::time::Duration;

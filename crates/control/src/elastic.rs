@@ -295,8 +295,12 @@ impl Control {
         let seen = std::mem::take(&mut self.growth.idle);
         for (_, _, name, workload, workers) in candidates {
             let Some(older) = self.view.workloads.get(&workload) else { continue };
+            let Some(view) = self.view.training.get(&name) else { continue };
+            let (job, idle) = (view.uid.clone(), seen.get(&view.uid).copied());
             let queue = older.holds().unwrap_or_default().to_owned();
             if growing.contains(&queue) {
+                // What is idle for it was so before another one of its queue had its turn.
+                self.growth.idle.extend(idle.map(|at| (job, at)));
                 continue;
             }
             let given = self.given_to(older);
@@ -309,8 +313,7 @@ impl Control {
             if !self.world.could_grow(&uid, &counts, &given) {
                 continue;
             }
-            let Some(view) = self.view.training.get(&name) else { continue };
-            let (job, idle) = (view.uid.clone(), seen.get(&view.uid).copied().unwrap_or(now));
+            let idle = idle.unwrap_or(now);
             let grows = self.run_under(older).is_some_and(|run| self.may_restart(&run, view, older, idle));
             self.growth.idle.insert(job.clone(), idle);
             if grows {

@@ -130,6 +130,6 @@ impl Control {
         let begun = if runs_on(workload) { up() } else { begun_at(workload).filter(|_| self.was_up(workload)) };
         // What is as old as the run is what it began from.
         let saved = || self.saved_at(workload).zip(begun).is_some_and(|(at, begun)| at > begun && at >= idle);
-        !run.by_restart() || (view.facts.saves && saved())
+        !run.by_restart() || saved()
     }
 }

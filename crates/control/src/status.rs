@@ -3,8 +3,6 @@
 //! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything
 //! that manager owns: the body is therefore always built from the whole status.
 
-use std::collections::BTreeMap;
-
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
@@ -238,16 +236,19 @@ pub(crate) fn set_in(
 /// neither.
 #[must_use]
 pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
-    let amounts = |requests: &[api::PodSetRequest]| -> Vec<_> {
-        let amounts = |request: &api::PodSetRequest| {
-            let amount = |(resource, text): (&String, &Quantity)| {
-                (resource.clone(), berth_quantity::parse_quantity(&text.0).map_err(|_| text.0.clone()))
-            };
-            (request.name.clone(), request.resources.iter().map(amount).collect::<BTreeMap<_, _>>())
+    // What Berth wrote itself has the same words, so that mostly nothing is read.
+    let amount = |text: &Quantity| berth_quantity::parse_quantity(&text.0).ok();
+    let same_amount =
+        |one: &Quantity, other: &Quantity| one == other || amount(one).is_some_and(|one| Some(one) == amount(other));
+    let same_set = |(one, other): (&api::PodSetRequest, &api::PodSetRequest)| {
+        let same = |(one, other): ((&String, &Quantity), (&String, &Quantity))| {
+            one.0 == other.0 && same_amount(one.1, other.1)
         };
-        requests.iter().map(amounts).collect()
+        one.name == other.name
+            && one.resources.len() == other.resources.len()
+            && one.resources.iter().zip(&other.resources).all(same)
     };
-    amounts(current) != amounts(wanted)
+    current.len() != wanted.len() || !current.iter().zip(wanted).all(same_set)
 }
 
 /// Identity of the object that a body addresses.

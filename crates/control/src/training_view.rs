@@ -201,6 +201,7 @@ impl Control {
             self.growth.jobs.insert(name.clone());
         } else {
             self.growth.jobs.remove(&name);
+            self.growth.idle.remove(&uid);
         }
         let rules = |view: Option<&TrainingView>| {
             view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over()))

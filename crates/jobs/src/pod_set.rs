@@ -76,7 +76,8 @@ fn topology_request(
     index: &IndexLabels,
 ) -> Result<Option<PodSetTopologyRequest>, String> {
     let get = |key: &str| annotations.get(key).cloned();
-    let slice = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY);
+    // Without the other one either is a fault of the job, which is told of the job.
+    let slice = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY).zip(get(labels::POD_SET_SLICE_SIZE));
     let layers = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS);
     let mut request = PodSetTopologyRequest::default();
     if let Some(level) = get(labels::POD_SET_REQUIRED_TOPOLOGY) {
@@ -94,10 +95,9 @@ fn topology_request(
     request.sub_group_index_label.clone_from(&index.sub_group);
     request.sub_group_count = index.sub_groups;
     request.pod_set_group_name = get(labels::POD_SET_GROUP_NAME);
-    if slice.is_some() {
-        request.pod_set_slice_required_topology = slice;
-        let size = get(labels::POD_SET_SLICE_SIZE);
-        request.pod_set_slice_size = size.map(|text| parse(labels::POD_SET_SLICE_SIZE, &text)).transpose()?;
+    if let Some((level, size)) = slice {
+        request.pod_set_slice_required_topology = Some(level);
+        request.pod_set_slice_size = Some(parse(labels::POD_SET_SLICE_SIZE, &size)?);
     }
     if let Some(text) = layers {
         let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
@@ -174,6 +174,11 @@ mod tests {
             request(json!({key("slice-required-topology"): "host", key("slice-size"): "2"})),
             Ok(json!({"podIndexLabel": "index", "podSetSliceRequiredTopology": "host", "podSetSliceSize": 2}))
         );
+        for half in [json!({key("slice-required-topology"): "host"}), json!({key("slice-size"): "2"})] {
+            assert_eq!(request(half), Ok(Value::Null));
+        }
+        let half = json!({key("required-topology"): "rack", key("slice-required-topology"): "host"});
+        assert_eq!(request(half), Ok(json!({"required": "rack", "podIndexLabel": "index"})));
         assert_eq!(
             request(json!({key("slice-required-topology-constraints"): r#"[{"topology": "rack", "size": 4}]"#})),
             Ok(json!({"podIndexLabel": "index",

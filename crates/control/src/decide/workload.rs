@@ -310,7 +310,10 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
         return Decision::Done;
     };
-    let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()).filter(|_| !workload.reserved()) else {
+    if workload.reserved() {
+        return Decision::Done;
+    }
+    let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
         // Whoever made it without a job that is known here lets it go, as under Kueue.
         return Decision::Done;
     };
@@ -470,6 +473,7 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
+        // What it asks for by now is shown once something looks at it again, as under Kueue.
         return Decision::Done;
     }
     let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {

@@ -72,6 +72,61 @@ fn who_waits_for_its_checkpoint_keeps_nobody_else_from_growing() {
     assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 4), "{:?}", cluster.writes);
 }
 
+/// Two cpus of a queue are idle since a while for `a`, which waits until it has saved, and for `b`, which may grow by one worker in the
+/// look after that.
+fn two_that_could_grow() -> Cluster {
+    let mut cluster = with_priorities(cluster());
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"preemption": {"withinClusterQueue": "Never"}}}));
+    for name in ["first", "second"] {
+        cluster.put(Kind::JOB, other(name, "2", 1));
+    }
+    cluster.pass(3);
+    cluster.put(Kind::TrainingJob, told_once("a", &json!({"checkpoint": {"interval": "10m"}})));
+    cluster.pass_judged(12, "a has two");
+    cluster.complete("second");
+    cluster.pass_judged(8, "room for b");
+    let mut before = elastic("b", json!({"scaleUpCooldown": "25s"}));
+    before["metadata"]["labels"] = json!({"kueue.x-k8s.io/priority-class": "p100"});
+    before["spec"]["resources"]["maxReplicas"] = json!(3);
+    before["spec"]["elasticConfig"]["maxWorkers"] = json!(3);
+    cluster.put(Kind::TrainingJob, before);
+    cluster.pass_judged(5, "b has two");
+    cluster.complete("first");
+    cluster
+}
+
+#[test]
+fn a_growth_of_another_one_costs_nobody_its_checkpoint() {
+    // Whenever it saves, before, in or after the look in which the other one grows: one checkpoint is enough.
+    for second in 12..30 {
+        let mut cluster = two_that_could_grow();
+        cluster.pass_judged(second, "idle");
+        assert_eq!(cluster.workers("a"), 2, "{second}: {:?}", cluster.writes);
+        save(&mut cluster, "a", 700);
+        cluster.pass_judged(45, "both grow");
+        assert_eq!((cluster.workers("a"), cluster.workers("b")), (3, 3), "{second}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn what_was_idle_before_a_job_became_elastic_again_is_not_remembered() {
+    let mut cluster = held_small(saving("a"));
+    cluster.complete("first");
+    cluster.pass_judged(20, "idle");
+    let elastic = |enabled: bool| json!({"spec": {"elasticConfig": {"enabled": enabled}}});
+    cluster.edit(Kind::TrainingJob, "team", "a", &elastic(false));
+    cluster.pass_judged(20, "not elastic");
+    save(&mut cluster, "a", 700);
+    cluster.pass_judged(300, "its checkpoint becomes old");
+    cluster.edit(Kind::TrainingJob, "team", "a", &elastic(true));
+    let before = uid(&cluster, "a-worker");
+    cluster.pass_judged(60, "it would lose what it did since");
+    assert_eq!((cluster.workers("a"), uid(&cluster, "a-worker")), (2, before), "{:?}", cluster.writes);
+    save(&mut cluster, "a", 900);
+    cluster.pass_judged(20, "it has saved");
+    assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
+}
+
 /// The new slice is admitted, and the job is asked to save before it restarts, as its checkpoint took a while until it was told of.
 fn asked_to_grow() -> Cluster {
     let mut cluster = held_small(saving("a"));
