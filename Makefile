@@ -77,7 +77,9 @@ e2e: build controlplane ## All end-to-end tests
 test: lint unit e2e ## Everything that a change must pass
 
 scenario: build controlplane ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of-a-name
-	SCENARIO="$(SCENARIO)" $(TEST) --test $(or $(SUITE),admission) -- --nocapture
+	@ran=$$(mktemp) && trap 'rm -f "$$ran"' EXIT && \
+		SCENARIO="$(SCENARIO)" SCENARIO_RAN="$$ran" $(TEST) --test $(or $(SUITE),admission) -- --nocapture && \
+		if [ ! -s "$$ran" ]; then echo "no scenario of $(or $(SUITE),admission) is called like '$(SCENARIO)'"; exit 1; fi
 
 bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 BENCH_KUEUE=path)
 	$(call say,building berth as it ships)

@@ -246,3 +246,14 @@ fn rules_beyond_kueues_are_these_and_none_of_kueues_is_lost() {
         }
     }
 }
+
+/// TLS of clients, servers and stores takes the one provider that is linked; with a second one it panics when it is first asked.
+#[test]
+fn one_provider_of_cryptography_is_linked() {
+    let lock = std::fs::read_to_string(repository_crds().join("../Cargo.lock")).unwrap();
+    let is_linked = |name: &str| lock.contains(&format!("\nname = \"{name}\"\n"));
+    assert!(is_linked("rustls") && is_linked("ring"));
+    for other in ["aws-lc-rs", "aws-lc-sys", "openssl", "native-tls"] {
+        assert!(!is_linked(other), "{other} is in Cargo.lock: take features on ring");
+    }
+}

@@ -299,7 +299,8 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     world
         .until("leaves", "stopped and its quota released", |job, workload| {
             let history = items(workload, "/status/schedulingStats/evictions");
-            job["metadata"]["generation"].as_i64() > Some(2) && history.iter().all(|e| e["count"] == json!(1))
+            let evicted_once = !history.is_empty() && history.iter().all(|e| e["count"] == json!(1));
+            job["metadata"]["generation"].as_i64() > Some(2) && evicted_once
         })
         .await?;
     world
