@@ -83,14 +83,24 @@ pub(crate) fn groups_of_queue() -> Value {
     ])
 }
 
-/// Of a resource group: what each flavor has is what the group covers, in its order.
-pub(crate) const NAMES_AS_COVERED: [&str; 4] = [
-    "self.flavors.all(f, f.resources.size() != self.coveredResources.size() || f.resources.map(r, r.name) == \
-     self.coveredResources)",
-    ".flavors",
-    "the name of each resource must match the name in coveredResources",
-    "",
-];
+/// Of a resource group: what each flavor has is what the group covers, in its order. Kueue's CRD counts them, its webhook compares them.
+pub(crate) fn resource_group() -> Value {
+    telling(&[
+        [
+            "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
+            "",
+            "flavors must have the same number of resources as the coveredResources",
+            "",
+        ],
+        [
+            "self.flavors.all(f, f.resources.size() != self.coveredResources.size() || f.resources.map(r, r.name) == \
+             self.coveredResources)",
+            ".flavors",
+            "the name of each resource must match the name in coveredResources",
+            "",
+        ],
+    ])
+}
 
 /// Of a Cohort: without a parent there is nobody to borrow from and to lend to.
 pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [

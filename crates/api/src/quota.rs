@@ -4,21 +4,13 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::beyond_kueue::{NAMES_AS_COVERED, not_negative, weight};
-use crate::rules::{SUBDOMAIN, telling};
+use crate::beyond_kueue::{not_negative, resource_group, weight};
+use crate::rules::SUBDOMAIN;
 
 /// A set of resources and the flavors that provide all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
-    [
-        "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
-        "",
-        "flavors must have the same number of resources as the coveredResources",
-        "",
-    ],
-    NAMES_AS_COVERED,
-])))]
+#[schemars(!default, extend("x-kubernetes-validations" = resource_group()))]
 pub struct ResourceGroup {
     /// Names of the resources that this group provides.
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "atomic"))]

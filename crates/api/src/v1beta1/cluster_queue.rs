@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::beyond_kueue::{BELOW_A_PARENT, NAMES_AS_COVERED, groups_of_queue, selector};
+use crate::beyond_kueue::{BELOW_A_PARENT, groups_of_queue, resource_group, selector};
 use crate::cluster_queue::{ClusterQueuePreemption, FlavorUsage};
 use crate::local_queue::AdmissionFairSharingStatus;
 use crate::quota::{FairSharing, FlavorQuotas};
@@ -77,15 +77,7 @@ pub struct ClusterQueueSpec {
 /// A set of resources and the flavors that provide all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default, extend("x-kubernetes-validations" = telling(&[
-    [
-        "self.flavors.all(f, f.resources.size() == self.coveredResources.size())",
-        "",
-        "flavors must have the same number of resources as the coveredResources",
-        "",
-    ],
-    NAMES_AS_COVERED,
-])))]
+#[schemars(!default, extend("x-kubernetes-validations" = resource_group()))]
 pub struct ResourceGroup {
     /// Names of the resources that this group provides.
     #[schemars(length(min = 1, max = 64))]
