@@ -9,6 +9,7 @@ use crate::ids::{FlavorId, ResourceId};
 use crate::issued::Issued;
 use crate::model::{PendingReason, PodSetAssignment};
 use crate::preempt::recheck::Breach;
+use crate::slices::Older;
 use crate::store::{PodSet, Progress, Store};
 use crate::why::{Said, Why, distinct_texts, unfit};
 
@@ -172,15 +173,16 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// Takes in what was found for a pod set; `net` says what of an amount is not held already.
-    pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, net: impl Fn(ResourceId, Units) -> Units) {
+    /// Takes in what was found for the pod set of that name. What the slice that it replaces holds already is not asked for again.
+    pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, name: &str, replaced: Option<&Older>) {
         self.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
             self.borrowing = self.borrowing.max(choice.borrow);
         }
         for (resource, flavor, asked) in result.given() {
             if let Some(cell) = store.find_cell(flavor, resource) {
-                accumulate(&mut self.usage, cell, net(resource, asked));
+                let more = replaced.map_or(asked, |older| older.less(name, resource, asked));
+                accumulate(&mut self.usage, cell, more);
             }
         }
         self.pod_sets.push(result);

@@ -342,7 +342,7 @@ impl World {
                 entry.requeue = Requeue::PendingPreemption;
                 entry.verdict = Some((PendingReason::WaitingForPreemptedWorkloads, Said::Plainly(text)));
                 self.await_victims(entry, run);
-                self.book(entry.queue, entry.assignment.usage.clone(), run);
+                self.keep(entry, run);
             }
             mode if overlaps || !fits => {
                 entry.verdict = waiting(Said::Plainly(if overlaps {
@@ -358,7 +358,7 @@ impl World {
             }
             Mode::Preempt => {
                 let issued = Issued { preempted: entry.targets.len(), failed: 0 };
-                self.book(entry.queue, entry.assignment.usage.clone(), run);
+                self.keep(entry, run);
                 self.evict(entry, run, report);
                 entry.requeue = issued.outcome().requeue();
                 self.await_victims(entry, run);

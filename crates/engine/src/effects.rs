@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, Mode};
 use crate::balance::{INF, Units, Usage, accumulate, plus};
 use crate::cycle::{Entry, Report};
 use crate::ids::{QueueId, WorkloadId};
@@ -26,7 +26,7 @@ pub(crate) struct Run {
 
 impl World {
     /// Books usage for the rest of the cycle.
-    pub(crate) fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
+    fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &usage);
         run.booked.push((queue, usage));
@@ -40,12 +40,21 @@ impl World {
             queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
         let waits = self.options.gates.prioritize_preemptors && self.is_waiting(entry);
         if !can_always_reclaim || waits {
-            let usage = self.reserved(entry.queue, &entry.assignment);
-            self.book(entry.queue, usage, run);
+            self.keep(entry, run);
         }
     }
 
-    pub(crate) fn reserved(&self, queue: QueueId, assignment: &Assignment) -> Usage {
+    /// Keeps quota from later entries for a head that is not admitted yet.
+    pub(crate) fn keep(&mut self, entry: &Entry, run: &mut Run) {
+        let usage = self.kept(entry.queue, &entry.assignment, &entry.targets);
+        self.book(entry.queue, usage, run);
+    }
+
+    /// What is kept for a head: all that it would use, or, where it needs preemption and has no victims, what its queue may count on.
+    pub(crate) fn kept(&self, queue: QueueId, assignment: &Assignment, targets: &[Target]) -> Usage {
+        if assignment.mode() != Mode::Preempt || !targets.is_empty() {
+            return assignment.usage.clone();
+        }
         let node = self.store.queues[queue].node;
         let reserved = |(key, value): &(crate::ids::CellId, i128)| {
             let cell = self.tree.cell(node, *key);
@@ -68,9 +77,8 @@ impl World {
         };
         for target in &entry.targets {
             run.victims.insert(target.workload, *target);
-            let Some(victim) = self.store.workload(target.workload) else { continue };
-            let Some(queue) = victim.held().map(|held| held.queue) else { continue };
-            let uid = victim.uid.to_string();
+            let held = self.store.workload(target.workload).and_then(|victim| victim.held());
+            let Some(queue) = held.map(|held| held.queue) else { continue };
             let is_news = match target.gives_up {
                 Some(pods) => self.store.set_giving(target.workload, pods),
                 None => self.store.set_evicted(target.workload, true),
@@ -81,21 +89,27 @@ impl World {
             if target.gives_up.is_none() {
                 self.store.set_evicted_for(target.workload, Some(&preemptor));
             }
-            let node = self.store.queues[queue].node;
-            let root = self.tree.root(node);
+            let root = self.tree.root(self.store.queues[queue].node);
             if target.gives_up.is_none() && self.options.departures.no_circles {
                 self.store.feuds.note(root, entry.workload, target.workload);
             }
             report.moved.insert(root);
-            report.evictions.push(Eviction {
-                uid,
-                preemptor: preemptor.to_string(),
-                reason: target.reason,
-                preemptor_path: preemptor_path.clone(),
-                preemptee_path: self.tree.path(node),
-                gives_up: target.gives_up,
-            });
+            report.evictions.extend(self.eviction(&preemptor, &preemptor_path, target));
         }
+    }
+
+    /// The eviction of a target, in words; `None` when it holds no quota.
+    pub(crate) fn eviction(&self, preemptor: &str, preemptor_path: &str, target: &Target) -> Option<Eviction> {
+        let victim = self.store.workload(target.workload)?;
+        let node = self.store.queues[victim.held()?.queue].node;
+        Some(Eviction {
+            uid: victim.uid.to_string(),
+            preemptor: preemptor.to_owned(),
+            reason: target.reason,
+            preemptor_path: preemptor_path.to_owned(),
+            preemptee_path: self.tree.path(node),
+            gives_up: target.gives_up,
+        })
     }
 
     pub(crate) fn admit(&mut self, entry: &mut Entry, now: Millis, report: &mut Report) {

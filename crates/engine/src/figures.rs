@@ -60,7 +60,7 @@ impl World {
                 ));
             }
         }
-        if self.tree.ancestors(queue.node).any(|node| self.tree.nodes[node].cyclic) {
+        if self.tree.is_below_cycle(queue.node) {
             problems.push(("Unknown", "is below a cycle of cohorts".to_owned()));
         }
         let texts: Vec<&str> = problems.iter().map(|(_, text)| text.as_str()).collect();

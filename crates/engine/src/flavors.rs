@@ -101,11 +101,20 @@ fn should_try_next(level: Level, policy: &FlavorFungibility) -> bool {
     }
 }
 
+/// How many pods of a pod set are asked for: all of them, where no counts are given.
+pub(crate) fn count_of(counts: Option<&[i64]>, index: usize, all: i64) -> i64 {
+    counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all)
+}
+
+/// What `count` pods ask for, of which one asks for `one`.
+pub(crate) fn of_all(one: Units, count: i64) -> Units {
+    one.saturating_mul(Units::from(count)).clamp(0, INF)
+}
+
 /// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
 pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
-    let all = |one: &Units| one.saturating_mul(Units::from(count)).clamp(0, INF);
     let mut requests: Vec<(ResourceId, Units)> =
-        pod_set.requests.iter().map(|(resource, one)| (*resource, all(one))).collect();
+        pod_set.requests.iter().map(|(resource, one)| (*resource, of_all(*one, count))).collect();
     if queue.group_of(store.pods).is_some() {
         requests.retain(|(resource, _)| *resource != store.pods);
         requests.push((store.pods, Units::from(count)));

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
 use crate::balance::{Units, Usage, accumulate, amount, units};
-use crate::flavors::{self, Pins, Request};
+use crate::flavors::{self, Pins, Request, count_of, of_all};
 use crate::ids::{CellId, QueueId, WorkloadId};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
 use crate::nominate::{Nominator, contested};
-use crate::preempt::{self, Ask};
+use crate::preempt::{self, Ask, Target};
 use crate::store::{PodSet, Progress, Store};
 use crate::tree::{Tree, Trial};
 use crate::why::{Why, distinct_texts, texts};
@@ -98,6 +98,18 @@ pub struct AssignInput<'o> {
     pub replaced: Option<Vec<PodSetAssignment>>,
 }
 
+impl Store {
+    /// Usage that is told by name.
+    pub(crate) fn usage_named(&mut self, told: &BTreeMap<FlavorResource, Amount>) -> Usage {
+        let mut usage = Usage::new();
+        for (cell, value) in told {
+            let cell = self.intern_cell(&cell.flavor, &cell.resource);
+            accumulate(&mut usage, cell, units(*value));
+        }
+        usage
+    }
+}
+
 impl World {
     fn asking(&self, uid: &str, cluster_queue: &str) -> Option<(WorkloadId, QueueId)> {
         Some((self.store.by_uid.get(uid).copied()?, self.store.queue_ids.get(cluster_queue).copied()?))
@@ -143,7 +155,8 @@ impl World {
     }
 
     /// Quota that an assignment of so many pods per pod set asks for, as the search for victims is told it: what all pods ask for by these
-    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell.
+    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell. A cycle
+    /// knows what one pod asks for, and nowhere has to tell it from a total.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
@@ -153,16 +166,14 @@ impl World {
         let older = |pod_sets: &[PodSetAssignment]| Replaced { uid: String::new(), pod_sets: pod_sets.to_vec() };
         let replaced = replaced.map(|pod_sets| self.store.older(&older(pod_sets)));
         let mut assignment = Assignment::default();
+        let counts = replaced.is_none().then_some(counts);
         for (index, pod_set) in totals.iter().enumerate() {
-            let given = counts.get(index).copied().unwrap_or_default();
-            let count = if replaced.is_some() { pod_set.count } else { given };
+            let count = count_of(counts, index, pod_set.count);
             let mut result = PodSetResult { index, count, ..PodSetResult::default() };
             for (resource, flavor) in &pod_set.flavors {
                 let total = pod_set.usage.get(resource).copied().map_or(0, units);
-                let asked = match total.checked_div(Units::from(pod_set.count)) {
-                    Some(one) if pod_set.count != count => one.saturating_mul(Units::from(count)),
-                    _ => total,
-                };
+                let one = total.checked_div(Units::from(pod_set.count)).filter(|_| pod_set.count != count);
+                let asked = one.map_or(total, |one| of_all(one, count));
                 let cell = self.store.intern_cell(flavor, resource);
                 let (flavor, resource) = *self.store.cells.key(cell);
                 result.requests.push((resource, asked));
@@ -175,9 +186,7 @@ impl World {
                     hopeless: false,
                 });
             }
-            assignment.add(&self.store, result, |resource, asked| {
-                replaced.as_ref().map_or(asked, |known| known.less(&pod_set.name, resource, asked))
-            });
+            assignment.add(&self.store, result, &pod_set.name, replaced.as_ref());
         }
         let (_, usage) = contested(&self.store, &assignment, true);
         usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
@@ -208,23 +217,10 @@ impl World {
         needs: &[FlavorResource],
         usage: &BTreeMap<FlavorResource, Amount>,
     ) -> Option<Vec<Eviction>> {
-        let victims = self.victims(uid, cluster_queue, needs, usage)?;
+        let targets = self.targets_for(uid, cluster_queue, needs, usage)?;
         let (_, queue) = self.asking(uid, cluster_queue)?;
-        let path = |queue: QueueId| self.tree.path(self.store.queues[queue].node);
-        let preemptor_path = path(queue);
-        let eviction = |(victim, reason): (String, &'static str)| {
-            let id = self.store.by_uid.get(victim.as_str()).copied()?;
-            let held = self.store.workload(id)?.held()?;
-            Some(Eviction {
-                uid: victim,
-                preemptor: uid.to_owned(),
-                reason,
-                preemptor_path: preemptor_path.clone(),
-                preemptee_path: path(held.queue),
-                gives_up: None,
-            })
-        };
-        Some(victims.into_iter().filter_map(eviction).collect())
+        let path = self.tree.path(self.store.queues[queue].node);
+        Some(targets.iter().filter_map(|target| self.eviction(uid, &path, target)).collect())
     }
 
     /// Victims (uid and reason) for a workload that would use `usage`, where the cells in `needs` lack quota. Changes
@@ -236,15 +232,26 @@ impl World {
         needs: &[FlavorResource],
         usage: &BTreeMap<FlavorResource, Amount>,
     ) -> Option<Vec<(String, &'static str)>> {
+        let targets = self.targets_for(uid, cluster_queue, needs, usage)?;
+        let named = targets.iter().filter_map(|target| {
+            let victim = self.store.workload(target.workload)?;
+            Some((victim.uid.to_string(), target.reason))
+        });
+        Some(named.collect())
+    }
+
+    fn targets_for(
+        &mut self,
+        uid: &str,
+        cluster_queue: &str,
+        needs: &[FlavorResource],
+        usage: &BTreeMap<FlavorResource, Amount>,
+    ) -> Option<Vec<Target>> {
         let (id, queue) = self.asking(uid, cluster_queue)?;
         let mut needs: Vec<CellId> =
             needs.iter().map(|cell| self.store.intern_cell(&cell.flavor, &cell.resource)).collect();
         needs.sort_unstable();
-        let mut wanted = Usage::new();
-        for (cell, value) in usage {
-            let cell = self.store.intern_cell(&cell.flavor, &cell.resource);
-            accumulate(&mut wanted, cell, units(*value));
-        }
+        let mut wanted = self.store.usage_named(usage);
         wanted.retain(|(_, value)| *value != 0);
         // Who asks does not hold what it asks for, and is not its own victim.
         let gone = BTreeSet::from([id]);
@@ -255,12 +262,7 @@ impl World {
         let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);
         drop(trial);
         debug_assert!(targets.is_ok(), "{targets:?}");
-        let targets = targets.unwrap_or_default();
-        let named = targets.iter().filter_map(|target| {
-            let victim = self.store.workload(target.workload)?;
-            Some((victim.uid.to_string(), target.reason))
-        });
-        Some(named.collect())
+        Some(targets.unwrap_or_default())
     }
 }
 
@@ -300,12 +302,7 @@ fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> Assignmen
             })
             .collect(),
     });
-    let cell = |(cell, value): &(CellId, Units)| {
-        let (flavor, resource) = *store.cells.key(*cell);
-        let key =
-            FlavorResource { flavor: store.flavor(flavor).to_owned(), resource: store.resource(resource).to_owned() };
-        (key, amount(*value))
-    };
+    let cell = |(cell, value): &(CellId, Units)| (store.named(*cell), amount(*value));
     AssignmentReport {
         mode: assignment.mode(),
         borrowing: assignment.borrowing,

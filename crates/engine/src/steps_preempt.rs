@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assignment::{Assignment, Granular, Mode};
-use crate::balance::{Usage, accumulate, amount, units};
+use crate::balance::amount;
 use crate::flavors::is_preferred;
 use crate::ids::{QueueId, WorkloadId};
 use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
@@ -38,16 +38,7 @@ impl World {
             let id: WorkloadId = self.store.by_uid.get(*uid).copied()?;
             let workload = self.store.workload(id)?;
             let held = workload.held()?;
-            Some(Candidate {
-                workload: id,
-                queue: held.queue,
-                right: Right::WithinQueue,
-                common: None,
-                evicted: held.evicted,
-                priority: workload.priority,
-                at: held.loses_since(),
-                uid: &workload.uid,
-            })
+            Some(Candidate::of(id, workload, held, Right::WithinQueue, None))
         };
         uids.iter().filter_map(candidate).collect()
     }
@@ -123,13 +114,9 @@ impl World {
         usage: &BTreeMap<FlavorResource, Amount>,
     ) -> BTreeMap<FlavorResource, Amount> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return BTreeMap::new() };
-        let mut wanted = Usage::new();
-        for (cell, value) in usage {
-            let cell = self.store.intern_cell(&cell.flavor, &cell.resource);
-            accumulate(&mut wanted, cell, units(*value));
-        }
-        let assignment = Assignment { usage: wanted, borrowing, ..Assignment::default() };
-        let kept = if mode == Mode::Preempt { self.reserved(queue, &assignment) } else { assignment.usage };
+        let usage = self.store.usage_named(usage);
+        let assignment = Assignment { usage, borrowing, held_to: Some(mode), ..Assignment::default() };
+        let kept = self.kept(queue, &assignment, &[]);
         kept.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
     }
 }

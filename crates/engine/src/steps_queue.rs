@@ -2,6 +2,7 @@
 //! run on the same functions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::assignment::Assignment;
 use crate::cycle::{Entry, Report, Requeue};
@@ -125,21 +126,16 @@ impl World {
     /// Takes a given pending workload out of its place, as if it had been the head. False when it is not pending in a queue.
     pub fn pop_workload(&mut self, uid: &str) -> bool {
         let Some((id, queue, place)) = self.place_of(uid) else { return false };
-        let Some(workload) = self.store.workload_mut(id) else { return false };
-        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
-        let pending = match place {
+        match place {
             Place::Class | Place::Solo | Place::Mismatched => {
-                workload.phase = Phase::Pending(Place::InFlight);
-                let lane = self.lane(queue, local_queue);
+                self.take_out(queue, id, Place::InFlight);
                 let pending = &mut self.store.queues[queue].pending;
-                pending.take(class, lane, key, id);
-                pending
+                pending.solo.remove(&id);
+                pending.mismatched.remove(&id);
+                true
             }
-            Place::Nowhere | Place::Until(_) | Place::Blocked | Place::InFlight => return place == Place::InFlight,
-        };
-        pending.solo.remove(&id);
-        pending.mismatched.remove(&id);
-        true
+            Place::Nowhere | Place::Until(_) | Place::Blocked | Place::InFlight => place == Place::InFlight,
+        }
     }
 
     fn place_of(&self, uid: &str) -> Option<(WorkloadId, QueueId, Place)> {
@@ -195,16 +191,16 @@ impl World {
     }
 
     /// Lets what is parked in the whole tree of a ClusterQueue be tried again, and whose back-off is over. Returns how many workloads
-    /// that moves; none below a cycle of cohorts.
+    /// that moves; none below a cycle of cohorts. It wakes as a delta does and a plan takes up at its start; that somebody may be in flight
+    /// meanwhile, and that mismatches are looked at without a change of labels, nothing in that path knows.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.store.queues[queue].node;
-        if self.tree.ancestors(node).any(|cohort| self.tree.nodes[cohort].cyclic) {
+        if self.tree.is_below_cycle(node) {
             return 0;
         }
         let root = self.tree.root(node);
-        let queues: Vec<QueueId> =
-            self.tree.bottom_up(root).iter().filter_map(|node| self.store.queue_of_node.get(node).copied()).collect();
+        let queues = Arc::clone(&self.tree.nodes[root].queues);
         let active = |world: &Self| -> usize {
             let active = |queue: &QueueId| world.store.queues[*queue].pending.active() as usize;
             queues.iter().map(active).sum()
@@ -213,12 +209,12 @@ impl World {
         self.release_timers(now);
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
-        for queue in &queues {
+        for queue in queues.iter().copied() {
             // Nobody was taken yet: whoever comes back was away since before.
-            self.store.queues[*queue].pending.taken_at.get_or_insert(epoch);
+            self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
             // A cycle puts nobody back for a namespace that matches, and a change of labels or selector has them tried at once.
-            self.retry_mismatched(*queue, |world, workload| world.is_selected(*queue, workload));
-            self.wake_queue(*queue, root);
+            self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
+            self.wake_queue(queue, root);
         }
         active(self).saturating_sub(before)
     }

@@ -114,6 +114,11 @@ impl Tree {
         std::iter::successors(self.nodes[node].parent, |n| self.nodes[*n].parent)
     }
 
+    /// Whether a node is below cohorts that were declared in a circle.
+    pub(crate) fn is_below_cycle(&self, node: NodeId) -> bool {
+        self.ancestors(node).any(|cohort| self.nodes[cohort].cyclic)
+    }
+
     /// `/root/../node`.
     pub(crate) fn path(&self, node: NodeId) -> String {
         let mut names: Vec<&str> = self.ancestors(node).map(|n| self.nodes[n].name.as_str()).collect();

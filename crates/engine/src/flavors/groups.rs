@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::assignment::{Assignment, Attempt, Mode, PodSetResult};
 use crate::balance::{Units, add_to};
 use crate::flavors::scan::Scan;
-use crate::flavors::{Oracle, Request, requests};
+use crate::flavors::{Oracle, Request, count_of, requests};
 use crate::ids::{FlavorId, ResourceId};
 use crate::model::PendingReason;
 use crate::store::{Group, PodSet, Store};
@@ -26,7 +26,7 @@ pub(super) struct Member<'a> {
 
 impl<'a> Member<'a> {
     pub(super) fn of(store: &Store, request: &Request<'a>, (index, pod_set): (usize, &'a PodSet)) -> Self {
-        let count = request.counts.and_then(|c| c.get(index)).copied().unwrap_or(pod_set.spec.count);
+        let count = count_of(request.counts, index, pod_set.spec.count);
         Member { index, pod_set, count, requests: requests(store, request.queue, pod_set, count) }
     }
 }
@@ -54,10 +54,7 @@ pub(super) fn assign_group(
         }
         let is_over = result.mode() == Mode::NoFit || !(request.all_pod_sets || result.requests.is_empty());
         failed |= is_over && result.choices.is_empty();
-        let name = &member.pod_set.spec.name;
-        assignment.add(store, result, |resource, asked| {
-            request.replaced.map_or(asked, |older| older.less(name, resource, asked))
-        });
+        assignment.add(store, result, &member.pod_set.spec.name, request.replaced);
     }
     failed
 }

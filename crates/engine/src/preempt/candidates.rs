@@ -51,7 +51,27 @@ pub(crate) struct Candidate<'a> {
     pub(crate) uid: &'a str,
 }
 
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
+    /// A workload that holds quota, as a candidate.
+    pub(crate) fn of(
+        id: WorkloadId,
+        workload: &'a Workload,
+        held: &Held,
+        right: Right,
+        common: Option<NodeId>,
+    ) -> Self {
+        Self {
+            workload: id,
+            queue: held.queue,
+            right,
+            common,
+            evicted: held.evicted,
+            priority: workload.priority,
+            at: held.loses_since(),
+            uid: &workload.uid,
+        }
+    }
+
     /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, uid. What usage
     /// changes is in `usage`.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
@@ -135,16 +155,8 @@ impl<'a> Filter<'a> {
         {
             return None;
         }
-        Some(Candidate {
-            workload: rank.workload,
-            queue: line.queue,
-            right: self.right(workload.priority, is_own, line.advantage),
-            common: line.common,
-            evicted: held.evicted,
-            priority: workload.priority,
-            at: held.loses_since(),
-            uid: &workload.uid,
-        })
+        let right = self.right(workload.priority, is_own, line.advantage);
+        Some(Candidate::of(rank.workload, workload, held, right, line.common))
     }
 
     /// By which right a workload of this priority may be taken; `advantage` when the asking queue is closer to quota.
