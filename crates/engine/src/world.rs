@@ -22,7 +22,7 @@ pub struct Changed {
     pub cohorts: Vec<String>,
 }
 
-/// The long-lived model of the cluster that decisions are taken on.
+/// The long-lived model of the cluster that decisions are taken on. It is changed in place: nothing can copy it.
 #[derive(Debug)]
 pub struct World {
     pub(crate) options: Options,
@@ -451,3 +451,6 @@ impl World {
         members
     }
 }
+
+#[cfg(test)]
+mod tests;

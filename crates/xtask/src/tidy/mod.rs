@@ -12,6 +12,7 @@ mod requirements;
 mod source;
 mod text;
 mod tree;
+mod unaware;
 mod words;
 
 use std::path::Path;
@@ -50,6 +51,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     let mut found = boundaries::check(&boundaries::packages(root)?);
     found.extend(dependencies::check(&tree));
     found.extend(purity::check(&tree));
+    found.extend(unaware::check(&tree));
     found.extend(layout::check(&tree));
     found.extend(requirements::check(&tree));
     found.extend(compatibility::check(&tree));

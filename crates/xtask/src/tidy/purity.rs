@@ -62,10 +62,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         let root = format!("{folder}lib.rs");
         let amounts = if COUNT.contains(&name) { &LINTS_OF_AMOUNTS[..] } else { &[] };
         asked_of_clippy(&root, tree.text(&root).unwrap_or_default(), amounts, &mut found);
-        let sources: Vec<(&str, &str)> =
-            tree.files().filter(|(path, _)| path.starts_with(&folder) && path.ends_with(".rs")).collect();
-        let tests: BTreeSet<String> = sources.iter().flat_map(|(path, text)| files_of_tests(path, text)).collect();
-        for (path, text) in sources.into_iter().filter(|(path, _)| !tests.contains(*path)) {
+        for (path, text) in that_ship(tree, &folder) {
             file(path, &shipped(text), &mut found);
         }
     }
@@ -80,6 +77,15 @@ fn asked_of_clippy(path: &str, text: &str, amounts: &[&str], found: &mut Vec<Fin
     if !missing.is_empty() {
         found.push(Finding::new(path, 0, format!("#![cfg_attr(not(test), deny(...))] lacks {}", missing.join(", "))));
     }
+}
+
+/// The sources below a folder, without those that are modules of tests.
+pub(crate) fn that_ship<'t>(tree: &'t Tree, folder: &str) -> Vec<(&'t str, &'t str)> {
+    let mut sources: Vec<(&str, &str)> =
+        tree.files().filter(|(path, _)| path.starts_with(folder) && path.ends_with(".rs")).collect();
+    let tests: BTreeSet<String> = sources.iter().flat_map(|(path, text)| files_of_tests(path, text)).collect();
+    sources.retain(|(path, _)| !tests.contains(*path));
+    sources
 }
 
 /// Files that a source names as modules of its tests.

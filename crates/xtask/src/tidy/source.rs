@@ -34,10 +34,8 @@ pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize,
 
 /// Names of modules in other files that are compiled for tests only.
 pub(crate) fn test_modules(source: &str) -> Vec<String> {
-    let code = code(source);
     let mut names = Vec::new();
-    for (start, _) in code.match_indices(MARK) {
-        let rest = code[start + MARK.len()..].trim_start();
+    for (_, rest) in marked(source) {
         if let Some(name) = rest.strip_prefix("mod ").and_then(|rest| rest.split_once(';')).map(|(name, _)| name.trim())
             && name.chars().all(is_name)
         {
@@ -45,6 +43,19 @@ pub(crate) fn test_modules(source: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// Lines, from 1, that mark what is compiled for tests only, with the code behind the mark and further attributes.
+pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
+    let code = code(source);
+    let behind = |(start, _): (usize, &str)| {
+        let mut rest = code[start + MARK.len()..].trim_start();
+        while let Some((_, after)) = rest.strip_prefix("#[").and_then(|attribute| attribute.split_once(']')) {
+            rest = after.trim_start();
+        }
+        (code[..start].matches('\n').count() + 1, rest.to_owned())
+    };
+    code.match_indices(MARK).map(behind).collect()
 }
 
 const MARK: &str = "#[cfg(test)]";
