@@ -279,10 +279,9 @@ impl World {
     }
 
     /// Charges a reservation to its LocalQueue ahead: part of all that the workload asks for, whatever it was given of it.
-    pub(crate) fn charge(&mut self, queue: QueueId, workload: WorkloadId, now: Millis) {
-        if !self.has_lanes(queue) {
-            return;
-        }
+    pub(crate) fn charge(&mut self, workload: WorkloadId, now: Millis) {
+        let held = self.store.workload(workload).and_then(|workload| workload.held());
+        let Some(queue) = held.map(|held| held.queue).filter(|queue| self.has_lanes(*queue)) else { return };
         let Some(rate) = self.options.admission_fair_sharing.as_ref().map(entry_rate) else { return };
         let Some((local_queue, class)) = self.store.workload(workload).map(|known| (known.local_queue, known.class))
         else {

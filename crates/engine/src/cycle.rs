@@ -141,6 +141,10 @@ impl World {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
+        // Until now usage was that of the cycle's beginning, by which victims are ordered, as in Kueue's snapshot.
+        for workload in run.admitted {
+            self.charge(workload, now);
+        }
         // Mostly those of the cycle before are among them.
         report.findings.reserve(done.len().saturating_sub(report.findings.len()));
         report.leading.reserve(done.len());

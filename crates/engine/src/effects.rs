@@ -145,7 +145,6 @@ impl World {
         self.stirred.insert(self.tree.root(node));
         self.store.local_queues[local_queue].pending.remove(&entry.workload);
         let usage = std::mem::take(&mut entry.assignment.usage);
-        self.charge(entry.queue, entry.workload, now);
         let usage = if self.store.classes[class].replaces.is_some() { self.whole(entry) } else { usage };
         self.hold(
             entry.workload,

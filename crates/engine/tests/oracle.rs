@@ -13,6 +13,8 @@ use slow::Decided;
 use slow::assign::Start;
 use slow::books::Node;
 use slow::history::{History, Step};
+use slow::usage::LocalQueues;
+use worlds::by_usage::by_usage;
 use worlds::{Named, Objects, cases, gates, mixed, random, shrinking};
 
 const NOW: Millis = Millis(1000);
@@ -32,6 +34,19 @@ fn as_kueue(mut objects: Objects) -> Objects {
     objects.options.departures = Departures::NONE;
     objects.options.gates.prioritize_preemptors = false;
     objects.options.gates.rouse_after_admissions = false;
+    objects
+}
+
+/// A world in which usage orders most queues, and some workloads start with fewer pods.
+fn ordered(seed: u64) -> Objects {
+    let objects = gated(random(seed), seed);
+    by_usage(if seed.is_multiple_of(3) { shrinking(objects, seed) } else { objects }, seed)
+}
+
+/// The same world where nobody asks what was used.
+fn unordered(objects: &Objects) -> Objects {
+    let mut objects = objects.clone();
+    objects.options.admission_fair_sharing = None;
     objects
 }
 
@@ -57,9 +72,24 @@ fn fast(objects: &Objects) -> Decided {
     }
 }
 
-fn slow(objects: &Objects) -> Decided {
+fn history(objects: &Objects) -> History<'_> {
     let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
-    slow::cycle(&objects.options, books, &objects.workloads, NOW)
+    let local_queues = LocalQueues::new(&objects.options, &objects.queues, &objects.local_queues, &objects.ledgers);
+    History::new(&objects.options, local_queues, books, &objects.workloads, NOW)
+}
+
+fn slow(objects: &Objects) -> Decided {
+    slow::first_cycle(history(objects))
+}
+
+/// What both decide in the first cycle in the world of a seed. Where they differ, the smallest world in which they do is told.
+fn agreed(objects: &Objects, seed: u64) -> Decided {
+    let (fast_one, slow_one) = (fast(objects), slow(objects));
+    if fast_one != slow_one {
+        let small = objects.clone().shrink(|objects| fast(objects) != slow(objects));
+        panic!("seed {seed}\n{}engine: {:?}\noracle: {:?}", small.describe(), fast(&small), slow(&small));
+    }
+    slow_one
 }
 
 /// Compares every second world from `first`; returns how many cycles admit, preempt and leave heads.
@@ -69,14 +99,10 @@ fn part(first: u64, count: u64) -> [u64; 3] {
         let _named = Named(seed);
         let objects = gated(random(seed), seed);
         let objects = if seed % 4 < 2 { objects } else { as_kueue(objects) };
-        let (fast_one, slow_one) = (fast(&objects), slow(&objects));
-        seen[0] += u64::from(!slow_one.admitted.is_empty());
-        seen[1] += u64::from(!slow_one.evicted.is_empty());
-        seen[2] += u64::from(!slow_one.waiting.is_empty());
-        if fast_one != slow_one {
-            let small = objects.shrink(|objects| fast(objects) != slow(objects));
-            panic!("seed {seed}\n{}engine: {:?}\noracle: {:?}", small.describe(), fast(&small), slow(&small));
-        }
+        let decided = agreed(&objects, seed);
+        seen[0] += u64::from(!decided.admitted.is_empty());
+        seen[1] += u64::from(!decided.evicted.is_empty());
+        seen[2] += u64::from(!decided.waiting.is_empty());
     }
     seen
 }
@@ -102,6 +128,32 @@ fn one_cycle_is_what_the_specification_says() {
     assert!(count < 1000 || seen.iter().all(|seen| *seen > count / 50), "too tame: {seen:?}");
 }
 
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns in how many cycles usage changes who is a
+/// head, and in how many it leaves the heads and changes whom they evict.
+fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
+    let mut seen = [0; 2];
+    for seed in (first..first + count).step_by(2) {
+        let _named = Named(seed);
+        let objects = ordered(seed);
+        let objects = if seed % 4 < 2 { objects } else { as_kueue(objects) };
+        let (decided, otherwise) = (agreed(&objects, seed), slow(&unordered(&objects)));
+        let are_same = decided.heads() == otherwise.heads();
+        seen[0] += u64::from(!are_same);
+        seen[1] += u64::from(are_same && decided.evicted != otherwise.evicted);
+    }
+    seen
+}
+
+/// Who is the head of a queue by what its LocalQueues used, and which of several candidates its victims are.
+#[test]
+fn one_cycle_by_usage_is_what_the_specification_says() {
+    let count = u64::from(cases());
+    let [heads, victims] = halves(count, part_by_usage);
+    println!("of {count} cycles usage changes heads in {heads}, and victims of the same heads in {victims}");
+    assert!(count < 1000 || heads > count / 50, "too tame: {heads} cycles with other heads");
+    assert!(count < 50_000 || victims > count / 2000, "too tame: {victims} cycles with other victims");
+}
+
 /// What a plan does in one tree: admissions and preemptions in their order, and why the others wait who were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Story {
@@ -124,7 +176,7 @@ fn tells_reasons(objects: &Objects) -> bool {
 
 fn fast_story(objects: &Objects, plan: &Plan) -> Stories {
     let mut stories = Stories::new();
-    let queue_of = |uid: &str| &objects.workloads.iter().find(|spec| spec.uid == uid).unwrap().local_queue;
+    let queue_of = |uid: &str| objects.queue_of(objects.workloads.iter().find(|spec| spec.uid == uid).unwrap());
     let mut of = |uid: &str, change: &mut dyn FnMut(&mut Story)| {
         change(stories.entry(root(objects, queue_of(uid))).or_default());
     };
@@ -204,8 +256,7 @@ fn is_reduced(objects: &Objects, admission: &Admission) -> bool {
 /// Runs a world in both ways, victims leaving for good after each plan.
 fn compare(objects: &Objects) -> Result<Compared, String> {
     let mut world = objects.world();
-    let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
-    let mut history = History::new(&objects.options, books, &objects.workloads, NOW);
+    let mut history = history(objects);
     let mut seen = Compared::default();
     let mut preemptors = BTreeSet::<String>::new();
     for round in 0..ROUNDS {
@@ -242,6 +293,11 @@ fn compared(objects: &Objects, seed: u64) -> Compared {
     })
 }
 
+/// What the engine plans first.
+fn told(objects: &Objects) -> Stories {
+    fast_story(objects, &objects.world().plan(NOW, ALL))
+}
+
 /// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns how many plans there were, how many
 /// of them admitted and preempted, in how many worlds a plan was of more than two steps, and in how many the two ways differ.
 fn whole(first: u64, count: u64) -> [u64; 5] {
@@ -255,7 +311,6 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
             let more = [plans, admit, preempt, u64::from(longest > 2)];
             seen.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        let told = |objects: &Objects| fast_story(objects, &objects.world().plan(NOW, ALL));
         seen[4] += u64::from(told(&ways[0]) != told(&ways[1]));
     }
     seen
@@ -272,6 +327,34 @@ fn a_plan_is_the_oracles_cycles_one_after_another() {
     );
     assert!(count < 1000 || [admit, preempt, long].iter().all(|seen| *seen > count / 20), "too tame");
     assert!(count < 1000 || differ > count / 200, "too tame: {differ} worlds in which Berth departs from Kueue");
+}
+
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns how many plans preempted, in how many
+/// worlds a plan was of more than two steps, and in how many of these usage changes the first plan.
+fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
+    let mut seen = [0; 3];
+    for seed in (first..first + count).step_by(2) {
+        let _named = Named(seed);
+        let objects = ordered(seed);
+        let objects = if seed % 4 < 2 { objects } else { as_kueue(objects) };
+        let Compared { preempt, longest, .. } = compared(&objects, seed);
+        seen[0] += preempt;
+        if longest > 2 {
+            seen[1] += 1;
+            seen[2] += u64::from(told(&objects) != told(&unordered(&objects)));
+        }
+    }
+    seen
+}
+
+/// What an admission is charged decides whose turn is next, and what is charged for who has left does not count any more.
+#[test]
+fn a_plan_by_usage_is_the_oracles_cycles_one_after_another() {
+    let count = u64::from(cases());
+    let [preempt, long, changed] = halves(count, whole_by_usage);
+    println!("{count} worlds: {preempt} plans preempt, {long} of several steps, of which usage changes {changed}");
+    assert!(count < 1000 || [preempt, long].iter().all(|seen| *seen > count / 50), "too tame: {preempt} {long}");
+    assert!(count < 1000 || changed > count / 100, "too tame: {changed} plans that usage changes");
 }
 
 /// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns how many plans preempted, how many

@@ -34,6 +34,8 @@ pub(crate) struct Holder {
     pub(crate) evicted: bool,
     /// It must not be preempted by who looks for victims.
     pub(crate) barred: bool,
+    /// What its LocalQueue had used when the cycle began; none where that orders nothing.
+    pub(crate) used: Option<f64>,
 }
 
 const BOUNDLESS: i128 = i64::MAX as i128;

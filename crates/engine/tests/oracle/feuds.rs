@@ -8,17 +8,24 @@ use super::history::History;
 use super::place;
 
 impl History<'_> {
-    /// Whether one, evicted, comes back before another in a queue in which the first lets nobody pass.
+    /// Whether one, evicted, comes back before another in a queue in which the first lets nobody pass. Where usage orders LocalQueues, it may
+    /// have changed by then: there it is only said of two of the same.
     fn comes_back_before(&self, one: &str, other: &str) -> bool {
         let (one, other) = (self.places[one], self.places[other]);
-        let is_strict = self.books.queues[&one.local_queue].strategy == Strategy::StrictFifo;
-        is_strict && one.local_queue == other.local_queue && place(one, self.now) < place(other, self.now)
+        let queue = self.queue_of(one);
+        let is_strict = self.books.queues[&queue].strategy == Strategy::StrictFifo;
+        let are_in_line = if self.local_queues.orders(&queue) {
+            one.local_queue == other.local_queue
+        } else {
+            self.queue_of(other) == queue
+        };
+        is_strict && are_in_line && place(one, self.now) < place(other, self.now)
     }
 
     /// Whom a workload must not preempt: evictions would go round in a circle, each of them holding back the next preemptor, by evicting
     /// it or by letting its victim come back before it. Nor those who were admitted in this cycle.
     pub(super) fn barred(&self, spec: &WorkloadSpec) -> BTreeSet<String> {
-        let Some(feuds) = self.feuds.get(&self.root(&spec.local_queue)) else { return self.fresh.clone() };
+        let Some(feuds) = self.feuds.get(&self.root(&self.queue_of(spec))) else { return self.fresh.clone() };
         let victims: BTreeSet<&String> = feuds.iter().map(|(_, victim)| victim).collect();
         let mut against = BTreeSet::from([spec.uid.clone()]);
         loop {

@@ -1,6 +1,7 @@
 //! Cycles one after another: who waits, what is parked, who waits for victims, how far scans over flavors got. Written from kueue.md 6.2
 //! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
 
+mod heads;
 mod plans;
 mod wakes;
 
@@ -12,6 +13,7 @@ use berth_engine::*;
 
 use super::assign::{Found, How, Pins, Search, Start, Tried};
 use super::books::{Books, Fr, Holder, Node};
+use super::usage::LocalQueues;
 use super::{Head, are_equal, by_age, by_share, place};
 
 /// What became of a head.
@@ -83,6 +85,7 @@ struct Ended<'a> {
 /// A world as cycles leave it.
 pub(crate) struct History<'a> {
     pub(super) options: &'a Options,
+    pub(super) local_queues: LocalQueues,
     pub(crate) books: Books,
     pub(super) now: Millis,
     waiting: BTreeMap<String, Vec<&'a WorkloadSpec>>,
@@ -110,15 +113,23 @@ pub(crate) struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    pub(crate) fn new(options: &'a Options, books: Books, workloads: &'a [WorkloadSpec], now: Millis) -> Self {
+    pub(crate) fn new(
+        options: &'a Options,
+        mut local_queues: LocalQueues,
+        books: Books,
+        workloads: &'a [WorkloadSpec],
+        now: Millis,
+    ) -> Self {
         let mut waiting: BTreeMap<String, Vec<&WorkloadSpec>> = BTreeMap::new();
         for spec in workloads.iter().filter(|spec| matches!(spec.state, WorkloadState::Pending { .. })) {
-            waiting.entry(spec.local_queue.clone()).or_default().push(spec);
+            waiting.entry(local_queues.queue_of(&spec.local_queue)).or_default().push(spec);
         }
+        local_queues.settle(now, workloads);
         let root = |queue: &String| books.line(&Node::Queue(queue.clone())).pop().unwrap();
         let live = books.queues.keys().map(root).collect();
         Self {
             options,
+            local_queues,
             live,
             books,
             now,
@@ -151,15 +162,6 @@ impl<'a> History<'a> {
 
     fn generation(&self, queue: &str) -> u64 {
         self.generations.get(queue).copied().unwrap_or(0)
-    }
-
-    fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
-        let waiting = self.waiting.get(queue)?;
-        let is_out = |spec: &WorkloadSpec| self.parked.contains(&spec.uid) || self.aside.contains(&spec.uid);
-        let mut active: Vec<&WorkloadSpec> = waiting.iter().copied().filter(|spec| !is_out(spec)).collect();
-        active.sort_by_key(|spec| place(spec, self.now));
-        let first = self.first.get(queue);
-        active.iter().find(|spec| Some(&spec.uid) == first).or(active.first()).copied()
     }
 
     fn look(&self, spec: &WorkloadSpec, queue: &str, books: &Books, how: How<'_>) -> Found {
@@ -362,7 +364,9 @@ impl<'a> History<'a> {
             at: self.now,
             evicted: false,
             barred: false,
+            used: None,
         });
+        self.local_queues.charge(head.spec);
         for waiting in self.waiting.values_mut() {
             waiting.retain(|spec| spec.uid != uid);
         }
@@ -422,6 +426,7 @@ impl<'a> History<'a> {
     fn cycle(&mut self, live: &BTreeSet<Node>) -> Cycle {
         self.cycle += 1;
         self.fresh.clear();
+        self.note_usage();
         let mut heads: Vec<Head<'a>> = Vec::new();
         for queue in self.books.queues.keys().cloned().collect::<Vec<_>>() {
             if !self.books.is_active(&queue) || !live.contains(&self.root(&queue)) {

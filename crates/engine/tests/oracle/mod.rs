@@ -1,6 +1,6 @@
 //! A slow, obvious scheduler over plain objects, written from the specification and apart from the engine: cycle by cycle, with any
 //! number of pod sets and resource groups, and with partial admission. It knows the gates that order heads, that of fair preemption and
-//! that of scans. It knows no slices and no admission fair sharing. Where Berth departs from Kueue on purpose (`Options::departures`),
+//! that of scans, and admission fair sharing. It knows no slices. Where Berth departs from Kueue on purpose (`Options::departures`),
 //! it does what the options say.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -10,6 +10,7 @@ mod feuds;
 pub(crate) mod history;
 mod partial;
 pub(crate) mod share;
+pub(crate) mod usage;
 pub(crate) mod victims;
 
 use std::cmp::{Ordering, Reverse};
@@ -21,6 +22,7 @@ use berth_engine::*;
 use assign::{Found, Start};
 use books::{Amounts, Books, Holder, Node};
 use history::{History, Step};
+use usage::LocalQueues;
 
 /// What a cycle decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,13 @@ pub(crate) struct Decided {
     pub(crate) evicted: BTreeSet<(String, String, &'static str)>,
     /// Reasons of heads that stay.
     pub(crate) waiting: BTreeMap<String, PendingReason>,
+}
+
+impl Decided {
+    /// Who was looked at.
+    pub(crate) fn heads(&self) -> BTreeSet<&String> {
+        self.admitted.keys().chain(self.waiting.keys()).collect()
+    }
 }
 
 /// The first of a queue, and what it could have.
@@ -77,15 +86,20 @@ pub(crate) fn books(cohorts: &[CohortSpec], queues: &[ClusterQueueSpec], workloa
                 at: held.saved.map_or(held.at, |saved| saved.max(held.at)),
                 evicted: held.evicted,
                 barred: false,
+                used: None,
             });
         }
     }
     Books::new(queues.iter().map(|queue| (queue.name.clone(), queue.clone())).collect(), known, holders)
 }
 
-/// One cycle from a world in which nothing was tried before.
+/// One cycle from a world in which nothing was tried before, with no LocalQueues but those that ClusterQueues have under their names.
 pub(crate) fn cycle(options: &Options, books: Books, workloads: &[WorkloadSpec], now: Millis) -> Decided {
-    let mut history = History::new(options, books, workloads, now);
+    first_cycle(History::new(options, LocalQueues::default(), books, workloads, now))
+}
+
+/// The first cycle of all.
+pub(crate) fn first_cycle(mut history: History<'_>) -> Decided {
     let mut decided = Decided::default();
     for step in history.one_cycle() {
         match step {

@@ -37,11 +37,28 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| holder.usage.contains_key(fr))
 }
 
+/// The order in which candidates are tried. What LocalQueues used comes before priority, but only between candidates of one queue: those of
+/// each queue are put in order first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
-    list.sort_by(|a, b| {
-        let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, h.uid.clone());
-        key(a).cmp(&key(b))
-    });
+    let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, h.uid.clone());
+    list.sort_by(|a, b| key(a).cmp(&key(b)));
+    if list.iter().all(|holder| holder.used.is_none()) {
+        return;
+    }
+    let mut lines: BTreeMap<String, Vec<Holder>> = BTreeMap::new();
+    for holder in list.iter() {
+        lines.entry(holder.queue.clone()).or_default().push(holder.clone());
+    }
+    for line in lines.values_mut() {
+        // Those that are even in this stay as they are.
+        let used = |h: &Holder| h.used.unwrap_or(0.0);
+        line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then(used(b).total_cmp(&used(a))));
+    }
+    for place in list.iter_mut() {
+        let firsts = lines.iter().filter_map(|(queue, line)| Some((key(line.first()?), queue.clone())));
+        let (_, queue) = firsts.min().unwrap();
+        *place = lines.get_mut(&queue).unwrap().remove(0);
+    }
 }
 
 /// Whether a node is over the quota of its subtree in something that is needed.

@@ -40,6 +40,9 @@ impl Objects {
         if self.options.gates != Gates::default() {
             text.push_str(&format!("{:?}\n", self.options.gates));
         }
+        if let Some(by_usage) = &self.options.admission_fair_sharing {
+            text.push_str(&format!("{by_usage:?}\n"));
+        }
         for cohort in &self.cohorts {
             let (name, parent, weight) = (&cohort.name, &cohort.parent, cohort.weight);
             text.push_str(&format!("cohort {name} {parent:?} {weight} {}\n", quotas(&cohort.groups)));
@@ -53,6 +56,15 @@ impl Objects {
                 queue.stop,
                 quotas(&queue.groups)
             ));
+        }
+        for queue in self.queues.iter().filter(|queue| queue.usage_based) {
+            text.push_str(&format!("queue {} is ordered by usage\n", queue.name));
+        }
+        for LocalQueueSpec { name, cluster_queue, weight, .. } in &self.local_queues {
+            text.push_str(&format!("local queue {name} of {cluster_queue} {weight}\n"));
+        }
+        for (name, figures) in &self.ledgers {
+            text.push_str(&format!("{name} used {figures:?}\n"));
         }
         for spec in &self.workloads {
             let asked: Vec<String> = spec.pod_sets.iter().map(pod_set).collect();

@@ -19,8 +19,6 @@ type Try = Box<dyn Fn(&mut Extras)>;
 pub(crate) struct Extras {
     pub(crate) objects: Objects,
     pub(crate) flavors: Vec<FlavorSpec>,
-    local_queues: Vec<LocalQueueSpec>,
-    ledgers: Vec<(String, LedgerFigures)>,
     pub(crate) stock_outs: Vec<StockOut>,
 }
 
@@ -63,8 +61,7 @@ fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
 
 /// Lays the additions over a world.
 pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
-    let (flavors, local_queues, ledgers, stock_outs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut extras = Extras { objects, flavors, local_queues, ledgers, stock_outs };
+    let mut extras = Extras { objects, flavors: Vec::new(), stock_outs: Vec::new() };
     let mut dice = Dice::new(seed ^ 0x6a09_e667);
     stir(&mut extras.objects, &mut dice);
     for queue in &mut extras.objects.queues {
@@ -130,10 +127,11 @@ impl Extras {
             queue.usage_based = !dice.chance(3);
             let weight = dice.pick(&[0, 500_000_000, 1_000_000_000, 2_000_000_000]);
             let name = format!("{}-b", queue.name);
-            self.local_queues.push(LocalQueueSpec { cluster_queue: queue.name.clone(), weight, ..local_queue(&name) });
+            let beside = LocalQueueSpec { cluster_queue: queue.name.clone(), weight, ..local_queue(&name) };
+            self.objects.local_queues.push(beside);
             if dice.chance(2) {
                 let consumed = BTreeMap::from([("cpu".to_owned(), amount(1000 * dice.below(9)))]);
-                self.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
+                self.objects.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
             }
         }
         for spec in &mut self.objects.workloads {
@@ -149,12 +147,6 @@ impl Extras {
         for flavor in &self.flavors {
             world.apply(Delta::Flavor(flavor.clone())).unwrap();
         }
-        for local_queue in &self.local_queues {
-            world.apply(Delta::LocalQueue(local_queue.clone())).unwrap();
-        }
-        for (name, figures) in &self.ledgers {
-            world.apply(Delta::Ledger("default".into(), name.clone(), figures.clone())).unwrap();
-        }
         for out in &self.stock_outs {
             world.apply(Delta::StockOut(out.clone())).unwrap();
         }
@@ -166,7 +158,7 @@ impl Extras {
 
     /// The ClusterQueue of a workload.
     pub(crate) fn queue_of(&self, spec: &WorkloadSpec) -> &ClusterQueueSpec {
-        let name = spec.local_queue.trim_end_matches("-b");
+        let name = self.objects.queue_of(spec);
         self.objects.queues.iter().find(|queue| queue.name == name).unwrap()
     }
 
@@ -204,22 +196,16 @@ impl Extras {
     /// In few lines.
     pub(crate) fn describe(&self) -> String {
         let mut text = self.objects.describe();
-        text.push_str(&format!("{:?}\n", self.objects.options.admission_fair_sharing));
         for queue in &self.objects.queues {
             let (name, guard, most) = (&queue.name, queue.guard, queue.max_jobs.as_ref().map(|limit| limit.most));
-            let (tiers, shares, usage) = (&queue.tiers, queue.max_shares, queue.usage_based);
-            text.push_str(&format!(
-                "{name} {guard:?}\n  jobs {most:?} tiers {tiers:?} shares {shares:?} by usage {usage}\n"
-            ));
+            let (tiers, shares) = (&queue.tiers, queue.max_shares);
+            text.push_str(&format!("{name} {guard:?}\n  jobs {most:?} tiers {tiers:?} shares {shares:?}\n"));
         }
         for flavor in &self.flavors {
             text.push_str(&format!("{} {:?}\n", flavor.name, flavor.tier));
         }
         for spec in self.objects.workloads.iter().filter(|spec| spec.tiers.is_some()) {
             text.push_str(&format!("{} takes {:?}\n", spec.uid, spec.tiers));
-        }
-        for (name, figures) in &self.ledgers {
-            text.push_str(&format!("{name} used {figures:?}\n"));
         }
         for out in &self.stock_outs {
             text.push_str(&format!("{out:?}\n"));

@@ -1,6 +1,7 @@
 //! Random worlds from a seed, and how many of them a law is tried on.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod by_usage;
 mod describe;
 pub(crate) mod ledger;
 pub(crate) mod wide;
@@ -113,6 +114,10 @@ pub(crate) struct Objects {
     pub(crate) cohorts: Vec<CohortSpec>,
     pub(crate) queues: Vec<ClusterQueueSpec>,
     pub(crate) workloads: Vec<WorkloadSpec>,
+    /// Beside the ones that each ClusterQueue has, under its name.
+    pub(crate) local_queues: Vec<LocalQueueSpec>,
+    /// What LocalQueues are told to have used.
+    pub(crate) ledgers: Vec<(String, LedgerFigures)>,
 }
 
 pub(crate) fn amount(value: u64) -> Amount {
@@ -347,6 +352,12 @@ impl Objects {
         self.workloads.iter_mut().find(|spec| spec.uid == uid).unwrap()
     }
 
+    /// The ClusterQueue to which the LocalQueue of a workload leads.
+    pub(crate) fn queue_of<'a>(&'a self, spec: &'a WorkloadSpec) -> &'a str {
+        let beside = self.local_queues.iter().find(|queue| queue.name == spec.local_queue);
+        beside.map_or(&spec.local_queue, |queue| &queue.cluster_queue)
+    }
+
     /// What these objects are after a plan: who was admitted holds what it was given, who is preempted is on its way out.
     pub(crate) fn after(&self, plan: &Plan, now: Millis) -> Self {
         let mut objects = self.clone();
@@ -381,6 +392,12 @@ impl Objects {
         for queue in &self.queues {
             world.apply(Delta::ClusterQueue(queue.clone())).unwrap();
             world.apply(Delta::LocalQueue(local_queue(&queue.name))).unwrap();
+        }
+        for local_queue in &self.local_queues {
+            world.apply(Delta::LocalQueue(local_queue.clone())).unwrap();
+        }
+        for (name, figures) in &self.ledgers {
+            world.apply(Delta::Ledger("default".into(), name.clone(), figures.clone())).unwrap();
         }
     }
 

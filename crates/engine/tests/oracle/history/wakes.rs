@@ -47,9 +47,10 @@ impl History<'_> {
         }
         for uid in losers {
             let spec = self.places[&uid];
-            let equals =
-                self.places.values().filter(|other| are_equal(other, spec) && other.local_queue == spec.local_queue);
-            self.aside.extend(equals.map(|equal| equal.uid.clone()));
+            let queue = self.queue_of(spec);
+            let equals = self.places.values().filter(|other| are_equal(other, spec) && self.queue_of(other) == queue);
+            let equals: Vec<String> = equals.map(|equal| equal.uid.clone()).collect();
+            self.aside.extend(equals);
         }
     }
 
@@ -57,7 +58,7 @@ impl History<'_> {
     pub(super) fn call_back(&mut self, root: &Node) -> bool {
         let (mine, others): (BTreeSet<String>, _) = std::mem::take(&mut self.aside)
             .into_iter()
-            .partition(|uid| self.root(&self.places[uid].local_queue) == *root);
+            .partition(|uid| self.root(&self.queue_of(self.places[uid])) == *root);
         self.aside = others;
         !mine.is_empty()
     }
@@ -67,6 +68,7 @@ impl History<'_> {
         let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
         let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();
         self.books = self.books.without(&uids);
+        uids.iter().for_each(|uid| self.local_queues.drop_penalty(uid));
         for holder in &gone {
             let root = self.root(&holder.queue);
             self.live.insert(root.clone());

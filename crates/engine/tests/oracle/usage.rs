@@ -1,0 +1,138 @@
+//! Admission fair sharing (kueue.md 6.18): what LocalQueues used lately. It orders who waits in a ClusterQueue (6.2), and who of it is tried
+//! first as a victim (6.8).
+//!
+//! Amounts are floats. Two that are to be the same are so only in worlds in which floats are exact, as those of `worlds/by_usage.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::*;
+
+/// Amounts by resource.
+type Amounts = BTreeMap<String, f64>;
+
+/// A LocalQueue.
+#[derive(Clone, Debug)]
+struct Lane {
+    /// The ClusterQueue to which it leads.
+    queue: String,
+    /// In billionths.
+    weight: i64,
+    consumed: Amounts,
+    /// When it had consumed that; none where nobody has told.
+    at: Option<Millis>,
+    /// By workload: what was charged ahead for it.
+    penalties: BTreeMap<String, Amounts>,
+}
+
+/// All LocalQueues.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalQueues {
+    settings: AdmissionFairSharing,
+    lanes: BTreeMap<String, Lane>,
+    /// The ClusterQueues in which usage orders workloads.
+    ordered: BTreeSet<String>,
+}
+
+/// What of a consumption is left: half of it after each half-life, of which only whole ones pass here.
+fn left_after(time: i64, half_life: i64) -> f64 {
+    assert_eq!(time % half_life, 0, "floats are not exact");
+    (0..time / half_life).fold(1.0, |left, _| left / 2.0)
+}
+
+impl LocalQueues {
+    /// Each ClusterQueue has one of its name and of weight 1; `more` are beside these.
+    pub(crate) fn new(
+        options: &Options,
+        queues: &[ClusterQueueSpec],
+        more: &[LocalQueueSpec],
+        ledgers: &[(String, LedgerFigures)],
+    ) -> Self {
+        let lane = |queue: &String, weight| {
+            let (consumed, penalties) = (Amounts::new(), BTreeMap::new());
+            Lane { queue: queue.clone(), weight, consumed, at: None, penalties }
+        };
+        let own = queues.iter().map(|queue| (queue.name.clone(), lane(&queue.name, 1_000_000_000)));
+        let more = more.iter().map(|queue| (queue.name.clone(), lane(&queue.cluster_queue, queue.weight)));
+        let mut lanes: BTreeMap<String, Lane> = own.chain(more).collect();
+        for (name, figures) in ledgers {
+            let lane = lanes.get_mut(name).unwrap();
+            lane.consumed = figures.consumed.iter().map(|(name, used)| (name.clone(), used.get() as f64)).collect();
+            lane.at = Some(figures.at);
+        }
+        let is_ordered = |queue: &&ClusterQueueSpec| options.admission_fair_sharing.is_some() && queue.usage_based;
+        Self {
+            settings: options.admission_fair_sharing.clone().unwrap_or_default(),
+            lanes,
+            ordered: queues.iter().filter(is_ordered).map(|queue| queue.name.clone()).collect(),
+        }
+    }
+
+    /// The ClusterQueue to which a LocalQueue leads; that of its name where nothing is known of it.
+    pub(crate) fn queue_of(&self, local_queue: &str) -> String {
+        self.lanes.get(local_queue).map_or(local_queue.to_owned(), |lane| lane.queue.clone())
+    }
+
+    /// Whether usage orders the workloads of a ClusterQueue.
+    pub(crate) fn orders(&self, queue: &str) -> bool {
+        self.ordered.contains(queue)
+    }
+
+    /// Brings all ledgers up to a time: what was consumed fades, and what admitted workloads held meanwhile comes in as far as that is gone.
+    /// A ledger of which nothing was told begins then.
+    pub(crate) fn settle(&mut self, now: Millis, workloads: &[WorkloadSpec]) {
+        for (name, lane) in &mut self.lanes {
+            if !self.ordered.contains(&lane.queue) {
+                continue;
+            }
+            let left = lane.at.map_or(1.0, |at| left_after(now.0 - at.0, self.settings.half_life));
+            lane.at = Some(now);
+            for used in lane.consumed.values_mut() {
+                *used *= left;
+            }
+            for spec in workloads.iter().filter(|spec| spec.local_queue == *name) {
+                let WorkloadState::Reserved(held) = &spec.state else { continue };
+                for (resource, amount) in held.pod_sets.iter().filter(|_| held.admitted).flat_map(|set| &set.usage) {
+                    *lane.consumed.entry(resource.clone()).or_default() += amount.get() as f64 * (1.0 - left);
+                }
+            }
+        }
+    }
+
+    /// Charges an admission ahead: a part of all that was asked for, as much as would fade in one interval.
+    pub(crate) fn charge(&mut self, spec: &WorkloadSpec) {
+        let AdmissionFairSharing { half_life, sampling_interval, .. } = self.settings;
+        let Some(lane) = self.lanes.get_mut(&spec.local_queue).filter(|lane| self.ordered.contains(&lane.queue)) else {
+            return;
+        };
+        let mut penalty = Amounts::new();
+        for set in &spec.pod_sets {
+            for (resource, one) in &set.requests {
+                let all = one.get() as f64 * set.count as f64;
+                *penalty.entry(resource.clone()).or_default() += all * (1.0 - left_after(sampling_interval, half_life));
+            }
+        }
+        lane.penalties.insert(spec.uid.clone(), penalty);
+    }
+
+    /// A workload is gone, and was never settled.
+    pub(crate) fn drop_penalty(&mut self, uid: &str) {
+        for lane in self.lanes.values_mut() {
+            lane.penalties.remove(uid);
+        }
+    }
+
+    /// What a LocalQueue used, weighted; none where that orders nothing.
+    pub(crate) fn used(&self, local_queue: &str) -> Option<f64> {
+        let lane = self.lanes.get(local_queue).filter(|lane| self.ordered.contains(&lane.queue))?;
+        if lane.weight <= 0 {
+            return Some(f64::INFINITY);
+        }
+        let mut sum = 0.0;
+        for (resource, amount) in lane.penalties.values().chain([&lane.consumed]).flatten() {
+            // What is counted of cpu are thousandths.
+            let whole = if resource == "cpu" { amount / 1000.0 } else { *amount };
+            sum += whole * self.settings.weights.get(resource).copied().unwrap_or(1.0);
+        }
+        Some(sum / (lane.weight as f64 / 1e9))
+    }
+}

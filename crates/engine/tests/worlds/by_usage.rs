@@ -1,0 +1,77 @@
+//! Worlds in which most ClusterQueues have two LocalQueues, and what these used lately orders their workloads.
+
+use std::collections::BTreeMap;
+
+use berth_engine::*;
+
+use super::{Dice, Objects, amount, local_queue};
+
+/// So many thousandths are one cpu.
+const WHOLE: i64 = 1000;
+const RESOURCE_WEIGHTS: [&[(&str, f64)]; 4] =
+    [&[], &[("memory", 0.5)], &[("cpu", 2.0), ("memory", 0.25)], &[("cpu", 0.0)]];
+const WEIGHTS: [i64; 5] = [0, 500_000_000, 1_000_000_000, 1_000_000_000, 2_000_000_000];
+
+/// Lets usage order the workloads of most queues. It is exact in floats, in whatever order it is added up: cpu comes in whole ones, the first
+/// plan, at 1000 ms, is made one or two half-lives after what the ledgers say, an interval is one or two half-lives, and weights are powers
+/// of two. So two LocalQueues have used the same, or clearly not.
+pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
+    let mut dice = Dice::new(seed ^ 0x9b05_688c);
+    objects.count_in_whole_cpus();
+    let half_life = dice.pick(&[500_i64, 1000]);
+    objects.options.admission_fair_sharing = Some(AdmissionFairSharing {
+        half_life,
+        sampling_interval: half_life * dice.pick(&[1_i64, 2]),
+        weights: dice.pick(&RESOURCE_WEIGHTS).iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
+    });
+    for queue in &mut objects.queues {
+        queue.usage_based = !dice.chance(4);
+        let beside = format!("{}-b", queue.name);
+        for name in [queue.name.clone(), beside.clone()] {
+            if dice.chance(2) {
+                let (cpu, memory) = (amount(1000 * dice.below(5)), amount(dice.below(5)));
+                let consumed = BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory)]);
+                objects.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
+            }
+        }
+        let (cluster_queue, weight) = (queue.name.clone(), dice.pick(&WEIGHTS));
+        objects.local_queues.push(LocalQueueSpec { cluster_queue, weight, ..local_queue(&beside) });
+    }
+    for spec in &mut objects.workloads {
+        if dice.chance(2) {
+            spec.local_queue.push_str("-b");
+        }
+    }
+    objects
+}
+
+fn whole(amount: Amount) -> Amount {
+    Amount::new(amount.get() * WHOLE)
+}
+
+fn make_whole(amounts: &mut BTreeMap<String, Amount>) {
+    if let Some(cpu) = amounts.get_mut("cpu") {
+        *cpu = whole(*cpu);
+    }
+}
+
+impl Objects {
+    /// A thousand times as much cpu everywhere, so that decisions stay the same.
+    fn count_in_whole_cpus(&mut self) {
+        let of_queues = self.queues.iter_mut().flat_map(|queue| &mut queue.groups);
+        for group in of_queues.chain(self.cohorts.iter_mut().flat_map(|cohort| &mut cohort.groups)) {
+            let Some(at) = group.covered.iter().position(|resource| resource == "cpu") else { continue };
+            for quota in group.flavors.iter_mut().map(|flavor| &mut flavor.quotas[at]) {
+                quota.nominal = whole(quota.nominal);
+                quota.borrowing_limit = quota.borrowing_limit.map(whole);
+                quota.lending_limit = quota.lending_limit.map(whole);
+            }
+        }
+        for spec in &mut self.workloads {
+            spec.pod_sets.iter_mut().for_each(|set| make_whole(&mut set.requests));
+            if let WorkloadState::Reserved(held) = &mut spec.state {
+                held.pod_sets.iter_mut().for_each(|set| make_whole(&mut set.usage));
+            }
+        }
+    }
+}
