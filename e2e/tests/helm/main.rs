@@ -2,6 +2,7 @@
 //! control plane. Helm 4; `BERTH_HELM=3` takes Helm 3.
 
 mod applied;
+mod image;
 mod manifests;
 mod release;
 mod render;

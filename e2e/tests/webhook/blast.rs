@@ -1,6 +1,6 @@
 //! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet is
 //! refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, the
-//! next one waits, and of Deployments and StatefulSets those that are made after their next write.
+//! next one waits, and of Deployments and StatefulSets those that are made after their next write. A pod that has Berth's mark is deleted.
 
 use std::time::{Duration, Instant};
 
@@ -209,7 +209,12 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     }
     s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
     s.nodes_of("second", 1).await?;
-    s.object_is(POD, "eager-pod", "running", runs).await?;
+    // As a template has it that Berth has written before.
+    let marked = s.apply(&pod("marked", &json!({QUEUE: "queue", "kueue.x-k8s.io/managed": "true"}))).await?;
+    ensure!(!waits(&marked), "the marked pod was stored as {}", marked["spec"]);
+    for name in ["eager-pod", "marked-pod"] {
+        s.object_is(POD, name, "running", runs).await?;
+    }
     for (_, suffix) in PARENTS {
         a_pod_of(s, &format!("eager-{suffix}"), "running", runs).await?;
     }
@@ -295,6 +300,11 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     // A pod cannot be made to wait any more, and Berth does not see what it has not marked.
     let pod = POD.get(&client, "blast", "eager-pod").await?.context("the pod that was let in")?;
     ensure!(runs(&pod) && s.workload_of("eager-pod").await?.is_none(), "{}", pod["status"]);
+    wait::until(STEP, "the marked pod, which has no Workload, is gone", || async {
+        let left = POD.get(&client, "blast", "marked-pod").await?;
+        Ok(Seen::when(left.is_none(), || left.unwrap_or_default()["status"].to_string()))
+    })
+    .await?;
     parents_wait_from_their_next_write_on(&s).await?;
     for (object, _) in opted_in(&s, "third") {
         let created = s.apply(&object).await?;

@@ -43,7 +43,7 @@ const P99: f64 = 0.005;
 const CONVERSION: f64 = 0.001;
 /// The same of Workloads with as many pod sets as there may be: at most 1 ms where it was measured, and room for slower machines.
 const WIDE: f64 = 0.0025;
-/// The same of Workloads with thousands of places, whose answer has 300 KB: at most 2.5 ms where it was measured.
+/// The same of Workloads with thousands of places, which have 300 KB in v1beta1: at most 2.5 ms where it was measured.
 const PLACED: f64 = 0.01;
 /// Where the load comes to, and with which outcome: the time that 99 of 100 may take, and how many of 60 creations come there.
 const JUDGED: [(&str, &str, f64, u32); 6] = [
@@ -62,13 +62,17 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     s.simple_queue("1", &json!({})).await?;
     ready(stage, &s.name("cq")).await?;
     let trust = trust(&stage.client).await?;
-    let direct = |review: Value| Read::Direct(review.to_string(), port, Arc::clone(&trust), Mutex::default());
-    for (read, every, most) in [
-        (Read::Queue(s.name("cq")), READ_EVERY, CONVERSION),
-        (direct(wide()), READ_EVERY, WIDE),
-        (direct(placed()), LARGE_EVERY, PLACED),
-    ] {
-        steady(stage, &Beside { read, every, most }).await?;
+    let queue = Read::Queue(s.name("cq"));
+    steady(stage, &Beside { what: "a ClusterQueue".to_owned(), read: queue, every: READ_EVERY, most: CONVERSION })
+        .await?;
+    for (what, workload, every, most) in
+        [("18 pod sets", wide(), READ_EVERY, WIDE), ("4,000 domains", placed(), LARGE_EVERY, PLACED)]
+    {
+        let older = converted(port, &trust, &question(OLDER_QUEUE.api_version, &workload)).await?;
+        for (to, object) in [(OLDER_QUEUE.api_version, &workload), (CLUSTER_QUEUE.api_version, &older)] {
+            let read = Read::Direct(question(to, object), to, port, Arc::clone(&trust), Mutex::default());
+            steady(stage, &Beside { what: format!("{what} to {to}"), read, every, most }).await?;
+        }
     }
     flood(stage, port).await?;
     s.conclude().await
@@ -104,12 +108,15 @@ async fn create(client: &Client, object: Value) -> Result<()> {
 enum Read {
     /// A small ClusterQueue, by the API server.
     Queue(String),
-    /// A review of objects that no test could store without being in the way of its queues, over one connection.
-    Direct(String, u16, Arc<ClientConfig>, Mutex<Option<Box<Direct>>>),
+    /// A review of an object that no test could store without being in the way of its queues, and the version that it asks for, over one
+    /// connection.
+    Direct(String, &'static str, u16, Arc<ClientConfig>, Mutex<Option<Box<Direct>>>),
 }
 
 /// How often something is converted, and the time that 99 of 100 may take.
 struct Beside {
+    /// What that is, for who reads the figures.
+    what: String,
     read: Read,
     every: u32,
     most: f64,
@@ -121,7 +128,7 @@ impl Read {
             Self::Queue(name) => {
                 ensure!(OLDER_QUEUE.get(client, "", name).await?.is_some(), "the queue is gone");
             }
-            Self::Direct(review, port, trust, kept) => {
+            Self::Direct(review, to, port, trust, kept) => {
                 let mut kept = kept.lock().await;
                 let mut direct = match kept.take() {
                     Some(direct) => direct,
@@ -129,7 +136,8 @@ impl Read {
                 };
                 let answer = direct.ask("/convert", review).await?;
                 // What is not written out is carried as it is.
-                let converted = answer.contains("\"status\":\"Success\"") && !answer.contains("slices");
+                let left = if *to == OLDER_QUEUE.api_version { "\"slices\"" } else { "\"domains\"" };
+                let converted = answer.contains("\"status\":\"Success\"") && !answer.contains(left);
                 ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());
                 *kept = Some(direct);
             }
@@ -138,8 +146,23 @@ impl Read {
     }
 }
 
-/// The question for a Workload as v1beta1 has it. Each pod set has what a pod of a job has: a container, its variables and its requests.
-fn question(sets: usize, status: Value) -> Value {
+/// The question for an object in the version `to`.
+fn question(to: &str, object: &Value) -> String {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u", "desiredAPIVersion": to, "objects": [object]}})
+    .to_string()
+}
+
+/// The object of the answer to such a question.
+async fn converted(port: u16, trust: &Arc<ClientConfig>, question: &str) -> Result<Value> {
+    let answer = Direct::open(port, Arc::clone(trust)).await?.ask("/convert", question).await?;
+    let (_, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
+    let answer: Value = serde_json::from_str(body)?;
+    answer.pointer("/response/convertedObjects/0").cloned().with_context(|| format!("nothing is converted: {answer}"))
+}
+
+/// A Workload whose pod sets each have what a pod of a job has: a container, its variables and its requests.
+fn workload(sets: usize, status: Value) -> Value {
     let variables: Vec<Value> =
         (0..40).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect();
     let container =
@@ -147,11 +170,9 @@ fn question(sets: usize, status: Value) -> Value {
     let sets: Vec<Value> = (0..sets)
         .map(|n| json!({"name": format!("set-{n}"), "count": 1, "template": {"spec": {"containers": [container]}}}))
         .collect();
-    let workload = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+    json!({"apiVersion": CLUSTER_QUEUE.api_version, "kind": "Workload",
         "metadata": {"namespace": NAMESPACE, "name": "large"},
-        "spec": {"queueName": "queue", "podSets": sets}, "status": status});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"uid": "u",
-        "desiredAPIVersion": OLDER_QUEUE.api_version, "objects": [workload]}})
+        "spec": {"queueName": "queue", "podSets": sets}, "status": status})
 }
 
 /// One with as many pod sets as there may be.
@@ -161,7 +182,7 @@ fn wide() -> Value {
             |n| json!({"name": format!("set-{n}"), "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}),
         )
         .collect();
-    question(POD_SETS, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
+    workload(POD_SETS, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
 }
 
 /// One whose pods have thousands of places.
@@ -172,7 +193,7 @@ fn placed() -> Value {
         "valuesPerLevel": [level("block-", 400), level("rack-", 20), level("gke-cluster-pool-node-", 1)]});
     let assignment = json!({"levels": ["block", "rack", "kubernetes.io/hostname"], "slices": [slice]});
     let given = json!([{"name": "set-0", "count": DOMAINS, "topologyAssignment": assignment}]);
-    question(1, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
+    workload(1, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
 }
 
 /// Until dry runs are answered, and what is served as v1beta1 is.
@@ -239,11 +260,12 @@ async fn measured(stage: &Stage, beside: &Beside) -> Result<Vec<String>> {
     for (endpoint, outcome, most, of_60) in JUDGED.into_iter().chain([conversion]) {
         let found = p99(&before, &after, endpoint, outcome);
         let (count, bound) = found.with_context(|| format!("no histogram of {endpoint} with outcome {outcome}"))?;
-        println!("load: {endpoint}: p99 <= {:.2} ms of {count}", bound * 1e3);
+        let what = if endpoint == "convert" { format!(" of {}", beside.what) } else { String::new() };
+        println!("load: {endpoint}{what}: p99 <= {:.2} ms of {count}", bound * 1e3);
         let least = f64::from(RATE * SECONDS / 60 * of_60);
         ensure!(count >= least, "{count} at {endpoint} are counted, and {least} came there");
         if bound > most {
-            wrong.push(format!("99 of 100 at {endpoint} take up to {bound} s, and may take {most} s"));
+            wrong.push(format!("99 of 100 at {endpoint}{what} take up to {bound} s, and may take {most} s"));
         }
     }
     Ok(wrong)

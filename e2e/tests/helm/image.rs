@@ -1,0 +1,109 @@
+//! What `charts/Dockerfile` relies on, read from the repository: nothing here can build an image.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
+
+const FILE: &str = "charts/Dockerfile";
+
+fn read(file: &str) -> Result<String> {
+    std::fs::read_to_string(repository().join(file)).with_context(|| format!("reading {file}"))
+}
+
+/// The instructions, each in one line, up to the last stage and from there on.
+fn stages() -> Result<[Vec<String>; 2]> {
+    let whole = read(FILE)?.replace("\\\n", " ");
+    let (build, image) =
+        whole.split_once("\nFROM scratch\n").with_context(|| format!("{FILE}: no stage from scratch"))?;
+    Ok([build, image].map(|stage| {
+        let lines = stage.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }))
+}
+
+/// What an instruction is given, of each of that name.
+fn given<'l>(stage: &'l [String], name: &str) -> Vec<&'l str> {
+    stage.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
+}
+
+/// Whether a file of the repository, or a folder on the way to it, is kept from the build.
+fn is_ignored(rules: &str, source: &str) -> bool {
+    rules.lines().any(|rule| Path::new(source).starts_with(rule.trim_matches('/')) && !rule.is_empty())
+}
+
+/// Nothing is in an image from scratch but what is copied, and without authorities no public store of checkpoints is trusted.
+#[test]
+fn it_has_the_public_authorities() -> Result<()> {
+    let [build, image] = stages()?;
+    let installs = |run: &&str| run.starts_with("apk add ") && run.split(' ').any(|word| word == "ca-certificates");
+    ensure!(given(&build, "RUN").iter().any(installs), "the build stage does not install ca-certificates");
+    // Where the binary looks (crate openssl-probe).
+    let bundle = "/etc/ssl/certs/ca-certificates.crt";
+    let copied = format!("--from=build {bundle} {bundle}");
+    ensure!(given(&image, "COPY").contains(&copied.as_str()), "the image lacks {bundle}");
+    Ok(())
+}
+
+#[test]
+fn all_that_is_copied_is_there() -> Result<()> {
+    let rules = read("charts/Dockerfile.dockerignore")?;
+    ensure!(rules.lines().all(|rule| !rule.contains(['*', '!', '?', '#'])), "a pattern that this test does not read");
+    let [build, image] = stages()?;
+    let [of_build, of_image] = [given(&build, "COPY"), given(&image, "COPY")];
+    ensure!(of_build.contains(&". ."), "the build does not get the repository");
+    let mut sources = vec!["Cargo.toml", "Cargo.lock", "crates/manager/Cargo.toml", "e2e/Cargo.toml"];
+    for copy in of_build.iter().chain(&of_image).filter(|copy| !copy.starts_with("--from=build ")) {
+        let (from, _) = copy.rsplit_once(' ').context("a COPY without a target")?;
+        ensure!(!from.starts_with("--"), "a COPY that this test does not read: {copy}");
+        sources.extend(from.split(' '));
+    }
+    for source in sources {
+        ensure!(repository().join(source).exists(), "{source} is copied, and is not in the repository");
+        ensure!(!is_ignored(&rules, source), "{source} is copied, and kept from the build");
+    }
+    ensure!(is_ignored(&rules, "target/release/berth"), "what was built outside of the image is sent along");
+    Ok(())
+}
+
+#[test]
+fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
+    let [build, image] = stages()?;
+    let built = given(&build, "RUN")
+        .iter()
+        .any(|run| run.contains("cargo build --locked --release -p berth-manager && cp target/release/berth /berth"));
+    let manager = read("crates/manager/Cargo.toml")?;
+    let named =
+        manager.contains("[package]\nname = \"berth-manager\"\n") && manager.contains("[[bin]]\nname = \"berth\"\n");
+    ensure!(built && named, "the build does not make the binary of crates/manager");
+    ensure!(given(&image, "COPY").contains(&"--from=build /berth /berth"), "the image lacks the binary");
+    ensure!(given(&image, "ENTRYPOINT") == ["[\"/berth\"]"], "the image does not run the binary");
+
+    let pod = read("charts/berth/templates/manager.yaml")?;
+    ensure!(!pod.contains("command:"), "the chart runs something else than the image says");
+    let [command] = given(&image, "CMD")[..] else { anyhow::bail!("the image has no command of its own") };
+    let first = command.trim_matches(['[', ']', '"']);
+    ensure!(pod.contains(&format!("args:\n        - {first}\n")), "the chart's first argument is not {first}");
+    let [user] = given(&image, "USER")[..] else { anyhow::bail!("the image has no user") };
+    let (user, group) = user.split_once(':').context("the user's group")?;
+    for line in ["runAsNonRoot: true".to_owned(), format!("runAsUser: {user}"), format!("runAsGroup: {group}")] {
+        ensure!(pod.lines().any(|have| have.trim() == line), "the chart does not say {line}");
+    }
+    Ok(())
+}
+
+/// The file of the toolchain also names components that the image of that toolchain has not; rustup would fetch them.
+#[test]
+fn its_toolchain_is_the_one_that_it_starts_from() -> Result<()> {
+    let [build, _] = stages()?;
+    let channel = read("rust-toolchain.toml")?;
+    let channel =
+        channel.lines().find_map(|line| line.strip_prefix("channel = ")).context("the channel")?.trim_matches('"');
+    ensure!(
+        given(&build, "ARG").contains(&format!("RUST={channel}").as_str()),
+        "the image is built with another toolchain"
+    );
+    ensure!(given(&build, "FROM") == ["rust:${RUST}-alpine AS build"], "it starts from another image");
+    ensure!(given(&build, "ENV").contains(&"RUSTUP_TOOLCHAIN=${RUST}"), "rustup reads rust-toolchain.toml");
+    Ok(())
+}
