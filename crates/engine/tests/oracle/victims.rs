@@ -41,7 +41,7 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
 /// each queue are put in order first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, h.uid.clone());
-    list.sort_by(|a, b| key(a).cmp(&key(b)));
+    list.sort_by_key(key);
     if list.iter().all(|holder| holder.used.is_none()) {
         return;
     }

@@ -103,7 +103,7 @@ fn a_placement_in_order_is_written_from_its_text() {
         ),
     ] {
         assert!(read(text, to) && !read(text, from), "{text}");
-        let escaped = text.replace('x', r"x");
+        let escaped = text.replace('x', r"\u0078");
         assert!(!read(&escaped, to), "{escaped}");
         for text in [text, escaped.as_str()] {
             as_before(&workload(from, &json!({}), text));
