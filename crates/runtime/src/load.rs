@@ -1,8 +1,10 @@
-//! How much of the time writes that move jobs are under way, so that what nobody waits for can give way to them.
+//! How much of the time writes that move jobs are under way, and how slowly they are answered, so that what nobody waits for can give
+//! way to them.
 //!
 //! An API server that is busy with admissions and starts does these sooner when it is asked for nothing else; one that has
 //! time left between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts
-//! counts as what it is.
+//! counts as what it is. A server that others keep busy, too, answers several times as slowly as it can: there the same share counts
+//! for up to twice as much. That is how transports in the background notice whom they disturb (LEDBAT, RFC 6817).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +13,12 @@ use tokio::time::Instant;
 
 /// What is older hardly counts.
 const MEMORY: Duration = Duration::from_secs(2);
+/// The quickest answer is forgotten in about this time: a server that stays slow is taken for what it is.
+const BEST_KNOWN: Duration = Duration::from_secs(60);
+/// Whoever answers within this time is not slow, however much quicker he can be.
+const QUICK: f64 = 0.01;
+/// So many times its quickest answer a server takes when it begins to be slow, and so many when it is as slow as counts.
+const STRAINED: (f64, f64) = (3.0, 8.0);
 
 /// Writes under way, and the share of the time in which there were any.
 #[derive(Debug)]
@@ -25,13 +33,41 @@ struct State {
     pressing: usize,
     share: f64,
     at: Instant,
+    /// Seconds of an answer: a moving average, and the quickest; none before the first one.
+    answers: Option<Answers>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    mean: f64,
+    best: f64,
+    at: Instant,
+}
+
+impl Answers {
+    /// With one more, of so many seconds.
+    fn with(self, took: f64, now: Instant) -> Self {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        let best = self.best * (passed / BEST_KNOWN.as_secs_f64()).exp();
+        Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took), at: now }
+    }
+
+    /// 0 where answers come about as quickly as they can, 1 where they take many times as long.
+    fn strain(self) -> f64 {
+        let (begins, counts) = STRAINED;
+        let times = self.mean / self.best.max(QUICK / begins);
+        ((times - begins) / (counts - begins)).clamp(0.0, 1.0)
+    }
 }
 
 impl Load {
     /// Nothing under way, and nothing before.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { state: Mutex::new(State { pressing: 0, share: 0.0, at: now }), wanted: AtomicBool::new(false) }
+        Self {
+            state: Mutex::new(State { pressing: 0, share: 0.0, at: now, answers: None }),
+            wanted: AtomicBool::new(false),
+        }
     }
 
     /// Says whether anybody waits for quota.
@@ -50,16 +86,24 @@ impl Load {
         self.at(now, |state| state.pressing += 1);
     }
 
-    /// One has ended.
-    pub fn end(&self, now: Instant) {
-        self.at(now, |state| state.pressing = state.pressing.saturating_sub(1));
+    /// One has ended, which was sent at `sent`; `None` when it was not sent at all.
+    pub fn end(&self, sent: Option<Instant>, now: Instant) {
+        let took = sent.map(|sent| now.saturating_duration_since(sent).as_secs_f64());
+        self.at(now, |state| {
+            state.pressing = state.pressing.saturating_sub(1);
+            if let Some(took) = took {
+                let known = state.answers.unwrap_or(Answers { mean: took, best: took, at: now });
+                state.answers = Some(known.with(took, now));
+            }
+        });
     }
 
-    /// How far others should give way: 0 while such writes take less than half of the time, 1 when they take all of it.
+    /// How far others should give way: 0 while such writes take less than half of the time, 1 when they take all of it; while they are
+    /// answered slowly, less than a quarter, and half.
     #[must_use]
     pub fn yielding(&self, now: Instant) -> f64 {
-        let share = self.at(now, |state| state.share);
-        (2.0 * share - 1.0).clamp(0.0, 1.0)
+        let (share, strain) = self.at(now, |state| (state.share, state.answers.map_or(0.0, Answers::strain)));
+        (2.0 * share * (1.0 + strain) - 1.0).clamp(0.0, 1.0)
     }
 
     fn at<T>(&self, now: Instant, act: impl FnOnce(&mut State) -> T) -> T {
@@ -78,19 +122,65 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// What is asked of others after a time in which writes took so many milliseconds of every 100.
-    fn yielding_after(busy: u64) -> f64 {
+    /// What is asked of others after a time in which writes took so many milliseconds of every 100, of which the last was answered
+    /// in so many.
+    fn yielding_with(busy: u64, answered: u64) -> f64 {
         let start = Instant::now();
         let load = Load::new(start);
         let mut now = start;
+        load.begin(now);
+        load.end(Some(now), now + Duration::from_millis(4));
         for _ in 0..200 {
             if busy > 0 {
+                let ended = now + Duration::from_millis(busy);
                 load.begin(now);
-                load.end(now + Duration::from_millis(busy));
+                load.end(ended.checked_sub(Duration::from_millis(answered)), ended);
             }
             now += Duration::from_millis(100);
         }
         load.yielding(now)
+    }
+
+    fn yielding_after(busy: u64) -> f64 {
+        yielding_with(busy, 5)
+    }
+
+    #[test]
+    fn where_answers_are_slow_others_give_way_sooner() {
+        let at = |answered| [20, 40, 60].map(|busy| yielding_with(busy, answered));
+        let close = |is: [f64; 3], to: [f64; 3]| is.iter().zip(to).all(|(is, to)| (is - to).abs() < 0.07);
+        assert!(close(at(5), [0.0, 0.0, 0.2]), "as quick as ever: {:?}", at(5));
+        assert!(close(at(60), [0.0, 0.6, 1.0]), "many times as slow: {:?}", at(60));
+    }
+
+    #[test]
+    fn a_server_that_stays_slow_is_taken_for_what_it_is() {
+        let strain_after = |seconds: u64| {
+            let start = Instant::now();
+            let load = Load::new(start);
+            for second in 0..seconds {
+                let now = start + Duration::from_secs(second);
+                load.begin(now);
+                load.end(Some(now), now + Duration::from_millis(if second == 0 { 4 } else { 60 }));
+            }
+            load.state.lock().unwrap().answers.unwrap().strain()
+        };
+        assert!(strain_after(20) > 0.9);
+        assert!(strain_after(600) < 0.01);
+    }
+
+    #[test]
+    fn quick_answers_are_no_strain_and_what_was_not_sent_is_no_answer() {
+        let start = Instant::now();
+        let load = Load::new(start);
+        for (number, millis) in [(0, 1), (1, 8), (2, 9), (3, 8)] {
+            let now = start + Duration::from_secs(number);
+            load.begin(now);
+            load.end(Some(now), now + Duration::from_millis(millis));
+            load.begin(now);
+            load.end(None, now + Duration::from_secs(9));
+        }
+        assert!(load.state.lock().unwrap().answers.unwrap().strain() < 0.01);
     }
 
     #[test]
@@ -115,9 +205,9 @@ mod tests {
         let load = Load::new(start);
         load.begin(start);
         load.begin(start);
-        load.end(start + Duration::from_secs(9));
+        load.end(None, start + Duration::from_secs(9));
         assert!(load.yielding(start + Duration::from_secs(10)) > 0.9, "one is still under way");
-        load.end(start + Duration::from_secs(10));
+        load.end(None, start + Duration::from_secs(10));
         assert!(load.yielding(start + Duration::from_secs(13)) < 0.01);
     }
 }

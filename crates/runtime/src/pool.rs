@@ -177,10 +177,11 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
         let Some(write) = waiting.pop() else { continue };
         let shared = shared.clone();
         tokio::spawn(async move {
+            let sent = Instant::now();
             let outcome = performed(&shared.writer, &write).await;
             drop(slot);
             if freight == Freight::Pressing {
-                shared.load.end(Instant::now());
+                shared.load.end(matches!(outcome, Outcome::Applied { .. }).then_some(sent), Instant::now());
             }
             if shared.outcomes.send((write.id, outcome)).await.is_err() {
                 tracing::debug!(object = %write.key, "outcome has no reader any more");
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(pause(&load, 1, begin), Duration::ZERO, "the first moments of a burst");
         assert!(pause(&load, 1, at(20)) >= BACKGROUND_PAUSE.mul_f64(0.9));
         assert_eq!(pause(&load, BACKGROUND_MOST, at(20)), Duration::ZERO);
-        load.end(at(20));
+        load.end(None, at(20));
         assert_eq!(pause(&load, 1, at(40)), Duration::ZERO);
     }
 
