@@ -9,7 +9,8 @@ use berth_e2e::manager::ManagerOptions;
 use berth_e2e::quickstart::{self, NAMESPACE};
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
-use serde_json::json;
+use berth_e2e::wait::{self, Seen};
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_through_all_layers() -> Result<()> {
@@ -52,6 +53,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
         ensure!(quickstart::tier_of(&node) == "reserved", "pods landed on {bound:?}");
     }
     scenario.object_is(CLUSTER_QUEUE, "tpu", "8 chips reserved", |q| reserved(q, "total") == 8000).await?;
+    dumps(stage, text(&workload, "/metadata/name")).await?;
     scenario.finished(&name).await?;
     scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
     // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
@@ -60,4 +62,21 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.remove(&name).await?;
     stage.observer.conclude(Duration::from_secs(2)).await?;
     stage.manager.recomputes().await
+}
+
+/// On SIGUSR2 the log says what is held, and the manager goes on.
+async fn dumps(stage: &Stage, workload: &str) -> Result<()> {
+    stage.manager.signal("USR2")?;
+    let lines = wait::until(wait::STEP, "the log has a whole dump", || async {
+        let log = std::fs::read_to_string(stage.manager.log())?;
+        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let ended = lines.iter().any(|line| line["message"] == "end of the dump" && line["cluster_queues"] == 1);
+        Ok(if ended { Seen::Yes(lines) } else { Seen::NotYet(stage.manager.log_tail(3)) })
+    })
+    .await?;
+    let queue = lines.iter().find(|line| line["message"] == "dump of a ClusterQueue" && line["cluster_queue"] == "tpu");
+    let queue = queue.context("the dump names the ClusterQueue")?;
+    ensure!(queue["level"] == "INFO" && queue["reserving"] == 1, "{queue}");
+    ensure!(queue["holders"] == format!("{NAMESPACE}/{workload}"), "{queue}");
+    Ok(())
 }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use webhooks::Webhooks;
 
 #[global_allocator]
@@ -80,6 +81,7 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = berth_runtime::pace::moderate(&mut builder).enable_all().build().context("starting the runtime")?;
     completed(runtime, async {
+        let dump = dump_requests()?;
         let config = client_config(flags).await?;
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -93,7 +95,7 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new(&options.version));
         let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
         let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
-        let beside = Beside { metrics, tap, missing, job_kinds: settings.job_kinds.clone() };
+        let beside = Beside { metrics, tap, missing, job_kinds: settings.job_kinds.clone(), dump };
         let asked = OnceCell::new();
         let shutdown = async {
             tokio::select! {
@@ -110,6 +112,19 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         done?;
         Ok(())
     })
+}
+
+/// Notified at each SIGUSR2, on which Kueue's manager writes what it holds into its log, too.
+fn dump_requests() -> anyhow::Result<Arc<Notify>> {
+    let mut signals = signal(SignalKind::user_defined2()).context("listening for SIGUSR2")?;
+    let dump = Arc::new(Notify::new());
+    let notified = Arc::clone(&dump);
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() {
+            notified.notify_one();
+        }
+    });
+    Ok(dump)
 }
 
 /// Runs to the end, and does not wait for calls that block: of a folder that hangs one would keep the process for ever.

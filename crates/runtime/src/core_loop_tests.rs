@@ -214,6 +214,20 @@ async fn answers_questions_while_outcomes_never_end() {
 }
 
 #[tokio::test]
+async fn who_follows_tells_what_it_holds_too() {
+    let world = world(true);
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let (told, mut lines) = mpsc::unbounded_channel();
+    let tell = move |line| drop(told.send(line));
+    tokio::spawn(crate::dump::tell_when_asked(Arc::clone(&asked), world.queries.clone(), tell));
+    world.list_all(0).await;
+    world.until("ready", |world| world.pulse.ready()).await;
+    asked.notify_one();
+    let line = tokio::time::timeout(PATIENCE, lines.recv()).await.expect("an end of the dump");
+    assert!(matches!(line, Some(crate::dump::Line::End { .. })), "{line:?}");
+}
+
+#[tokio::test]
 async fn stops_after_the_last_outcome() {
     let mut world = world(false);
     world.list_all(0).await;

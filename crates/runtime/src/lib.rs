@@ -16,6 +16,7 @@ pub mod clients;
 pub mod clock;
 pub mod core_loop;
 mod differences;
+mod dump;
 pub mod elector;
 pub mod events;
 mod journal;

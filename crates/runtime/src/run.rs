@@ -5,6 +5,7 @@ use crate::candidacy::Candidacy;
 use crate::checkpoints::Stores;
 use crate::clients::Clients;
 use crate::core_loop::{self, Ports};
+use crate::dump;
 use crate::elector;
 use crate::events::EventSink;
 use crate::leadership::Leadership;
@@ -25,7 +26,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -53,6 +54,8 @@ pub struct Beside {
     pub missing: Option<Missing>,
     /// The kinds of job that the configuration names.
     pub job_kinds: BTreeSet<Kind>,
+    /// Notified when somebody wants to read in the log what the loop holds.
+    pub dump: Arc<Notify>,
 }
 
 /// Observations that may wait for the loop: whole objects, so few; the watches wait meanwhile, as they should.
@@ -77,7 +80,7 @@ pub async fn run<B: Brain>(
     beside: Beside,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Beside { metrics, tap, missing, job_kinds } = beside;
+    let Beside { metrics, tap, missing, job_kinds, dump } = beside;
     let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
     let (state, leadership) = Leadership::new(options.write_deadline());
     let identity = elector::identity();
@@ -99,6 +102,7 @@ pub async fn run<B: Brain>(
         last: Arc::default(),
     };
     let mut servers = serve(&options, &context).await?;
+    servers.spawn(dump::tell_when_asked(dump, context.queries.clone(), dump::log));
     let mut shutdown = std::pin::pin!(shutdown);
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     for kind in Kind::jobs().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {

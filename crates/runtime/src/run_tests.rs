@@ -83,7 +83,7 @@ async fn runs(versions: Value, most: Duration) -> (bool, bool) {
         version: "0".into(),
     };
     let metrics = Arc::new(Metrics::new("test"));
-    let beside = Beside { metrics, tap: None, missing: None, job_kinds: BTreeSet::new() };
+    let beside = Beside { metrics, tap: None, missing: None, job_kinds: BTreeSet::new(), dump: Arc::default() };
     let (mut leased, mut was_ready) = (false, false);
     let mut until = Instant::now() + most;
     let shutdown = async {

@@ -87,17 +87,21 @@ pub async fn serve_health(listener: TcpListener, context: Context, liveness: &st
     connections::serve(connections::LIMITS, listener, router).await
 }
 
-async fn ask<T>(context: &Context, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
+/// Asks the loop; `None` when it does not answer in time.
+pub(crate) async fn ask<T>(
+    queries: &mpsc::Sender<Query>,
+    query: impl FnOnce(oneshot::Sender<T>) -> Query,
+) -> Option<T> {
     let (reply, answer) = oneshot::channel();
     let exchange = async {
-        context.queries.send(query(reply)).await.ok()?;
+        queries.send(query(reply)).await.ok()?;
         answer.await.ok()
     };
     tokio::time::timeout(PATIENCE, exchange).await.ok().flatten()
 }
 
 async fn metrics(State(context): State<Context>) -> Response {
-    let fresh = ask(&context, Query::Gauges).await.map(Arc::new);
+    let fresh = ask(&context.queries, Query::Gauges).await.map(Arc::new);
     let gauges = {
         let mut last = context.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fresh) = fresh {
@@ -116,7 +120,7 @@ async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInf
         return (StatusCode::FORBIDDEN, "only from this machine\n").into_response();
     }
     let fresh = (context.fresh)().await;
-    let Some(incremental) = ask(&context, Query::Digest).await else {
+    let Some(incremental) = ask(&context.queries, Query::Digest).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n").into_response();
     };
     match fresh {

@@ -1,0 +1,212 @@
+//! What the loop's view holds, told in the log when somebody asks for it with a signal: a line for each ClusterQueue and each cohort, and
+//! one at the end that counts them.
+
+use crate::core_loop::Query;
+use crate::server;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+
+/// Holders that a line names, so that it stays short enough for what collects logs.
+const MOST_HOLDERS: usize = 100;
+
+/// A line of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// A ClusterQueue.
+    ClusterQueue {
+        name: String,
+        ready: String,
+        reserving: u64,
+        pending: u64,
+        /// Used and given, by flavor and resource.
+        usage: String,
+        holders: String,
+    },
+    /// A cohort, with an object or without.
+    Cohort { name: String, cycle: bool, usage: String },
+    /// The last one, with the numbers of what is held and of what the engine finds wrong in its books.
+    End { cluster_queues: usize, cohorts: usize, workloads: usize, problems: usize },
+    /// The loop did not say what it holds.
+    NoAnswer,
+}
+
+/// Tells `tell` what the loop holds, each time that it is asked for. Whoever asks during a dump gets one more, however often he does.
+pub(crate) async fn tell_when_asked(
+    asked: Arc<Notify>,
+    queries: mpsc::Sender<Query>,
+    mut tell: impl FnMut(Line),
+) -> Infallible {
+    loop {
+        asked.notified().await;
+        let Some(digest) = server::ask(&queries, Query::Digest).await else {
+            tell(Line::NoAnswer);
+            continue;
+        };
+        for line in lines(&digest) {
+            tell(line);
+            // Renewals of the lease share the thread, and must not wait for thousands of lines.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Writes a line into the log.
+pub(crate) fn log(line: Line) {
+    match line {
+        Line::ClusterQueue { name, ready, reserving, pending, usage, holders } => {
+            tracing::info!(cluster_queue = name, ready, reserving, pending, usage, holders, "dump of a ClusterQueue")
+        }
+        Line::Cohort { name, cycle, usage } => tracing::info!(cohort = name, cycle, usage, "dump of a cohort"),
+        Line::End { cluster_queues, cohorts, workloads, problems } => {
+            tracing::info!(cluster_queues, cohorts, workloads, problems, "end of the dump");
+        }
+        Line::NoAnswer => tracing::warn!("no dump: the loop does not answer"),
+    }
+}
+
+fn lines(digest: &Value) -> Vec<Line> {
+    let mut lines: Vec<Line> = objects(digest, "ClusterQueue").map(cluster_queue).collect();
+    let cluster_queues = lines.len();
+    lines.extend(objects(digest, "Cohort").map(cohort));
+    lines.push(Line::End {
+        cluster_queues,
+        cohorts: lines.len().saturating_sub(cluster_queues),
+        workloads: objects(digest, "Workload").count(),
+        problems: digest.get("problems").and_then(Value::as_array).map_or(0, Vec::len),
+    });
+    lines
+}
+
+/// The objects of one kind: name and digest.
+fn objects<'a>(digest: &'a Value, kind: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let objects = digest.get("objects").and_then(|objects| objects.get(kind));
+    objects.and_then(Value::as_object).into_iter().flatten()
+}
+
+fn cluster_queue((name, digest): (&String, &Value)) -> Line {
+    let count = |field: &str| digest.get(field).and_then(Value::as_u64).unwrap_or_default();
+    Line::ClusterQueue {
+        name: name.clone(),
+        ready: digest.get("ready").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        reserving: count("reserving"),
+        pending: count("pending"),
+        usage: usage(digest),
+        holders: holders(digest),
+    }
+}
+
+fn cohort((name, digest): (&String, &Value)) -> Line {
+    let cycle = digest.get("cycle").and_then(Value::as_bool).unwrap_or_default();
+    Line::Cohort { name: name.clone(), cycle, usage: usage(digest) }
+}
+
+fn usage(digest: &Value) -> String {
+    let cells = digest.get("usage").and_then(Value::as_object).into_iter().flatten();
+    let cells = cells.map(|(cell, used)| format!("{cell}: {}", used.as_str().unwrap_or_default()));
+    cells.collect::<Vec<_>>().join(", ")
+}
+
+fn holders(digest: &Value) -> String {
+    let all = digest.get("holders").and_then(Value::as_array).into_iter().flatten();
+    let all: Vec<&str> = all.filter_map(Value::as_str).collect();
+    let named = all.iter().take(MOST_HOLDERS).copied().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(MOST_HOLDERS) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const NOTHING: Line = Line::End { cluster_queues: 0, cohorts: 0, workloads: 0, problems: 0 };
+
+    #[test]
+    fn each_queue_and_cohort_has_a_line_and_the_last_one_counts() {
+        let many: Vec<String> = (0..MOST_HOLDERS + 2).map(|number| format!("n/w{number}")).collect();
+        let digest = json!({
+            "objects": {
+                "ClusterQueue": {
+                    "a": {
+                        "ready": "Ready",
+                        "reserving": 2,
+                        "pending": 3,
+                        "usage": {"spot/cpu": "1 of 4", "spot/memory": "2 of 8"},
+                        "holders": ["n/w", "n/x"],
+                    },
+                    "b": {"ready": null, "reserving": null, "pending": null, "usage": {}, "holders": many},
+                },
+                "Cohort": {"c": {"cycle": true, "usage": {"spot/cpu": "1 of 4"}}},
+                "Workload": {"n/w": {}, "n/x": {}, "n/y": {}},
+            },
+            "problems": ["a problem"],
+        });
+        let first = Line::ClusterQueue {
+            name: "a".to_owned(),
+            ready: "Ready".to_owned(),
+            reserving: 2,
+            pending: 3,
+            usage: "spot/cpu: 1 of 4, spot/memory: 2 of 8".to_owned(),
+            holders: "n/w, n/x".to_owned(),
+        };
+        let second = Line::ClusterQueue {
+            name: "b".to_owned(),
+            ready: String::new(),
+            reserving: 0,
+            pending: 0,
+            usage: String::new(),
+            holders: format!("{} and 2 more", many[..MOST_HOLDERS].join(", ")),
+        };
+        let third = Line::Cohort { name: "c".to_owned(), cycle: true, usage: "spot/cpu: 1 of 4".to_owned() };
+        let last = Line::End { cluster_queues: 2, cohorts: 1, workloads: 3, problems: 1 };
+        assert_eq!(lines(&digest), [first, second, third, last]);
+        assert_eq!(lines(&Value::Null), [NOTHING]);
+    }
+
+    async fn soon<T>(what: &str, work: impl Future<Output = Option<T>>) -> T {
+        tokio::time::timeout(PATIENCE, work).await.expect(what).expect(what)
+    }
+
+    #[tokio::test]
+    async fn who_asks_often_during_a_dump_gets_one_more() {
+        let asked = Arc::new(Notify::new());
+        let (queries, mut questions) = mpsc::channel(16);
+        let (told, mut lines) = mpsc::unbounded_channel();
+        tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
+        asked.notify_one();
+        for again in [5, 0] {
+            let Query::Digest(reply) = soon("a question", questions.recv()).await else { panic!("for the digest") };
+            for _ in 0..again {
+                asked.notify_one();
+            }
+            reply.send(json!({})).expect("somebody listens");
+            assert_eq!(soon("an end", lines.recv()).await, NOTHING);
+        }
+        assert!(tokio::time::timeout(Duration::from_millis(50), questions.recv()).await.is_err(), "a third dump");
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_does_not_answer_is_told_and_asked_again() {
+        let asked = Arc::new(Notify::new());
+        let (queries, mut questions) = mpsc::channel(1);
+        let (told, mut lines) = mpsc::unbounded_channel();
+        tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
+        for answers in [false, true] {
+            asked.notify_one();
+            let Query::Digest(reply) = soon("a question", questions.recv()).await else { panic!("for the digest") };
+            if answers {
+                reply.send(json!({})).expect("somebody listens");
+            } else {
+                drop(reply);
+            }
+            let expected = if answers { NOTHING } else { Line::NoAnswer };
+            assert_eq!(soon("a line", lines.recv()).await, expected);
+        }
+    }
+}
