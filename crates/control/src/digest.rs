@@ -50,6 +50,18 @@ impl Control {
         json!({"objects": objects, "problems": berth_engine::check(&self.world)})
     }
 
+    /// What queues and cohorts hold, and how many Workloads there are, with the `problems` of the books: little of [`Self::recompute`],
+    /// which makes an object of each job, pod and Workload.
+    #[must_use]
+    pub fn held(&self) -> Value {
+        json!({
+            "ClusterQueue": self.cluster_queue_digests(),
+            "Cohort": self.cohort_digests(),
+            "workloads": self.view.workloads.values().count(),
+            "problems": berth_engine::check(&self.world),
+        })
+    }
+
     /// Usage and quota by flavor and resource; what is neither used nor given is as if it were not there.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.world.snapshot(name, is_queue).into_iter();

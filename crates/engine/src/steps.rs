@@ -155,8 +155,8 @@ impl World {
     }
 
     /// Quota that an assignment of so many pods per pod set asks for, as the search for victims is told it: what all pods ask for by these
-    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell. A cycle
-    /// knows what one pod asks for, and nowhere has to tell it from a total.
+    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell; a pod
+    /// set without a count is asked for whole. A cycle knows what one pod asks for, and nowhere has to tell it from a total.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],

@@ -25,6 +25,8 @@ pub trait Brain: Send + 'static {
     fn gauges(&self) -> Gauges;
     /// Digest of the view, for comparison with one recomputed from a fresh list.
     fn recompute(&self) -> serde_json::Value;
+    /// What queues and cohorts hold, for people.
+    fn held(&self) -> serde_json::Value;
 }
 
 impl Brain for Control {
@@ -66,6 +68,10 @@ impl Brain for Control {
 
     fn recompute(&self) -> serde_json::Value {
         Self::recompute(self)
+    }
+
+    fn held(&self) -> serde_json::Value {
+        Self::held(self)
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Query {
     Gauges(oneshot::Sender<Gauges>),
     /// Digest of the view.
     Digest(oneshot::Sender<Value>),
+    /// Of that, what queues and cohorts hold.
+    Held(oneshot::Sender<Value>),
 }
 
 /// What the loop is connected to.
@@ -225,6 +227,7 @@ fn answer<B: Brain>(brain: &B, query: Query) {
     match query {
         Query::Gauges(reply) => drop(reply.send(brain.gauges())),
         Query::Digest(reply) => drop(reply.send(brain.recompute())),
+        Query::Held(reply) => drop(reply.send(brain.held())),
     }
 }
 

@@ -56,6 +56,9 @@ impl Brain for Scribe {
     fn recompute(&self) -> Value {
         Value::Null
     }
+    fn held(&self) -> Value {
+        Value::Null
+    }
 }
 
 struct World {

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
-/// Holders that a line names, so that it stays short enough for what collects logs.
-const MOST_HOLDERS: usize = 100;
+/// Holders that a line names: with the longest names they take 13 KB, and a container's log splits a line after 16.
+const MOST_HOLDERS: usize = 40;
 
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Line {
     /// A cohort, with an object or without.
     Cohort { name: String, cycle: bool, usage: String },
     /// The last one, with the numbers of what is held and of what the engine finds wrong in its books.
-    End { cluster_queues: usize, cohorts: usize, workloads: usize, problems: usize },
+    End { cluster_queues: usize, cohorts: usize, workloads: u64, problems: usize },
     /// The loop did not say what it holds.
     NoAnswer,
 }
@@ -40,11 +40,11 @@ pub(crate) async fn tell_when_asked(
 ) -> Infallible {
     loop {
         asked.notified().await;
-        let Some(digest) = server::ask(&queries, Query::Digest).await else {
+        let Some(held) = server::ask(&queries, Query::Held).await else {
             tell(Line::NoAnswer);
             continue;
         };
-        for line in lines(&digest) {
+        for line in lines(&held) {
             tell(line);
             // Renewals of the lease share the thread, and must not wait for thousands of lines.
             tokio::task::yield_now().await;
@@ -66,23 +66,22 @@ pub(crate) fn log(line: Line) {
     }
 }
 
-fn lines(digest: &Value) -> Vec<Line> {
-    let mut lines: Vec<Line> = objects(digest, "ClusterQueue").map(cluster_queue).collect();
+fn lines(held: &Value) -> Vec<Line> {
+    let mut lines: Vec<Line> = objects(held, "ClusterQueue").map(cluster_queue).collect();
     let cluster_queues = lines.len();
-    lines.extend(objects(digest, "Cohort").map(cohort));
+    lines.extend(objects(held, "Cohort").map(cohort));
     lines.push(Line::End {
         cluster_queues,
         cohorts: lines.len().saturating_sub(cluster_queues),
-        workloads: objects(digest, "Workload").count(),
-        problems: digest.get("problems").and_then(Value::as_array).map_or(0, Vec::len),
+        workloads: held.get("workloads").and_then(Value::as_u64).unwrap_or_default(),
+        problems: held.get("problems").and_then(Value::as_array).map_or(0, Vec::len),
     });
     lines
 }
 
 /// The objects of one kind: name and digest.
-fn objects<'a>(digest: &'a Value, kind: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    let objects = digest.get("objects").and_then(|objects| objects.get(kind));
-    objects.and_then(Value::as_object).into_iter().flatten()
+fn objects<'a>(held: &'a Value, kind: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    held.get(kind).and_then(Value::as_object).into_iter().flatten()
 }
 
 fn cluster_queue((name, digest): (&String, &Value)) -> Line {
@@ -130,21 +129,19 @@ mod tests {
     #[test]
     fn each_queue_and_cohort_has_a_line_and_the_last_one_counts() {
         let many: Vec<String> = (0..MOST_HOLDERS + 2).map(|number| format!("n/w{number}")).collect();
-        let digest = json!({
-            "objects": {
-                "ClusterQueue": {
-                    "a": {
-                        "ready": "Ready",
-                        "reserving": 2,
-                        "pending": 3,
-                        "usage": {"spot/cpu": "1 of 4", "spot/memory": "2 of 8"},
-                        "holders": ["n/w", "n/x"],
-                    },
-                    "b": {"ready": null, "reserving": null, "pending": null, "usage": {}, "holders": many},
+        let held = json!({
+            "ClusterQueue": {
+                "a": {
+                    "ready": "Ready",
+                    "reserving": 2,
+                    "pending": 3,
+                    "usage": {"spot/cpu": "1 of 4", "spot/memory": "2 of 8"},
+                    "holders": ["n/w", "n/x"],
                 },
-                "Cohort": {"c": {"cycle": true, "usage": {"spot/cpu": "1 of 4"}}},
-                "Workload": {"n/w": {}, "n/x": {}, "n/y": {}},
+                "b": {"ready": null, "reserving": null, "pending": null, "usage": {}, "holders": many},
             },
+            "Cohort": {"c": {"cycle": true, "usage": {"spot/cpu": "1 of 4"}}},
+            "workloads": 3,
             "problems": ["a problem"],
         });
         let first = Line::ClusterQueue {
@@ -165,7 +162,7 @@ mod tests {
         };
         let third = Line::Cohort { name: "c".to_owned(), cycle: true, usage: "spot/cpu: 1 of 4".to_owned() };
         let last = Line::End { cluster_queues: 2, cohorts: 1, workloads: 3, problems: 1 };
-        assert_eq!(lines(&digest), [first, second, third, last]);
+        assert_eq!(lines(&held), [first, second, third, last]);
         assert_eq!(lines(&Value::Null), [NOTHING]);
     }
 
@@ -181,7 +178,7 @@ mod tests {
         tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
         asked.notify_one();
         for again in [5, 0] {
-            let Query::Digest(reply) = soon("a question", questions.recv()).await else { panic!("for the digest") };
+            let Query::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
             for _ in 0..again {
                 asked.notify_one();
             }
@@ -199,7 +196,7 @@ mod tests {
         tokio::spawn(tell_when_asked(Arc::clone(&asked), queries, move |line| drop(told.send(line))));
         for answers in [false, true] {
             asked.notify_one();
-            let Query::Digest(reply) = soon("a question", questions.recv()).await else { panic!("for the digest") };
+            let Query::Held(reply) = soon("a question", questions.recv()).await else { panic!("what is held") };
             if answers {
                 reply.send(json!({})).expect("somebody listens");
             } else {

@@ -6,6 +6,7 @@
 //! counts as what it is. A server that others keep busy, too, answers several times as slowly as it can: there the same share counts
 //! for up to twice as much. That is how transports in the background notice whom they disturb (LEDBAT, RFC 6817).
 
+use crate::pace::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 const MEMORY: Duration = Duration::from_secs(2);
 /// The quickest answer is forgotten in about this time: a server that stays slow is taken for what it is.
 const BEST_KNOWN: Duration = Duration::from_secs(60);
-/// Whoever answers within this time is not slow, however much quicker he can be.
-const QUICK: f64 = 0.01;
+/// Seconds; no answer counts as quicker, so that a server that takes three of these is not slow.
+const BEST: f64 = 0.003;
 /// So many times its quickest answer a server takes when it begins to be slow, and so many when it is as slow as counts.
 const STRAINED: (f64, f64) = (3.0, 8.0);
 
@@ -47,16 +48,16 @@ struct Answers {
 impl Answers {
     /// With one more, of so many seconds.
     fn with(self, took: f64, now: Instant) -> Self {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        // Of a silence nothing is learnt.
+        let passed = now.saturating_duration_since(self.at).as_secs_f64().min(1.0);
         let best = self.best * (passed / BEST_KNOWN.as_secs_f64()).exp();
-        Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took), at: now }
+        Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took).max(BEST), at: now }
     }
 
     /// 0 where answers come about as quickly as they can, 1 where they take many times as long.
     fn strain(self) -> f64 {
         let (begins, counts) = STRAINED;
-        let times = self.mean / self.best.max(QUICK / begins);
-        ((times - begins) / (counts - begins)).clamp(0.0, 1.0)
+        ((self.mean / self.best - begins) / (counts - begins)).clamp(0.0, 1.0)
     }
 }
 
@@ -86,13 +87,15 @@ impl Load {
         self.at(now, |state| state.pressing += 1);
     }
 
-    /// One has ended, which was sent at `sent`; `None` when it was not sent at all.
+    /// One has ended, which was sent at `sent`; `None` when it was not done: refusals come sooner than writes, and the time of one that
+    /// got no answer says nothing.
     pub fn end(&self, sent: Option<Instant>, now: Instant) {
-        let took = sent.map(|sent| now.saturating_duration_since(sent).as_secs_f64());
+        // The thread that sees an answer may have rested that long before it looked.
+        let took = sent.map(|sent| now.saturating_duration_since(sent).saturating_sub(IO_INTERVAL).as_secs_f64());
         self.at(now, |state| {
             state.pressing = state.pressing.saturating_sub(1);
             if let Some(took) = took {
-                let known = state.answers.unwrap_or(Answers { mean: took, best: took, at: now });
+                let known = state.answers.unwrap_or(Answers { mean: took, best: took.max(BEST), at: now });
                 state.answers = Some(known.with(took, now));
             }
         });
@@ -170,11 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn a_silence_does_not_make_a_server_slow() {
+        let start = Instant::now();
+        let load = Load::new(start);
+        load.end(Some(start), start + Duration::from_millis(4));
+        for number in 0..40 {
+            let now = start + Duration::from_secs(600) + Duration::from_millis(20) * number;
+            load.end(Some(now), now + Duration::from_millis(60));
+        }
+        assert!(load.state.lock().unwrap().answers.unwrap().strain() > 0.9);
+    }
+
+    #[test]
     fn quick_answers_are_no_strain_and_what_was_not_sent_is_no_answer() {
         let start = Instant::now();
         let load = Load::new(start);
-        for (number, millis) in [(0, 1), (1, 8), (2, 9), (3, 8)] {
-            let now = start + Duration::from_secs(number);
+        for number in 0..100 {
+            let (now, millis) = (start + Duration::from_secs(number), 1 + number % 28);
             load.begin(now);
             load.end(Some(now), now + Duration::from_millis(millis));
             load.begin(now);

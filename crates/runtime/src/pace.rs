@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// One turn of the I/O thread per this time under lasting load; it bounds what moderation adds to a request.
-const IO_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const IO_INTERVAL: Duration = Duration::from_millis(20);
 /// Turns of the I/O thread that are prompt after a rest: a job's way through a quiet operator takes fewer.
 const IO_BURST: u32 = 100;
 

@@ -28,6 +28,9 @@ impl Brain for Idle {
     fn recompute(&self) -> Value {
         Value::Null
     }
+    fn held(&self) -> Value {
+        Value::Null
+    }
 }
 
 /// An API server with definitions whose objects are stored in these versions; notes what else it is asked for.

@@ -308,8 +308,9 @@ fn list(slices: &[Slice<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
         same.extend_from_slice(b"]}");
         let around: usize = columns.iter().map(|(before, _)| before.len()).sum();
         let roots: usize = columns.iter().flat_map(|(_, roots)| *roots).map(|root| root.len()).sum();
-        // What is reserved is written, but for the counts.
-        out.reserve(slice.domain_count * (around + same.len() + 1) + roots);
+        let before_count = counts.as_ref().map_or(0, |(before, _)| before.len());
+        // No more is reserved than is written: of a count its digits are not.
+        out.reserve(slice.domain_count * (before_count + around + same.len() + 1) + roots);
         for index in 0..slice.domain_count {
             if !is_first {
                 out.push(b',');

@@ -7,8 +7,8 @@ use super::{Finding, Tree};
 
 /// The crates that decide.
 const DECIDE: [&str; 2] = ["engine", "control"];
-/// What makes several crates of one, in its manifest.
-const VARIANTS: [&str; 3] = ["[features]", "optional = true", "build ="];
+/// What makes several crates of one, in its manifest, without the spaces.
+const VARIANTS: [&str; 4] = ["[features]", "features.", "optional=true", "build="];
 /// What the cases are known by.
 const CASES: [&str; 3] = ["testkit", "conformance", "cases/"];
 /// The only conditions: what is asked of clippy where it ships.
@@ -30,7 +30,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn manifest(tree: &Tree, folder: &str, found: &mut Vec<Finding>) {
     let (manifest, build) = (format!("{folder}Cargo.toml"), format!("{folder}build.rs"));
     for (index, line) in tree.text(&manifest).unwrap_or_default().lines().enumerate() {
-        if let Some(word) = VARIANTS.iter().find(|word| line.contains(**word)) {
+        let close = line.replace(' ', "");
+        let is_there =
+            |word: &&&str| if word.ends_with("true") { close.contains(**word) } else { close.starts_with(**word) };
+        if let Some(word) = VARIANTS.iter().find(is_there) {
             found.push(Finding::new(&manifest, index + 1, format!("`{word}`: what decides is built in one way")));
         }
         if line.contains(CASES[0]) {
@@ -109,6 +112,8 @@ mod tests {
     fn several_crates_in_one_manifest_are_found() {
         for manifest in [
             "[features]\nslow = []",
+            "features.slow = []",
+            "serde.optional=true",
             "[dependencies]\nserde = { version = \"1\", optional = true }",
             "[package]\nbuild = \"b.rs\"",
             "[dev-dependencies]\nberth-testkit.workspace = true",
