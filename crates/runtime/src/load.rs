@@ -164,7 +164,7 @@ mod tests {
             for second in 0..seconds {
                 let now = start + Duration::from_secs(second);
                 load.begin(now);
-                load.end(Some(now), now + Duration::from_millis(if second == 0 { 4 } else { 60 }));
+                load.end(Some(now), now + Duration::from_millis(if second == 0 { 4 } else { 100 }));
             }
             load.state.lock().unwrap().answers.unwrap().strain()
         };
