@@ -72,7 +72,8 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
 }
 
 /// What Jobs of a JobSet cost that end one after another, beside what the same Jobs cost that end together: a write of the Workload for
-/// each end but the last, which is the JobSet's own, and a status of each of its queues, which show what it still uses.
+/// each end, and a status of each of its queues, which show what it still uses. The last end is mostly the JobSet's own, and told with it; on a
+/// slow machine the JobSet's controller sees it too late for that.
 pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("one-by-one").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -81,11 +82,11 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     println!("{ENDS} ends together: {together:?}; one by one: {apart:?}");
     ensure!(apart.told > together.told, "no end was told by itself: {apart:?}, {together:?} for ends together");
     ensure!(
-        apart.told < together.told + ENDS,
+        apart.told <= together.told + ENDS,
         "more than one write for an end: {apart:?}, {together:?} for ends together"
     );
     ensure!(
-        apart.objects < together.objects + ENDS,
+        apart.objects <= together.objects + ENDS,
         "more than one write for an end: {apart:?}, {together:?} for ends together"
     );
     // How many statuses ends together take depends on how many of its changes come within a second: the bound is that of one alone.
