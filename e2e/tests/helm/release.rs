@@ -123,8 +123,12 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     })
     .await?;
     let lease = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
-    let held = lease.get(&world.client, "kueue-system", "c1f6bfd2.kueue.x-k8s.io").await?;
-    ensure!(held.is_some_and(|l| !text(&l, "/spec/holderIdentity").is_empty()), "it leads by Kueue's lease");
+    // Every replica tells the webhooks, and before it leads.
+    wait::until(STEP, "it leads by Kueue's lease", || async {
+        let held = lease.get(&world.client, "kueue-system", "c1f6bfd2.kueue.x-k8s.io").await?.unwrap_or_default();
+        Ok(Seen::when(!text(&held, "/spec/holderIdentity").is_empty(), || held["spec"].to_string()))
+    })
+    .await?;
     world.helm("upgrade", &["--reuse-values", "--set", "replicas=3"]).await?;
     ensure!(world.deployment().await?["spec"]["replicas"] == json!(3), "upgraded");
     ensure!(world.opted_in().await? == [json!(TEAM)], "the upgrade took the namespaces away");
