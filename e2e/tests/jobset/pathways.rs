@@ -80,9 +80,12 @@ pub(crate) async fn only_the_workers_go_down_the_ladder(stage: &Stage) -> Result
     // The reservation was tried first, for the workers alone: the flavor of the head is in no back-off and has no tier.
     let evictions = items(&workload, "/status/schedulingStats/evictions");
     ensure!(evictions.len() == 1 && text(&evictions[0], "/reason") == "StockOut", "{evictions:?}");
-    let policy = QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.context("the policy")?;
-    let backoffs: Vec<&str> = items(&policy, "/status/backoffs").iter().map(|one| text(one, "/flavor")).collect();
-    ensure!(backoffs == [s.name("reserved")], "{}", policy["status"]);
+    let reserved = s.name("reserved");
+    s.object_is(QUEUE_POLICY, &s.name("policy"), "shows the reservation alone out of stock", |policy| {
+        let shown: Vec<&str> = items(policy, "/status/backoffs").iter().map(|one| text(one, "/flavor")).collect();
+        shown == [reserved.as_str()]
+    })
+    .await?;
     remove(&s, "train").await?;
     s.conclude().await
 }
