@@ -12,7 +12,7 @@ use berth_e2e::quota_tree::thousandths;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::{all_run, preset, remove};
+use crate::{all_run, governs, preset, remove};
 
 /// Pods of one of them.
 const PODS: usize = 8;
@@ -106,7 +106,7 @@ async fn queues(s: &Scenario<'_>, more: &Value) -> Result<()> {
         s.apply(&object).await?;
     }
     s.apply(&manifest::local_queue(&s.namespace, "queue", &s.namespace)).await?;
-    Ok(())
+    governs(s, &s.namespace).await
 }
 
 /// Checks what a Workload was given: its chips of a tier, and all that its pods ask for.

@@ -12,7 +12,7 @@ use berth_e2e::bench::subject;
 use berth_e2e::binaries::repository;
 use berth_e2e::control_plane::{ControlPlane, Options};
 use berth_e2e::jobset::{self, JOBSET};
-use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, POD, WORKLOAD, condition, items, text};
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, POD, QUEUE_POLICY, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::nodes::{Pool, Tier};
@@ -56,6 +56,12 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     s.apply(&manifest::cluster_queue(&s.name("cq"), &[group(&quotas)], &json!({}))).await?;
     s.apply(&manifest::local_queue(&s.namespace, "queue", &s.name("cq"))).await?;
     Ok(())
+}
+
+/// Waits until Berth has seen a QueuePolicy and its queue: each kind comes by a watch of its own, and who is admitted before stays
+/// where it is.
+pub(crate) async fn governs(s: &Scenario<'_>, policy: &str) -> Result<()> {
+    s.object_is(QUEUE_POLICY, policy, "Active", |policy| condition(policy, "Active") == "True").await.map(drop)
 }
 
 /// Until pods run: the JobSet controller asks the API server a few times a second, for all scenarios together, and a way down a ladder
@@ -224,6 +230,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": {"selectors": "Override",
             "default": ["reserved", "on-demand", "spot"], "patience": {"reserved": "4s"}}}}))
         .await?;
+    governs(&s, &s.name("policy")).await?;
     let manifest = slices(&s, "train", true, 600_000);
     s.apply(&manifest).await?;
     for pod in running(&s, "train").await? {
@@ -271,6 +278,7 @@ async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
         s.apply(&object).await?;
     }
     s.apply(&manifest::local_queue(&s.namespace, "queue", "axlearn")).await?;
+    governs(&s, "axlearn").await?;
     for (name, spot, labels, nodes, flavor, priority) in [
         ("zero", false, json!({"bastion-tier": "0", "job-priority": "1"}), "tpu-res", "axlearn-reserved", 5000),
         ("silent", false, json!({"job-priority": "5"}), "tpu-spot", "axlearn-spot", 1000),

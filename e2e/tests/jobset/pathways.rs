@@ -9,7 +9,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::{START, all_run, remove};
+use crate::{START, all_run, governs, remove};
 
 /// One pod that leads, and a slice of two hosts that work.
 fn head_and_workers(s: &Scenario<'_>) -> Value {
@@ -51,7 +51,7 @@ async fn queue(s: &Scenario<'_>) -> Result<()> {
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("policy")},
         "spec": {"clusterQueues": [s.name("cq")], "capacityTiers": tiers}}))
         .await?;
-    Ok(())
+    governs(s, &s.name("policy")).await
 }
 
 pub(crate) async fn only_the_workers_go_down_the_ladder(stage: &Stage) -> Result<()> {
