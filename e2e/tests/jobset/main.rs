@@ -73,14 +73,15 @@ async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     all_run(s, name, 4).await
 }
 
-/// Running pods of a JobSet that Berth has started: without a webhook the first ones run before Berth has suspended it.
+/// Pods of a JobSet that Berth has started, when all of them run: without a webhook the first ones run before Berth has suspended it.
+/// Where they end by themselves the first may be over when the last begins: Jobs are resumed one after another.
 pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Result<Vec<Value>> {
     wait::until(START, &format!("{count} pods of JobSet {name} run"), || async {
         let all = POD.list(&s.client, &s.namespace).await?;
         let runs = |pod: &&Value| {
             text(pod, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name
                 && text(pod, "/metadata/labels/kueue.x-k8s.io~1podset") == "job"
-                && text(pod, "/status/phase") == "Running"
+                && ["Running", "Succeeded"].contains(&text(pod, "/status/phase"))
                 && pod.pointer("/metadata/deletionTimestamp").is_none()
         };
         let pods: Vec<Value> = all.iter().filter(runs).cloned().collect();
