@@ -120,9 +120,13 @@ pub(crate) async fn namespace_selector(stage: &Stage) -> Result<()> {
     let s = stage.scenario("namespaces").await?;
     s.simple_queue("2", &json!({"namespaceSelector": {"matchLabels": {"team": "blue"}}})).await?;
     s.create(s.job("outsider")).await?;
-    let waiting = s.pending("outsider").await?;
-    let reserved = condition_object(&waiting, "QuotaReserved").cloned().unwrap_or_default();
-    ensure!(text(&reserved, "/message").contains("namespace doesn't match ClusterQueue selector"), "{reserved}");
+    // The job may be seen before its queue, and is told so first.
+    s.workload("outsider", "told that its namespace is not selected", |w| {
+        let told = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
+        told.contains("namespace doesn't match ClusterQueue selector")
+    })
+    .await?;
+    s.pending("outsider").await?;
     s.stays_pending("outsider").await?;
     let namespaces = Kind::of(&json!({"apiVersion": "v1", "kind": "Namespace"}))?;
     namespaces.patch(&s.client, "", &s.namespace, &json!({"metadata": {"labels": {"team": "blue"}}})).await?;
