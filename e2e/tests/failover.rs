@@ -105,10 +105,10 @@ async fn leaders_change_while_jobs_run() -> Result<()> {
 async fn changes(stage: &Stage) -> Result<()> {
     begin(stage, "failover").await?;
     let s = &Scenario { stage, client: stage.client.clone(), namespace: "failover".to_owned() };
-    // The stage's own replica steps aside: the two of this test can be restarted.
+    // The stage's own replica steps aside: the two of this test can be restarted. It is ready before it leads, and must before they try.
+    let old = manager::wait_for_leader(&stage.client).await?;
     let first = Manager::start(&stage.plane, options("berth-b")).await?;
     let second = Manager::start(&stage.plane, options("berth-c")).await?;
-    let old = manager::wait_for_leader(&stage.client).await?;
     stage.manager.signal("KILL")?;
     taken_over(stage, &old).await?;
     let mut pair = [first, second];
