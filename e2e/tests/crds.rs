@@ -129,13 +129,17 @@ async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
 
 async fn served_versions(plane: &ControlPlane) -> Result<()> {
     for (version, expected) in [("v1beta2", 11), ("v1beta1", BETA1.len())] {
-        let list: Value =
-            serde_json::from_str(&plane.kubectl(&["get", "--raw", &format!("/apis/kueue.x-k8s.io/{version}")]).await?)?;
-        let mut names: Vec<&str> =
-            items(&list, "/resources").iter().map(|r| text(r, "/name")).filter(|n| !n.contains('/')).collect();
-        names.sort_unstable();
-        ensure!(names.len() == expected, "{version} serves {names:?}");
-        ensure!(version == "v1beta2" || names == BETA1, "{version} serves {names:?}");
+        let path = format!("/apis/kueue.x-k8s.io/{version}");
+        // The list of what is served is made apart from what serves it.
+        wait::until(wait::STEP, &format!("{version} serves {expected} kinds"), || async {
+            let list: Value = serde_json::from_str(&plane.kubectl(&["get", "--raw", &path]).await?)?;
+            let mut names: Vec<&str> =
+                items(&list, "/resources").iter().map(|r| text(r, "/name")).filter(|n| !n.contains('/')).collect();
+            names.sort_unstable();
+            let right = names.len() == expected && (version == "v1beta2" || names == BETA1);
+            Ok(Seen::when(right, || format!("{names:?}")))
+        })
+        .await?;
     }
     Ok(())
 }

@@ -24,8 +24,12 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     for file in std::fs::read_dir(repository().join("crds"))? {
         let name = file?.file_name().into_string().ok().and_then(|n| n.strip_suffix(".yaml").map(str::to_owned));
         let Some(name) = name else { continue };
-        let definition = CRD.get(client, "", &name).await?.with_context(|| format!("no CRD {name}"))?;
-        ensure!(condition(&definition, "Established") == "True", "{name}: {}", definition["status"]);
+        let definition = wait::until(STEP, &format!("{name} is Established"), || async {
+            let definition = CRD.get(client, "", &name).await?.with_context(|| format!("no CRD {name}"))?;
+            let there = condition(&definition, "Established") == "True";
+            Ok(if there { Seen::Yes(definition) } else { Seen::NotYet(definition["status"].to_string()) })
+        })
+        .await?;
         let converted = CONVERTED.iter().any(|kind| name == format!("{kind}.kueue.x-k8s.io"));
         let strategy = if converted { "Webhook" } else { "None" };
         ensure!(
