@@ -188,6 +188,7 @@ struct Outcome {
 
 /// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
 pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
+    let _alone = crate::QUIET.write().await;
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let mut random = Random(1);
     let targets = targets()?;
