@@ -18,7 +18,7 @@ use crate::{LIMIT, endless, is, phase, pods_of, training};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many pods of a TrainingJob have not ended.
-async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
+pub(crate) async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
     let all = pods_of(s, name).await?;
     Ok(all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count())
 }
