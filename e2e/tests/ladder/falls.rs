@@ -177,7 +177,12 @@ pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
     let told = message(&moved, "Evicted");
     let words = format!("flavor {spot} (spot capacity) takes node announced-0 back: it has the taint {ending}");
     ensure!(told.contains(&words), "{told}");
-    ensure!(s.nodes_of("cheap", 1).await? == ["stable-0"]);
+    // The pod that has ended may be there for a moment.
+    wait::until(STEP, "its only pod is on stable-0", || async {
+        let nodes = s.nodes_of("cheap", 1).await?;
+        Ok(Seen::when(nodes == ["stable-0"], || format!("{nodes:?}")))
+    })
+    .await?;
     s.create(s.job("next").endless()).await?;
     let next = s.admitted("next").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&next) == demand, "{}", next["status"]["admission"]);

@@ -16,7 +16,6 @@ pub(crate) async fn named_and_kept(stage: &Stage) -> Result<()> {
     s.apply(&priority_class(&s.name("high"), 1000)).await?;
     let limits = json!({"maxJobs": 2, "priorityRange": {"min": 0, "max": 100}});
     policy(&s, &json!({"admission": limits})).await?;
-    s.object_is(QUEUE_POLICY, &s.name("policy"), "active", |p| condition(p, "Active") == "True").await?;
     s.create(s.job("high").label("kueue.x-k8s.io/priority-class", &s.name("high"))).await?;
     let waiting = s.pending("high").await?;
     let expected = format!(
@@ -73,7 +72,6 @@ pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     ]);
     policy(&s, &json!({"priorityFromLabel": {"label": "job-priority", "classes": classes}})).await?;
     let own = s.name("policy");
-    s.object_is(QUEUE_POLICY, &own, "active", |p| condition(p, "Active") == "True").await?;
     for (name, value, priority) in [("known", "1", 1000), ("odd", "7", 0), ("lost", "2", 0)] {
         s.create(s.job(name).endless().pod_label("job-priority", value)).await?;
         let admitted = s.admitted(name).await?;
@@ -109,7 +107,6 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
         s.apply(&priority_class(&s.name(name), value)).await?;
     }
     policy(&s, &json!({"preemption": {"minPriorityDifference": 10, "protectedRunningTime": "6s"}})).await?;
-    s.object_is(QUEUE_POLICY, &s.name("policy"), "active", |p| condition(p, "Active") == "True").await?;
     s.create(s.job("low").endless()).await?;
     let low = s.admitted("low").await?;
     let begun = since(&low, "QuotaReserved")?;
@@ -143,18 +140,9 @@ async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: 
     Ok(flavor)
 }
 
-/// Writes the QueuePolicy of one of the scenario's queues, anew when it is there, and waits until Berth has read it.
+/// The QueuePolicy of one of several queues, which Berth has read.
 async fn governed(s: &Scenario<'_>, queue: &str, spec: &Value) -> Result<()> {
-    let (name, mut spec) = (s.name(&format!("{queue}-policy")), spec.clone());
-    merge(&mut spec, &json!({"clusterQueues": [s.name(queue)]}));
-    let metadata = json!({"name": name});
-    let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": metadata, "spec": spec});
-    let generation = s.apply(&object).await?["metadata"]["generation"].clone();
-    let is_read = |p: &Value| {
-        condition(p, "Active") == "True"
-            && condition_object(p, "Active").is_some_and(|told| told["observedGeneration"] == generation)
-    };
-    s.object_is(QUEUE_POLICY, &name, &format!("active in generation {generation}"), is_read).await.map(drop)
+    crate::governed(s, queue, &format!("{queue}-policy"), spec).await
 }
 
 /// The reason and the words with which a job waits.

@@ -6,7 +6,7 @@ mod limits;
 mod pinned;
 
 use anyhow::{Result, ensure};
-use berth_e2e::kinds::{condition_object, text};
+use berth_e2e::kinds::{QUEUE_POLICY, condition_object, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{Job, cluster_queue, flavor, group, local_queue, merge, quota};
 use berth_e2e::nodes::{Pool, Tier};
@@ -63,11 +63,22 @@ async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> 
 
 /// A QueuePolicy for the scenario's ClusterQueue.
 async fn policy(s: &Scenario<'_>, spec: &Value) -> Result<()> {
-    let mut spec = spec.clone();
-    merge(&mut spec, &json!({"clusterQueues": [s.name("cq")]}));
-    let metadata = json!({"name": s.name("policy")});
+    governed(s, "cq", "policy", spec).await
+}
+
+/// Writes the QueuePolicy of that name for one of the scenario's queues, anew when it is there, and waits until Berth has read it: each
+/// kind has a watch of its own, so that what is created after the policy may be seen before it.
+async fn governed(s: &Scenario<'_>, queue: &str, policy: &str, spec: &Value) -> Result<()> {
+    let (name, mut spec) = (s.name(policy), spec.clone());
+    merge(&mut spec, &json!({"clusterQueues": [s.name(queue)]}));
+    let metadata = json!({"name": name});
     let object = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": metadata, "spec": spec});
-    s.apply(&object).await.map(drop)
+    let generation = s.apply(&object).await?["metadata"]["generation"].clone();
+    let is_read = |p: &Value| {
+        let told = condition_object(p, "Active");
+        told.is_some_and(|told| text(told, "/status") == "True" && told["observedGeneration"] == generation)
+    };
+    s.object_is(QUEUE_POLICY, &name, &format!("active in generation {generation}"), is_read).await.map(drop)
 }
 
 /// A job for one host.

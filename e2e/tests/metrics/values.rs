@@ -37,10 +37,13 @@ pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
 /// What a TrainingJob has saved is found by its name.
 pub(crate) async fn of_a_training(prometheus: &Prometheus, job: &str) -> Result<()> {
     let query = format!("sum(training_checkpoint_saves_total{{job={job:?}}})");
-    let answer = prometheus.ask("query", &[("query", &query)]).await?;
-    let saved = items(&answer, "/result").first().map_or(f64::NAN, value);
-    ensure!(saved >= 1.0, "{query} is {answer}");
-    Ok(())
+    // After a scrape that took too long there are no series for a moment.
+    wait::until(STEP, &format!("{query} tells of a save"), || async {
+        let answer = prometheus.ask("query", &[("query", &query)]).await?;
+        let saved = items(&answer, "/result").first().map_or(f64::NAN, value);
+        Ok(Seen::when(saved >= 1.0, || answer.to_string()))
+    })
+    .await
 }
 
 /// The value of one series of an answer.
@@ -61,7 +64,12 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
     // A wait begins with a time that is told in whole seconds: up to one more for each job.
     let (held, beside) = (held.as_secs_f64(), beside.as_secs_f64() + 2.0);
     let sums = format!("sum by (tier) (berth_tier_wait_time_seconds_sum{at})");
-    let answer = prometheus.ask("query", &[("query", &sums)]).await?;
+    let answer = wait::until(STEP, &format!("{sums} has two tiers"), || async {
+        let answer = prometheus.ask("query", &[("query", &sums)]).await?;
+        let there = items(&answer, "/result").len() == 2;
+        Ok(if there { Seen::Yes(answer) } else { Seen::NotYet(answer.to_string()) })
+    })
+    .await?;
     // The wait for the second tier begins anew, when the first was left: being held back is no part of it.
     for (tier, range) in [("reserved", held..=held + beside), ("on-demand", 0.0..=beside)] {
         let series = items(&answer, "/result").iter().find(|series| text(series, "/metric/tier") == tier);

@@ -45,9 +45,9 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     counts(&s, 1, 0).await?;
     scale(&s, DEPLOYMENT, 3).await?;
     let pods = counts(&s, 2, 1).await?;
+    // That of the one that waits may be made only now.
     for pod in &pods {
-        let name = text(pod, "/metadata/name");
-        ensure!(s.workload_of(name).await?.is_some(), "pod {name} has a Workload of its own");
+        s.workload(text(pod, "/metadata/name"), "made", |_| true).await?;
     }
     // One of those that run goes: its quota goes to the one that waits.
     let gone = pods.iter().find(|pod| crate::running(pod)).context("a running pod")?;

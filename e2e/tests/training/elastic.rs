@@ -18,7 +18,7 @@ use crate::{LIMIT, endless, is, phase, pods_of, training};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many pods of a TrainingJob have not ended.
-async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
+pub(crate) async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
     let all = pods_of(s, name).await?;
     Ok(all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count())
 }
@@ -87,18 +87,15 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     let grown = runs_with(s, "elastic", 4).await?;
     ensure!(grown["metadata"]["uid"] == small["metadata"]["uid"], "another job");
-    let old = wait::until(LIMIT, "the older slice is finished", || async {
+    wait::until(LIMIT, "the older slice is finished, and let go", || async {
         let old = WORKLOAD.get(&s.client, &s.namespace, text(&first, "/metadata/name")).await?;
         let old = old.context("the older slice is gone")?;
         let end = condition_object(&old, "Finished").cloned().unwrap_or_default();
-        Ok(if text(&end, "/reason") == "WorkloadSliceReplaced" {
-            Seen::Yes(old)
-        } else {
-            Seen::NotYet(end.to_string())
-        })
+        let replaced = text(&end, "/reason") == "WorkloadSliceReplaced";
+        let let_go = items(&old, "/metadata/finalizers").is_empty();
+        Ok(Seen::when(replaced && let_go, || format!("{end} {}", old["metadata"]["finalizers"])))
     })
     .await?;
-    ensure!(items(&old, "/metadata/finalizers").is_empty(), "{}", old["metadata"]);
     let mut urgent = endless();
     urgent["schedulingConfig"] = json!({"priority": s.name("urgent")});
     s.apply(&training(s, "urgent", "PyTorchJob", &urgent)).await?;

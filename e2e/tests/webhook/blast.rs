@@ -13,6 +13,7 @@ use berth_e2e::observer::Scope;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use berth_e2e::webhooks;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::jobs;
@@ -98,9 +99,17 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
     for object in [job, job_set("blast", "plain", &json!({})), pod("plain", &json!({})), deployment, set] {
         let (kind, name) = (Kind::of(&object)?, text(&object, "/metadata/name"));
-        let begun = Instant::now();
         let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
-        ensure!(begun.elapsed() < Duration::from_secs(1), "{name} took {:?}", begun.elapsed());
+        let mut another = object.clone();
+        another["metadata"]["name"] = json!(format!("{name}-again"));
+        // The machine may be slow once. What waits for Berth waits each time.
+        wait::until(STEP, &format!("another {name} takes less than a second"), || async {
+            let (begun, params) = (Instant::now(), PostParams { dry_run: true, ..PostParams::default() });
+            kind.api(&s.client, "blast").create(&params, &serde_json::from_value(another.clone())?).await?;
+            let took = begun.elapsed();
+            Ok(Seen::when(took < Duration::from_secs(1), || format!("{took:?}")))
+        })
+        .await?;
         ensure!(!waits(&created), "{name} was stored as {}", created["spec"]);
         kind.patch(&s.client, "blast", name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
     }

@@ -98,7 +98,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     })
     .await?;
     let alone = async {
-        let (served, reviews) = under_traffic(client, &[port], rotations(client)).await?;
+        let (served, reviews) = under_traffic(client, &[port], rotations(client, port)).await?;
         let leaves = served.first().map_or(0, BTreeSet::len);
         ensure!(leaves >= 4, "the first, two of new authorities, and one in place of rubbish: {leaves}");
         ensure!(reviews > 200, "{reviews} reviews are no traffic");
@@ -146,13 +146,17 @@ async fn under_traffic(
         async move {
             let mut leaves = BTreeSet::new();
             let mut count = 0_u64;
-            while !over.load(Ordering::Relaxed) {
+            loop {
+                // The last handshake begins after the last change.
+                let last = over.load(Ordering::Relaxed);
                 let leaf = trusted_handshake(client, *port).await;
                 leaves.insert(leaf.with_context(|| format!("handshake {count} on {port}"))?);
                 count += 1;
+                if last {
+                    return anyhow::Ok((leaves, count));
+                }
                 tokio::time::sleep(Duration::from_millis(15)).await;
             }
-            anyhow::Ok((leaves, count))
         }
     }));
     let changes = async {
@@ -303,18 +307,25 @@ async fn replace_authority(client: &Client, round: u32) -> Result<()> {
     .await
 }
 
-async fn rotations(client: &Client) -> Result<()> {
+async fn rotations(client: &Client, port: u16) -> Result<()> {
     for round in 0..2 {
         replace_authority(client, round).await?;
     }
     // Rubbish in place of a leaf: what is served is served on until there is a new one.
     let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
     SECRET.patch(client, NAMESPACE, SECRET_NAME, &rubbish).await?;
-    wait::until(wait::STEP, "the rubbish is replaced", || async {
+    wait::until(wait::STEP, "the rubbish is replaced, and what is there instead is served", || async {
         let new = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
-        Ok(Seen::when(present("tls.crt", &new) != "cnViYmlzaA==", || "still there".to_owned()))
+        if present("tls.crt", &new) == "cnViYmlzaA==" {
+            return Ok(Seen::NotYet("still there".to_owned()));
+        }
+        let stored: ByteString = serde_json::from_value(new["data"]["tls.crt"].clone())?;
+        let stored = CertificateDer::pem_slice_iter(&stored.0).next().context("a certificate")??;
+        let served = trusted_handshake(client, port).await?;
+        Ok(Seen::when(served == stored.to_vec(), || "another one is served".to_owned()))
     })
     .await?;
+    // Reviews come in under it, too.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }
