@@ -8,13 +8,13 @@
 //! Where to start: [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) what no unit
 //! looks into is not even read (`lifted.rs`). `docs/decisions/conversion.md` says what is lost and why.
 
+mod braces;
 mod carried;
 mod lifted;
 mod placement;
 mod plain;
 mod queues;
 mod review;
-mod scan;
 mod unit;
 mod workload;
 

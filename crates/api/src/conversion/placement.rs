@@ -2,10 +2,13 @@
 //!
 //! They are read from the text of a review (`rewritten`) or from an object (`fits` and what follows), and written into either.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::scan::{Scan, once};
+use super::braces::InBraces;
 use super::{Fields, Version};
 
 /// Values that one list in a slice may have.
@@ -26,8 +29,8 @@ pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
 }
 
 /// What is left when the domains of the slices are written out.
-fn left_after(left: usize, slices: &[Slice<'_>]) -> Option<usize> {
-    slices.iter().try_fold(left, |left, slice| left.checked_sub(slice.counts_as()))
+fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
+    slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.counts_as()))
 }
 
 /// From v1beta2 to v1beta1, of an assignment that fits.
@@ -48,54 +51,52 @@ pub(super) fn blank(assignment: &mut Fields) {
 
 /// From v1beta1 to v1beta2; a domain with another number of values than there are levels makes it one without slices.
 pub(super) fn sliced(assignment: &mut Fields) {
-    let slices = domains(assignment).and_then(|domains| {
-        let mut text = Vec::new();
-        domains.write(&mut text).and_then(|()| serde_json::from_slice(&text)).ok()
-    });
+    let slices = domains(assignment).and_then(|(levels, domains)| serde_json::to_value(encoded(levels, &domains)).ok());
     assignment.remove("domains");
     assignment.insert("slices".to_owned(), slices.unwrap_or_else(|| json!([])));
 }
 
-/// An assignment that becomes one of the other version while it is written: its levels as they came, and the rest.
+/// An assignment that becomes one of the other version while it is written.
 pub(super) enum Rewritten<'a> {
-    Flat(&'a str, Vec<Slice<'a>>),
-    Sliced(&'a str, Domains<'a>),
+    Flat(InSlices<'a>),
+    Sliced(InDomains<'a>),
+}
+
+/// An assignment of v1beta2.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InSlices<'a> {
+    #[serde(borrow)]
+    levels: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    slices: Vec<InBraces<Slice<'a>>>,
+}
+
+/// An assignment of v1beta1.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InDomains<'a> {
+    #[serde(borrow)]
+    levels: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    domains: Vec<InBraces<Domain<'a>>>,
 }
 
 /// What `flat` or `sliced` make of an assignment, from its text; nothing of one that is anything but in order, or that says more.
 pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -> Option<Rewritten<'a>> {
-    let mut scan = Scan::of(text)?;
     match to {
         Version::V1beta1 => {
-            let (levels, count, slices) = scan.assignment("slices", |scan| scan.each(Slice::scanned))?;
-            let in_order = slices.iter().all(|slice| slice.in_order(count));
-            *left = left_after(*left, &slices).filter(|_| in_order)?;
-            Some(Rewritten::Flat(levels, slices))
+            let InBraces(read) = serde_json::from_str::<InBraces<InSlices<'a>>>(text.get()).ok()?;
+            let in_order = read.slices.iter().all(|InBraces(slice)| slice.in_order(read.levels.len()));
+            *left = left_after(*left, &read.slices).filter(|_| in_order)?;
+            Some(Rewritten::Flat(read))
         }
         Version::V1beta2 => {
-            let (levels, count, domains) = scan.assignment("domains", Domains::scanned)?;
+            let InBraces(read) = serde_json::from_str::<InBraces<InDomains<'a>>>(text.get()).ok()?;
+            let in_order = read.domains.iter().all(|InBraces(domain)| domain.values.len() == read.levels.len());
             // One without domains may stand for what is carried.
-            let in_order = domains.levels == count && !domains.counts.is_empty();
-            in_order.then_some(Rewritten::Sliced(levels, domains))
+            (in_order && !read.domains.is_empty()).then_some(Rewritten::Sliced(read))
         }
-    }
-}
-
-impl<'a> Scan<'a> {
-    /// An assignment: its levels, how many there are, and what its other field has.
-    fn assignment<T>(
-        &mut self,
-        field: &str,
-        mut read: impl FnMut(&mut Self) -> Option<T>,
-    ) -> Option<(&'a str, usize, T)> {
-        let (mut levels, mut other) = (None, None);
-        self.object(|scan, name| match name {
-            "levels" => once(&mut levels, scan.whole(|scan| scan.each(Self::text).map(|levels| levels.len()))?),
-            _ if name == field => once(&mut other, read(scan)?),
-            _ => None,
-        })?;
-        let (text, count) = levels?;
-        Some((text, count, other?))
     }
 }
 
@@ -103,17 +104,17 @@ impl Rewritten<'_> {
     /// Writes it down as JSON.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
-            Self::Flat(levels, slices) => {
+            Self::Flat(read) => {
                 out.extend_from_slice(b"{\"domains\":");
-                list(slices, out)?;
+                list(&read.slices, out)?;
                 out.extend_from_slice(b",\"levels\":");
-                out.extend_from_slice(levels.as_bytes());
+                serde_json::to_writer(&mut *out, &read.levels)?;
             }
-            Self::Sliced(levels, domains) => {
+            Self::Sliced(read) => {
                 out.extend_from_slice(b"{\"levels\":");
-                out.extend_from_slice(levels.as_bytes());
+                serde_json::to_writer(&mut *out, &read.levels)?;
                 out.extend_from_slice(b",\"slices\":");
-                domains.write(out)?;
+                serde_json::to_writer(&mut *out, &encoded(read.levels.len(), &read.domains))?;
             }
         }
         out.push(b'}');
@@ -121,141 +122,92 @@ impl Rewritten<'_> {
     }
 }
 
-/// The domains of v1beta1, each with a value of every level; they stand in two lists, as thousands of small ones take longer.
-pub(super) struct Domains<'a> {
-    levels: usize,
-    /// The pods of each.
-    counts: Vec<i64>,
-    /// The values of the first, then those of the second, and so on.
-    values: Vec<&'a str>,
+/// A text, which is no copy where it stands in the JSON without escapes.
+#[derive(Default, Deserialize, Serialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Text<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+/// A domain of v1beta1: its value of each level, and its pods.
+#[derive(Deserialize)]
+struct Domain<'a> {
+    count: i64,
+    #[serde(borrow)]
+    values: Vec<Text<'a>>,
 }
 
 /// A slice of v1beta2: for each level what its values have in common is written once.
-pub(super) struct Slice<'a> {
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Slice<'a> {
     domain_count: usize,
     pod_counts: Counts,
+    #[serde(borrow)]
     values_per_level: Vec<Values<'a>>,
 }
 
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 enum Counts {
     Universal(i64),
     Individual(Vec<i64>),
 }
 
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 enum Values<'a> {
-    Universal(&'a str),
-    Individual(Individual<'a>),
+    Universal(#[serde(borrow)] Text<'a>),
+    Individual(#[serde(borrow)] InBraces<Individual<'a>>),
 }
 
+#[derive(Deserialize, Serialize)]
 struct Individual<'a> {
-    prefix: &'a str,
-    roots: Vec<&'a str>,
-    suffix: &'a str,
+    #[serde(borrow, default, skip_serializing_if = "Text::is_empty")]
+    prefix: Text<'a>,
+    #[serde(borrow)]
+    roots: Vec<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Text::is_empty")]
+    suffix: Text<'a>,
 }
 
-impl<'a> Domains<'a> {
-    /// Those of a list that all have as many values as the first.
-    fn scanned(scan: &mut Scan<'a>) -> Option<Self> {
-        let mut read = Self { levels: 0, counts: Vec::new(), values: Vec::new() };
-        scan.list(|scan| {
-            let (mut count, mut values) = (None, None);
-            let before = read.values.len();
-            scan.object(|scan, name| match name {
-                "count" => once(&mut count, scan.number()?),
-                "values" => {
-                    scan.list(|scan| {
-                        read.values.push(scan.text()?);
-                        Some(())
-                    })?;
-                    once(&mut values, read.values.len() - before)
-                }
-                _ => None,
-            })?;
-            if read.counts.is_empty() {
-                read.levels = values?;
-            }
-            read.counts.push(count?);
-            (values? == read.levels).then_some(())
-        })?;
-        Some(read)
-    }
-
-    /// Writes them down as slices.
-    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        out.push(b'[');
-        for (index, counts) in self.counts.chunks(SLICE).enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            let from = index * SLICE * self.levels;
-            let values = self.values.get(from..from + counts.len() * self.levels).unwrap_or_default();
-            self.write_slice(counts, values, out)?;
-        }
-        out.push(b']');
-        Ok(())
-    }
-
-    fn write_slice(&self, counts: &[i64], values: &[&str], out: &mut Vec<u8>) -> serde_json::Result<()> {
-        out.extend_from_slice(b"{\"domainCount\":");
-        serde_json::to_writer(&mut *out, &counts.len())?;
-        out.extend_from_slice(b",\"podCounts\":");
-        match counts.split_first() {
-            Some((first, rest)) if rest.iter().all(|count| count == first) => {
-                out.extend_from_slice(b"{\"universal\":");
-                serde_json::to_writer(&mut *out, first)?;
-            }
-            _ => {
-                out.extend_from_slice(b"{\"individual\":");
-                serde_json::to_writer(&mut *out, counts)?;
-            }
-        }
-        out.extend_from_slice(b"},\"valuesPerLevel\":[");
-        for level in 0..self.levels {
-            if level > 0 {
-                out.push(b',');
-            }
-            write_level(values.get(level..).unwrap_or_default().iter().copied().step_by(self.levels), out)?;
-        }
-        out.extend_from_slice(b"]}");
-        Ok(())
-    }
+fn encoded<'l>(levels: usize, domains: &'l [InBraces<Domain<'l>>]) -> Vec<Slice<'l>> {
+    domains.chunks(SLICE).map(|domains| encode(levels, domains)).collect()
 }
 
-/// Writes the values of one level.
-fn write_level<'v>(values: impl Iterator<Item = &'v str> + Clone, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    let first = values.clone().next().unwrap_or_default();
-    if values.clone().all(|value| value == first) {
-        out.extend_from_slice(b"{\"universal\":\"");
-        put(first, out)?;
-        out.extend_from_slice(b"\"}");
-        return Ok(());
-    }
-    let prefix = values.clone().fold(first, |prefix, value| common(prefix, value, false));
-    let ends = values.map(|value| value.get(prefix.len()..).unwrap_or_default());
-    let suffix = ends.clone().reduce(|suffix, end| common(suffix, end, true)).unwrap_or_default();
-    out.extend_from_slice(b"{\"individual\":{");
-    if !prefix.is_empty() {
-        out.extend_from_slice(b"\"prefix\":\"");
-        put(prefix, out)?;
-        out.extend_from_slice(b"\",");
-    }
-    out.extend_from_slice(b"\"roots\":[");
-    for (index, end) in ends.enumerate() {
-        if index > 0 {
-            out.push(b',');
+fn encode<'l>(levels: usize, domains: &'l [InBraces<Domain<'l>>]) -> Slice<'l> {
+    let column = |level: usize| -> Vec<&'l str> {
+        domains.iter().map(|InBraces(domain)| domain.values.get(level).map_or("", |value| value.0.as_ref())).collect()
+    };
+    let pod_counts = match domains.split_first() {
+        Some((InBraces(first), rest)) if rest.iter().all(|InBraces(domain)| domain.count == first.count) => {
+            Counts::Universal(first.count)
         }
-        out.push(b'"');
-        put(end.get(..end.len() - suffix.len()).unwrap_or_default(), out)?;
-        out.push(b'"');
+        _ => Counts::Individual(domains.iter().map(|InBraces(domain)| domain.count).collect()),
+    };
+    let values_per_level = (0..levels).map(|level| values_of_level(&column(level))).collect();
+    Slice { domain_count: domains.len(), pod_counts, values_per_level }
+}
+
+fn values_of_level<'l>(values: &[&'l str]) -> Values<'l> {
+    let Some((first, rest)) = values.split_first() else { return Values::Universal(Text::default()) };
+    if rest.iter().all(|value| value == first) {
+        return Values::Universal(Text::from(*first));
     }
-    out.push(b']');
-    if !suffix.is_empty() {
-        out.extend_from_slice(b",\"suffix\":\"");
-        put(suffix, out)?;
-        out.push(b'"');
-    }
-    out.extend_from_slice(b"}}");
-    Ok(())
+    let prefix = rest.iter().fold(*first, |prefix, value| common(prefix, value, false));
+    let ends: Vec<&str> = values.iter().map(|value| value.strip_prefix(prefix).unwrap_or_default()).collect();
+    let suffix = ends.iter().copied().reduce(|suffix, end| common(suffix, end, true)).unwrap_or_default();
+    let roots = ends.iter().map(|end| Text::from(end.strip_suffix(suffix).unwrap_or_default())).collect();
+    Values::Individual(InBraces(Individual { prefix: prefix.into(), roots, suffix: suffix.into() }))
 }
 
 /// What two texts have in common at their beginning, or at their end.
@@ -275,10 +227,10 @@ fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
 }
 
 /// Writes the domains of slices that are in order, as v1beta1 lists them.
-fn list(slices: &[Slice<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
+fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     out.push(b'[');
     let mut is_first = true;
-    for slice in slices {
+    for InBraces(slice) in slices {
         // All that the domains of a slice have in common is put together once.
         let mut same = Vec::from(*b"{\"count\":");
         let counts = match &slice.pod_counts {
@@ -296,21 +248,16 @@ fn list(slices: &[Slice<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
             }
             same.push(b'"');
             match values {
-                Values::Universal(value) => put(value, &mut same)?,
-                Values::Individual(values) => {
-                    put(values.prefix, &mut same)?;
+                Values::Universal(value) => put(&value.0, &mut same)?,
+                Values::Individual(InBraces(values)) => {
+                    put(&values.prefix.0, &mut same)?;
                     columns.push((std::mem::take(&mut same), &values.roots));
-                    put(values.suffix, &mut same)?;
+                    put(&values.suffix.0, &mut same)?;
                 }
             }
             same.push(b'"');
         }
         same.extend_from_slice(b"]}");
-        let around: usize = columns.iter().map(|(before, _)| before.len()).sum();
-        let roots: usize = columns.iter().flat_map(|(_, roots)| *roots).map(|root| root.len()).sum();
-        let before_count = counts.as_ref().map_or(0, |(before, _)| before.len());
-        // No more is reserved than is written: of a count its digits are not.
-        out.reserve(slice.domain_count * (before_count + around + same.len() + 1) + roots);
         for index in 0..slice.domain_count {
             if !is_first {
                 out.push(b',');
@@ -322,7 +269,7 @@ fn list(slices: &[Slice<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
             }
             for (before, roots) in &columns {
                 out.extend_from_slice(before);
-                put(roots.get(index).copied().unwrap_or_default(), out)?;
+                put(roots.get(index).map_or("", |root| root.0.as_ref()), out)?;
             }
             out.extend_from_slice(&same);
         }
@@ -353,77 +300,30 @@ fn put(text: &str, out: &mut Vec<u8>) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// The domains with their counts, where each has a value of every level.
-fn domains(assignment: &Fields) -> Option<Domains<'_>> {
+/// The number of levels, and the domains with their counts.
+fn domains(assignment: &Fields) -> Option<(usize, Vec<InBraces<Domain<'_>>>)> {
     let levels = assignment.get("levels")?.as_array()?.len();
-    let mut read = Domains { levels, counts: Vec::new(), values: Vec::new() };
-    for domain in assignment.get("domains")?.as_array()? {
-        let values = texts(domain.get("values")?.as_array()?)?;
-        if values.len() != levels {
-            return None;
-        }
-        read.counts.push(domain.get("count")?.as_i64()?);
-        read.values.extend(values);
-    }
-    Some(read)
+    let domains = assignment.get("domains")?.as_array()?;
+    let read = domains.iter().map(|domain| read_domain(domain, levels).map(InBraces)).collect::<Option<_>>()?;
+    Some((levels, read))
 }
 
-fn texts(values: &[Value]) -> Option<Vec<&str>> {
-    values.iter().map(Value::as_str).collect()
+fn read_domain(domain: &Value, levels: usize) -> Option<Domain<'_>> {
+    let values = texts(domain.get("values")?.as_array()?)?;
+    let count = domain.get("count")?.as_i64()?;
+    (values.len() == levels).then_some(Domain { count, values })
 }
 
-impl<'a> Slice<'a> {
-    fn scanned(scan: &mut Scan<'a>) -> Option<Self> {
-        let (mut domain_count, mut pod_counts, mut values) = (None, None, None);
-        scan.object(|scan, name| match name {
-            "domainCount" => once(&mut domain_count, usize::try_from(scan.number()?).ok()?),
-            "podCounts" => once(&mut pod_counts, scan.only(Counts::scanned)?),
-            "valuesPerLevel" => once(&mut values, scan.each(|scan| scan.only(Values::scanned))?),
-            _ => None,
-        })?;
-        Some(Self { domain_count: domain_count?, pod_counts: pod_counts?, values_per_level: values? })
-    }
-}
-
-impl Counts {
-    fn scanned(scan: &mut Scan<'_>, name: &str) -> Option<Self> {
-        match name {
-            "universal" => scan.number().map(Self::Universal),
-            "individual" => scan.each(Scan::number).map(Self::Individual),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> Values<'a> {
-    fn scanned(scan: &mut Scan<'a>, name: &str) -> Option<Self> {
-        match name {
-            "universal" => scan.text().map(Self::Universal),
-            "individual" => Individual::scanned(scan).map(Self::Individual),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> Individual<'a> {
-    fn scanned(scan: &mut Scan<'a>) -> Option<Self> {
-        let (mut prefix, mut roots, mut suffix) = (None, None, None);
-        scan.object(|scan, name| match name {
-            "prefix" => once(&mut prefix, scan.text()?),
-            "roots" => once(&mut roots, scan.each(Scan::text)?),
-            "suffix" => once(&mut suffix, scan.text()?),
-            _ => None,
-        })?;
-        Some(Self { prefix: prefix.unwrap_or_default(), roots: roots?, suffix: suffix.unwrap_or_default() })
-    }
+fn texts(values: &[Value]) -> Option<Vec<Text<'_>>> {
+    values.iter().map(|value| value.as_str().map(Text::from)).collect()
 }
 
 impl Slice<'_> {
     /// Domains that it takes from what may be written out.
     fn counts_as(&self) -> usize {
         let repeated = self.values_per_level.iter().map(|values| match values {
-            Values::Universal(value) => size(value),
-            Values::Individual(values) => size(values.prefix).saturating_add(size(values.suffix)),
+            Values::Universal(value) => size(&value.0),
+            Values::Individual(InBraces(values)) => size(&values.prefix.0).saturating_add(size(&values.suffix.0)),
         });
         let repeated = repeated.fold(0_usize, |sum, one| sum.saturating_add(one).saturating_add(AROUND));
         self.domain_count.saturating_mul(repeated.saturating_div(REPEATED).saturating_add(1))
@@ -432,7 +332,7 @@ impl Slice<'_> {
     fn in_order(&self, levels: usize) -> bool {
         let of_each = |values: &Values<'_>| match values {
             Values::Universal(_) => true,
-            Values::Individual(values) => values.roots.len() == self.domain_count,
+            Values::Individual(InBraces(values)) => values.roots.len() == self.domain_count,
         };
         let counts = match &self.pod_counts {
             Counts::Universal(_) => true,
@@ -443,10 +343,13 @@ impl Slice<'_> {
 }
 
 /// The slices of an assignment; nothing when one is not in order.
-fn slices(assignment: &Fields) -> Option<Vec<Slice<'_>>> {
+fn slices(assignment: &Fields) -> Option<Vec<InBraces<Slice<'_>>>> {
     let levels = assignment.get("levels")?.as_array()?.len();
-    let slices = assignment.get("slices")?.as_array()?.iter();
-    slices.map(|slice| read_slice(slice).filter(|slice| slice.in_order(levels))).collect()
+    let slices = assignment.get("slices")?.as_array()?.iter().map(|slice| {
+        let read = read_slice(slice).filter(|slice| slice.in_order(levels));
+        read.map(InBraces)
+    });
+    slices.collect()
 }
 
 fn read_slice(slice: &Value) -> Option<Slice<'_>> {
@@ -465,11 +368,11 @@ fn read_slice(slice: &Value) -> Option<Slice<'_>> {
 
 fn read_values(values: &Value) -> Option<Values<'_>> {
     match (values.get("universal"), values.get("individual")) {
-        (Some(Value::String(value)), None) => Some(Values::Universal(value)),
+        (Some(Value::String(value)), None) => Some(Values::Universal(Text::from(value.as_str()))),
         (None, Some(individual)) => {
-            let text = |field: &str| individual.get(field).map_or(Some(""), Value::as_str);
+            let text = |field: &str| individual.get(field).map_or(Some(""), Value::as_str).map(Text::from);
             let roots = texts(individual.get("roots")?.as_array()?)?;
-            Some(Values::Individual(Individual { prefix: text("prefix")?, roots, suffix: text("suffix")? }))
+            Some(Values::Individual(InBraces(Individual { prefix: text("prefix")?, roots, suffix: text("suffix")? })))
         }
         _ => None,
     }

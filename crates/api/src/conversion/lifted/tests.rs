@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::conversion::{KINDS, convert, placement, respond};
+use crate::conversion::{KINDS, convert, respond};
 use crate::labels::NOT_IN_V1BETA1;
 use crate::lean::RAW;
 
@@ -79,34 +79,6 @@ fn a_review_says_of_any_placement_what_its_conversion_says() {
         for annotations in &annotations {
             as_before(&workload(Version::V1beta1, annotations, assignment));
             as_before(&workload(Version::V1beta2, annotations, assignment));
-        }
-    }
-}
-
-#[test]
-fn a_placement_in_order_is_written_from_its_text() {
-    let read = |text: &str, to| {
-        let mut left = placement::DOMAINS;
-        placement::rewritten(serde_json::from_str(text).unwrap(), to, &mut left).is_some()
-    };
-    for (text, from, to) in [
-        (
-            r#"{"levels":["l","m"],"slices":[{"domainCount":2,"podCounts":{"individual":[1,2]},"valuesPerLevel":[
-                {"individual":{"prefix":"a-","roots":["1","2"],"suffix":"-z"}},{"universal":"x"}]}]}"#,
-            Version::V1beta2,
-            Version::V1beta1,
-        ),
-        (
-            r#"{"domains":[{"count":1,"values":["a-1-z","x"]},{"values":["a-2-z","x"],"count":2}],"levels":["l","m"]}"#,
-            Version::V1beta1,
-            Version::V1beta2,
-        ),
-    ] {
-        assert!(read(text, to) && !read(text, from), "{text}");
-        let escaped = text.replace('x', r"\u0078");
-        assert!(!read(&escaped, to), "{escaped}");
-        for text in [text, escaped.as_str()] {
-            as_before(&workload(from, &json!({}), text));
         }
     }
 }
