@@ -16,6 +16,7 @@ use crate::manifest;
 use crate::nodes::{self, Pool};
 use crate::observer::{Observer, Scope};
 use crate::wait::{self, STEP, Seen};
+use crate::webhooks;
 use crate::world;
 
 /// Writes must stop for this long at the end of a scenario.
@@ -52,7 +53,11 @@ impl Stage {
             manager::install(&client).await?;
             nodes::create(&client, pools).await?;
             let observer = Observer::start(client.clone()).await?;
+            let reviews = options.webhooks.is_some();
             let manager = Manager::start(&plane, options).await?;
+            if reviews {
+                wait::until(STEP, "Berth is asked", || webhooks::asked(&client)).await?;
+            }
             anyhow::Ok((observer, manager))
         };
         match ready.await {

@@ -5,12 +5,15 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow};
 use kube::Client;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::binaries::repository;
-use crate::kinds::{self, CRD, Kind};
+use crate::kinds::{self, CRD, FLAVOR, Kind};
 use crate::manager::{NAMESPACE, SERVICE_ACCOUNT};
+use crate::manifest;
 use crate::process::free_ports;
+use crate::wait::Seen;
 
 /// MutatingWebhookConfiguration.
 pub const MUTATING: Kind = configuration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
@@ -49,6 +52,19 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
         kinds::apply(client, &object).await?;
     }
     Ok(())
+}
+
+/// Whether the API server asks Berth: what it says of a ResourceFlavor that nobody else refuses. A manager is ready when it has written its
+/// certificates into the configurations; the API server hears of them later.
+///
+/// # Errors
+/// None of the API server: what it says is part of the answer.
+pub async fn asked(client: &Client) -> Result<Seen<()>> {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let flavor = serde_json::from_value(manifest::flavor("asked", &[("no label", "x")]))?;
+    let said = FLAVOR.api(client, "").create(&params, &flavor).await.err().map(|error| error.to_string());
+    let said = said.unwrap_or_default();
+    Ok(Seen::when(said.contains("vresourceflavor.berth.dev") && said.contains("denied"), || format!("said {said:?}")))
 }
 
 /// Serves v1beta1 where it has other fields than v1beta2, as the chart does: converted by a manager that serves webhooks on that port.
