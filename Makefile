@@ -3,9 +3,10 @@
 SHELL := /bin/sh
 
 CACHE := $(or $(BERTH_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/berth,$(HOME)/.cache/berth))
-# A fresh clone in CI finds the dependencies that earlier runs compiled.
+# A fresh clone in CI finds the dependencies that earlier runs compiled, and keeps nothing for a second build of what is its own.
 ifeq ($(CI),true)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_INCREMENTAL ?= 0
 endif
 CARGO ?= cargo
 # A checkout of Kueue with its manager built, for the tests in which it hands a cluster over. They run in a folder of their own.
