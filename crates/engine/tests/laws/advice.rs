@@ -2,16 +2,12 @@
 //!
 //! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::extras::{Extras, with_extras};
+use crate::worlds::ledger::Ledger;
+use crate::worlds::{Dice, Named, Objects, amount, cases, mixed, seeds};
 use berth_engine::*;
-use extras::{Extras, with_extras};
-use worlds::ledger::Ledger;
-use worlds::{Dice, Named, Objects, amount, cases, mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -6,14 +6,11 @@
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::extras;
+use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
 use berth_engine::*;
-use worlds::{Dice, Named, Objects, cases, mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -1,15 +1,11 @@
 //! The same deltas give the same plans to the byte, in whichever process: a digest of the plans of many worlds, computed by two more
 //! processes with other environments, memory layouts and threads than this one.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-mod worlds;
-
 use std::process::{Child, Command, Stdio};
 
+use crate::extras::{with_extras, with_usage};
+use crate::worlds::{gates, mixed, seeds};
 use berth_engine::*;
-use extras::{with_extras, with_usage};
-use worlds::{gates, mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
@@ -46,7 +42,7 @@ fn digest() -> u64 {
 /// Another process that computes it.
 fn start(environment: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "plans_are_the_same_to_the_byte_in_every_process", "--nocapture"]);
+    command.args(["--exact", "digest::plans_are_the_same_to_the_byte_in_every_process", "--nocapture"]);
     command.env(ASKED, "1").envs(environment.iter().copied());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

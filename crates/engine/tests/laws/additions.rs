@@ -4,16 +4,12 @@
 //!
 //! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-mod worlds;
-
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::extras::{Extras, with_extras, with_usage};
+use crate::worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 use berth_engine::*;
-use extras::{Extras, with_extras, with_usage};
-use worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 
 const NOW: Millis = Millis(1000);
 /// Until then time goes on where something was to happen.

@@ -2,20 +2,18 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "oracle/mod.rs"]
-mod slow;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::slow;
+use crate::slow::Decided;
+use crate::slow::assign::Start;
+use crate::slow::books::Node;
+use crate::slow::history::{History, Step};
+use crate::slow::usage::LocalQueues;
+use crate::worlds;
+use crate::worlds::by_usage::by_usage;
+use crate::worlds::{Named, Objects, cases, gates, mixed, random, shrinking};
 use berth_engine::*;
-use slow::Decided;
-use slow::assign::Start;
-use slow::books::Node;
-use slow::history::{History, Step};
-use slow::usage::LocalQueues;
-use worlds::by_usage::by_usage;
-use worlds::{Named, Objects, cases, gates, mixed, random, shrinking};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

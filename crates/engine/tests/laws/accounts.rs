@@ -3,16 +3,13 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "oracle/mod.rs"]
-mod slow;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::slow;
+use crate::slow::books::{Amounts, Fr, Node};
+use crate::slow::victims::{Plea, lawful, over};
+use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
 use berth_engine::*;
-use slow::books::{Amounts, Fr, Node};
-use slow::victims::{Plea, lawful, over};
-use worlds::{Dice, Named, Objects, cases, mixed, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -1,9 +1,7 @@
 //! What a preemptor had freed for itself is kept for it until it starts, or until it could not start so any more.
 
-mod worlds;
-
+use crate::worlds::{Objects, amount, hold, pending, queue};
 use berth_engine::*;
-use worlds::{Objects, amount, hold, pending, queue};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -2,13 +2,11 @@
 //!
 //! A failure names its seed and shows the fewest steps that fail; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-mod worlds;
-
+use crate::worlds::seeds;
 use berth_engine::Strategy;
 use berth_engine::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use worlds::seeds;
 
 const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 const COHORTS: [&str; 3] = ["x", "y", "z"];

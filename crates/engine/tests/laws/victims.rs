@@ -3,19 +3,14 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-#[path = "oracle/mod.rs"]
-mod slow;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::extras::{random_guard, stir};
+use crate::slow;
+use crate::slow::books::{Amounts, Books, Fr, Holder, Node};
+use crate::slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
+use crate::worlds::{Dice, Named, Objects, add_up, cases, mixed, one_that_waits, seeds};
 use berth_engine::*;
-use extras::{random_guard, stir};
-use slow::books::{Amounts, Books, Fr, Holder, Node};
-use slow::victims::{Plea, can_leave_in_turn, has_room, lawful, over, right};
-use worlds::{Dice, Named, Objects, add_up, cases, mixed, one_that_waits, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -4,14 +4,13 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-mod worlds;
-
 use std::collections::BTreeMap;
 
+use crate::worlds;
+use crate::worlds::ledger::{Fr, Ledger, UNLIMITED};
+use crate::worlds::wide::{Wide, total};
+use crate::worlds::{Dice, Named, Objects, cases, gates, seeds};
 use berth_engine::*;
-use worlds::ledger::{Fr, Ledger, UNLIMITED};
-use worlds::wide::{Wide, total};
-use worlds::{Dice, Named, Objects, cases, gates, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

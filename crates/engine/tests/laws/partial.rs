@@ -3,16 +3,12 @@
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "worlds/extras.rs"]
-mod extras;
-mod worlds;
-
 use std::collections::BTreeSet;
 
+use crate::extras::{random_guard, stir};
+use crate::worlds::wide::wide;
+use crate::worlds::{Dice, Named, Objects, add_up, cases, one_that_waits, seeds};
 use berth_engine::*;
-use extras::{random_guard, stir};
-use worlds::wide::wide;
-use worlds::{Dice, Named, Objects, add_up, cases, one_that_waits, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

@@ -2,12 +2,10 @@
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::worlds::{Dice, Named, Objects, cases, random, seeds};
 use berth_engine::*;
-use worlds::{Dice, Named, Objects, cases, random, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

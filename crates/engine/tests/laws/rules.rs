@@ -3,15 +3,12 @@
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "oracle/mod.rs"]
-mod slow;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::slow;
+use crate::slow::books::Node;
+use crate::worlds::{Dice, Named, Objects, cases, gates, mixed, random, seeds};
 use berth_engine::*;
-use slow::books::Node;
-use worlds::{Dice, Named, Objects, cases, gates, mixed, random, seeds};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };

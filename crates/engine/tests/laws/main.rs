@@ -1,0 +1,24 @@
+//! Laws over random worlds. They are one program, since each would take a minute on one core, and all of them share what they are made of.
+//!
+//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+
+#[path = "../worlds/extras.rs"]
+mod extras;
+#[path = "../oracle/mod.rs"]
+mod slow;
+#[path = "../worlds/mod.rs"]
+mod worlds;
+
+mod accounts;
+mod additions;
+mod advice;
+mod claims;
+mod digest;
+mod equals;
+mod falls;
+mod oracle;
+mod partial;
+mod quota;
+mod rules;
+mod sequences;
+mod victims;
