@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::extras;
+use crate::worlds;
 use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
 use berth_engine::*;
 
@@ -71,17 +72,8 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
         let plan = world.plan(NOW, ALL);
         for admission in &plan.admissions {
             has.insert(admission.uid.to_string());
-            let held = Reservation {
-                cluster_queue: admission.cluster_queue.to_string(),
-                pod_sets: admission.pod_sets.to_vec(),
-                at: NOW,
-                saved: None,
-                surplus: None,
-                admitted: true,
-                evicted: false,
-            };
             let spec = specs.get_mut(&*admission.uid).unwrap();
-            spec.state = WorkloadState::Reserved(held);
+            worlds::admit(spec, admission, NOW);
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
         if plan.evictions.is_empty() {
@@ -106,9 +98,7 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
         before = now;
         for eviction in &plan.evictions {
             let spec = specs.get_mut(&eviction.uid).unwrap();
-            spec.revision += 1;
-            spec.waits_since = NOW;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
+            worlds::queue_again(spec, NOW);
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::slow;
 use crate::slow::books::Node;
+use crate::worlds;
 use crate::worlds::{Dice, Named, Objects, cases, gates, mixed, random, seeds};
 use berth_engine::*;
 
@@ -120,17 +121,8 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
             if let Some(ahead) = passed_over(objects, &specs, spec) {
                 return Err(format!("{} is passed over: {admission:?}", ahead.uid));
             }
-            let held = Reservation {
-                cluster_queue: admission.cluster_queue.to_string(),
-                pod_sets: admission.pod_sets.to_vec(),
-                at: Millis(NOW.0 + round),
-                saved: None,
-                surplus: None,
-                admitted: true,
-                evicted: false,
-            };
             let spec = specs.get_mut(&*admission.uid).unwrap();
-            spec.state = WorkloadState::Reserved(held);
+            worlds::admit(spec, admission, Millis(NOW.0 + round));
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
         if plan.evictions.is_empty() {
@@ -144,9 +136,7 @@ fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
         evictions.push(story(objects, &plan, str::to_owned));
         for eviction in &plan.evictions {
             let spec = specs.get_mut(&eviction.uid).unwrap();
-            spec.revision += 1;
-            spec.waits_since = NOW;
-            spec.state = WorkloadState::Pending { not_before: None, blocked: None };
+            worlds::queue_again(spec, NOW);
             world.apply(Delta::Workload(spec.clone())).unwrap();
         }
     }

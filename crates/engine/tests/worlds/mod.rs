@@ -163,6 +163,26 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, req
     }
 }
 
+/// Makes a workload hold what a plan gives it, admitted at once.
+pub(crate) fn admit(spec: &mut WorkloadSpec, admission: &Admission, at: Millis) {
+    spec.state = WorkloadState::Reserved(Reservation {
+        cluster_queue: admission.cluster_queue.to_string(),
+        pod_sets: admission.pod_sets.to_vec(),
+        at,
+        saved: None,
+        surplus: None,
+        admitted: true,
+        evicted: false,
+    });
+}
+
+/// Makes a victim that has left queue again.
+pub(crate) fn queue_again(spec: &mut WorkloadSpec, now: Millis) {
+    spec.revision += 1;
+    spec.waits_since = now;
+    spec.state = WorkloadState::Pending { not_before: None, blocked: None };
+}
+
 /// Makes a pending workload hold what it asks for, in one flavor.
 pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool) {
     let usage = spec.pod_sets[0].requests.clone();
