@@ -250,6 +250,22 @@ fn report_events() {
         let quickest = (0..runs[0].len()).map(|event| runs[0][event].min(runs[1][event]).min(runs[2][event]));
         report(&format!("{name} and plan, each at its quickest of these three runs"), quickest.collect());
     }
+    for length in [18, 24] {
+        report(&format!("the machine alone: {length} µs of counting"), counting(Duration::from_micros(length)));
+    }
+}
+
+/// As many times as there are finishes, work that is always the same, touches no memory and takes so long when nothing interrupts
+/// it: what its tail has above its median is the machine's.
+fn counting(length: Duration) -> Vec<Duration> {
+    let count = |turns: u128| {
+        let start = Instant::now();
+        black_box((0..turns as u64).fold(0_u64, |at, turn| black_box(at.rotate_left(5) ^ turn)));
+        start.elapsed()
+    };
+    let quickest = (0..1000).map(|_| count(1000)).min().unwrap_or_default();
+    let turns = 1000 * length.as_nanos() / quickest.as_nanos().max(1);
+    (0..1500).map(|_| count(turns)).collect()
 }
 
 /// Memory of 50,000 pending workloads, of one shape or each of its own. What is measured is kept, so that the next

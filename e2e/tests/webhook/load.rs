@@ -261,7 +261,12 @@ async fn measured(stage: &Stage, beside: &Beside) -> Result<Vec<String>> {
         let found = p99(&before, &after, endpoint, outcome);
         let (count, bound) = found.with_context(|| format!("no histogram of {endpoint} with outcome {outcome}"))?;
         let what = if endpoint == "convert" { format!(" of {}", beside.what) } else { String::new() };
-        println!("load: {endpoint}{what}: p99 <= {:.2} ms of {count}", bound * 1e3);
+        let spent = spent(&after, endpoint, outcome) - spent(&before, endpoint, outcome);
+        println!(
+            "load: {endpoint}{what}: p99 <= {:.2} ms of {count}, {:.2} ms on average",
+            bound * 1e3,
+            spent / count * 1e3
+        );
         let least = f64::from(RATE * SECONDS / 60 * of_60);
         ensure!(count >= least, "{count} at {endpoint} are counted, and {least} came there");
         if bound > most {
@@ -280,6 +285,12 @@ fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64,
     let (_, all) = *between.last()?;
     let (bound, _) = *between.iter().find(|(_, count)| *count >= all * 0.99)?;
     (all > 0.0).then_some((all, bound))
+}
+
+/// Seconds that one endpoint spent on all of its answers.
+fn spent(text: &str, endpoint: &str, outcome: &str) -> f64 {
+    let line = format!("berth_webhook_duration_seconds_sum{{endpoint=\"{endpoint}\",outcome=\"{outcome}\"}} ");
+    text.lines().find_map(|found| found.strip_prefix(&*line)).and_then(|sum| sum.parse().ok()).unwrap_or_default()
 }
 
 /// The buckets of one endpoint: upper bound, and how many took no longer; the last one is that of all.
