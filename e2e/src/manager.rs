@@ -383,16 +383,7 @@ impl Manager {
     /// # Errors
     /// When the endpoint does not answer.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<Option<f64>> {
-        let text = self.metrics().await?;
-        let mut sum = None;
-        for line in text.lines().filter(|l| !l.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else { continue };
-            let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
-            if metric == name && labels.iter().all(|l| rest.contains(l)) {
-                *sum.get_or_insert(0.0) += value.parse::<f64>().unwrap_or(0.0);
-            }
-        }
-        Ok(sum)
+        Ok(sum_of(&self.metrics().await?, name, labels))
     }
 
     /// Answer of a path of the endpoint for metrics and debugging: status and body.
@@ -402,6 +393,19 @@ impl Manager {
     pub async fn debug(&self, path: &str) -> Result<(u16, String)> {
         http_get(self.metrics_port, path).await
     }
+}
+
+/// The sum of the series of a metric that have all of these labels, in what [`Manager::metrics`] gave; none where there is no such series.
+pub fn sum_of(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let mut sum = None;
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let Some((series, value)) = line.rsplit_once(' ') else { continue };
+        let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
+        if metric == name && labels.iter().all(|l| rest.contains(l)) {
+            *sum.get_or_insert(0.0) += value.parse::<f64>().unwrap_or(0.0);
+        }
+    }
+    sum
 }
 
 impl Invocation {

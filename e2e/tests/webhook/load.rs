@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{CLUSTER_QUEUE, Kind, POD, items, text};
+use berth_e2e::manager::sum_of;
 use berth_e2e::manifest::Job;
 use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
@@ -261,7 +262,9 @@ async fn measured(stage: &Stage, beside: &Beside) -> Result<Vec<String>> {
         let found = p99(&before, &after, endpoint, outcome);
         let (count, bound) = found.with_context(|| format!("no histogram of {endpoint} with outcome {outcome}"))?;
         let what = if endpoint == "convert" { format!(" of {}", beside.what) } else { String::new() };
-        let spent = spent(&after, endpoint, outcome) - spent(&before, endpoint, outcome);
+        let labels = [format!("endpoint=\"{endpoint}\""), format!("outcome=\"{outcome}\"")];
+        let seconds = |text| sum_of(text, "berth_webhook_duration_seconds_sum", &labels.each_ref().map(String::as_str));
+        let spent = seconds(&after).unwrap_or_default() - seconds(&before).unwrap_or_default();
         println!(
             "load: {endpoint}{what}: p99 <= {:.2} ms of {count}, {:.2} ms on average",
             bound * 1e3,
@@ -285,12 +288,6 @@ fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64,
     let (_, all) = *between.last()?;
     let (bound, _) = *between.iter().find(|(_, count)| *count >= all * 0.99)?;
     (all > 0.0).then_some((all, bound))
-}
-
-/// Seconds that one endpoint spent on all of its answers.
-fn spent(text: &str, endpoint: &str, outcome: &str) -> f64 {
-    let line = format!("berth_webhook_duration_seconds_sum{{endpoint=\"{endpoint}\",outcome=\"{outcome}\"}} ");
-    text.lines().find_map(|found| found.strip_prefix(&*line)).and_then(|sum| sum.parse().ok()).unwrap_or_default()
 }
 
 /// The buckets of one endpoint: upper bound, and how many took no longer; the last one is that of all.
