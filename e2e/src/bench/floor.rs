@@ -51,7 +51,7 @@ pub async fn measure(client: &Client, namespace: &str, count: usize, class: &Cla
     let creates = count as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     plane::each(names.clone(), |name| {
-        let (path, body) = (format!("{path}/{name}/status"), admission(namespace, &name, class));
+        let (path, body) = (format!("{path}/{name}/status"), admitted(namespace, &name, class));
         async move { plane::apply(client, &path, "kueue-admission", &body).await }
     })
     .await?;
@@ -66,27 +66,34 @@ pub async fn measure(client: &Client, namespace: &str, count: usize, class: &Cla
     Ok(Rates { creates, statuses })
 }
 
-fn status(namespace: &str, name: &str, status: &Value) -> Value {
+/// A Workload's name with a status.
+pub fn status(namespace: &str, name: &str, status: &Value) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
         "metadata": {"name": name, "namespace": namespace}, "status": status,
     })
 }
 
-fn condition(kind: &str, reason: &str, message: &str) -> Value {
+/// A condition that holds since now.
+pub fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now,
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
         "observedGeneration": 1})
 }
 
-fn admission(namespace: &str, name: &str, class: &Class) -> Value {
+/// An admission of one pod set.
+pub fn admission(queue: &str, cpu: &str) -> Value {
+    json!({"clusterQueue": queue, "podSetAssignments": [{
+        "name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": cpu},
+    }]})
+}
+
+fn admitted(namespace: &str, name: &str, class: &Class) -> Value {
     let body = json!({
-        "admission": {"clusterQueue": "none", "podSetAssignments": [{
-            "name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": class.cpu.to_string()},
-        }]},
+        "admission": admission("none", &class.cpu.to_string()),
         "conditions": [
-            condition("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue none"),
-            condition("Admitted", "Admitted", "The workload is admitted"),
+            condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue none"),
+            condition("Admitted", "True", "Admitted", "The workload is admitted"),
         ],
     });
     status(namespace, name, &body)
@@ -94,7 +101,7 @@ fn admission(namespace: &str, name: &str, class: &Class) -> Value {
 
 /// What a run writes when a Workload has run for its time.
 pub fn finished(namespace: &str, name: &str) -> Value {
-    let end = condition("Finished", "ByTest", "The running time is over");
+    let end = condition("Finished", "True", "ByTest", "The running time is over");
     status(namespace, name, &json!({"conditions": [end]}))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::audit::{self, ByAgent};
 use super::feed::Feed;
@@ -12,7 +12,7 @@ use super::meter::Requests;
 use super::plane::{self, Bed, IN_FLIGHT};
 use super::report::{Part, Report};
 use super::subject::{Kind, Subject};
-use super::{Settings, workloads};
+use super::{Settings, least, workloads};
 use crate::control_plane::create_namespace;
 use crate::manifest::{self, Job};
 use crate::nodes::{self, Pool, Tier};
@@ -28,6 +28,8 @@ const QUOTA: &str = "100";
 const NODES: u32 = 40;
 /// Jobs that run before anything is measured.
 const WARM_UP: usize = 50;
+/// A rest after each part, in which the controllers become quiet.
+const QUIET: Duration = Duration::from_secs(3);
 /// Without any change for that long the run has failed.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -51,7 +53,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let client = &bed.client;
     let total = QUEUES * ((PER_QUEUE * settings.scale).round() as usize).max(1);
     nodes::create(client, &[Pool::cpu("cpu", NODES, Tier::OnDemand)]).await?;
-    for namespace in ["warm-up", "queued", "plain-before", "plain-after"] {
+    for namespace in ["warm-up", "plain-before", "queued", "least", "plain-after"] {
         create_namespace(client, namespace, &[]).await?;
     }
     plain(bed, "warm-up", WARM_UP.min(total)).await.context("warming up")?;
@@ -64,12 +66,10 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     }
     plane::apply_all(client, queues).await?;
     // The machine's speed drifts: the same Jobs without Berth run on both sides of those with it.
-    eprintln!("bench: {total} jobs without Berth");
-    let before = plain(bed, "plain-before", total).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = rested(bed, "plain-before", total).await?;
     let observer = Kind::Berth.observer(bed, settings.observed).await?;
     let subject = Kind::Berth.start(bed).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(QUIET).await;
 
     eprintln!("bench: {total} jobs through {QUEUES} queues");
     let from = bed.audit.mark();
@@ -92,10 +92,13 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     subject.judged(observer).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
     let idle = workloads::idle(bed, subject, settings).await?;
 
-    eprintln!("bench: {total} jobs without Berth, again");
+    eprintln!("bench: {total} jobs by the least writes of a queue");
     let from = bed.audit.mark();
-    let after = plain(bed, "plain-after", total).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let least = least::run(bed, "least", total).await.context("by the least writes")?;
+    let least_writes = bed.audit.between(from, bed.audit.mark())?;
+    tokio::time::sleep(QUIET).await;
+    let from = bed.audit.mark();
+    let after = rested(bed, "plain-after", total).await?;
     let without = bed.audit.between(from, bed.audit.mark())?;
 
     let mut part = Part::new("berth");
@@ -105,6 +108,8 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     part.add("wall of the same jobs unsuspended without Berth, after", after.as_secs_f64(), "s");
     let plain = (before + after).as_secs_f64() / 2.0;
     part.goal("wall / mean wall without Berth", wall.as_secs_f64() / plain, "", 1.5);
+    part.add("wall by the least writes of a queue", least.as_secs_f64(), "s");
+    part.add("wall by the least writes / mean wall without Berth", least.as_secs_f64() / plain, "");
     let berth = without_leases(&with.get("berth").cloned().unwrap_or_default());
     let (objects, events) = audit::split_events(&berth);
     part.goal("object writes per job by Berth", per(objects, total), "", 6.5);
@@ -122,6 +127,9 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let (objects, events) = everybody(&within);
     part.add("object writes per job by everybody, within the wall", per(objects, total), "");
     part.add("events per job by everybody, within the wall", per(events, total), "");
+    let (objects, events) = everybody(&least_writes);
+    part.add("object writes per job by everybody, the least", per(objects, total), "");
+    part.add("events per job by everybody, the least", per(events, total), "");
     let scale = settings.scale.max(0.1);
     part.goal("cpu of the operator", usage.cpu_seconds, "s", 3.0 * scale);
     part.goal("peak memory of the operator", usage.peak_mb, "MB", 50.0);
@@ -130,10 +138,11 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     part.requests.insert("writes by program within the wall".to_owned(), by_program(&within));
     part.requests.insert("requests by Berth, its own count since its start".to_owned(), own);
     part.requests.insert("writes by program, with Berth".to_owned(), by_program(&with));
+    part.requests.insert("writes by program, the least".to_owned(), by_program(&least_writes));
     part.requests.insert("writes by program, without Berth".to_owned(), by_program(&without));
     part.notes.push(format!(
         "one pod of 1 cpu and 200 ms each, {QUEUES} queues of {QUOTA} cpus, {IN_FLIGHT} creations in flight; wall is from the \
-         first creation to the last job Complete; without Berth: no process of it runs"
+         first creation to the last job Complete; without Berth: no process of it runs; the least: e2e/src/bench/least.rs"
     ));
     Ok(part)
 }
@@ -167,32 +176,73 @@ fn by_program(all: &ByAgent) -> Requests {
     sums
 }
 
+/// Name of the n-th Job.
+pub(super) fn name(n: usize) -> String {
+    format!("job-{n}")
+}
+
+/// Name of its queue.
+pub(super) fn queue(n: usize) -> String {
+    format!("queue-{}", n % QUEUES)
+}
+
+/// As [`plain`]; then the controllers become quiet.
+async fn rested(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
+    eprintln!("bench: {total} jobs without Berth");
+    let wall = plain(bed, namespace, total).await?;
+    tokio::time::sleep(QUIET).await;
+    Ok(wall)
+}
+
 /// Jobs without Berth; the time until all are complete.
-async fn plain(bed: &Bed, namespace: &str, count: usize) -> Result<Duration> {
-    let jobs = (0..count).map(|n| Job::new(namespace, &format!("job-{n}"), "").spec(&json!({"suspend": false})));
-    complete(bed, namespace, jobs.map(|j| j.manifest()).collect()).await
+async fn plain(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
+    let job = |n: usize| Job::new(namespace, &name(n), "").spec(&json!({"suspend": false}));
+    created(bed, namespace, total, job).await
 }
 
 /// The same Jobs through the queues.
-async fn queued(bed: &Bed, count: usize) -> Result<Duration> {
-    let jobs = (0..count).map(|n| Job::new("queued", &format!("job-{n}"), &format!("queue-{}", n % QUEUES)));
-    complete(bed, "queued", jobs.map(|j| j.manifest()).collect()).await
+async fn queued(bed: &Bed, total: usize) -> Result<Duration> {
+    created(bed, "queued", total, |n| Job::new("queued", &name(n), &queue(n))).await
+}
+
+async fn created(bed: &Bed, namespace: &str, total: usize, job: impl Fn(usize) -> Job) -> Result<Duration> {
+    let create = |n: usize| {
+        let (client, path, job) = (bed.client.clone(), path(namespace), job(n).manifest());
+        async move { plane::create(&client, &path, &job).await }
+    };
+    complete(bed, Running { namespace, total, create, complete: |_| async { Ok(()) } }).await
+}
+
+fn path(namespace: &str) -> String {
+    format!("/apis/batch/v1/namespaces/{namespace}/jobs")
+}
+
+/// Jobs to be run.
+pub(super) struct Running<'a, C, E> {
+    /// Their namespace.
+    pub namespace: &'a str,
+    /// How many.
+    pub total: usize,
+    /// Creates the n-th.
+    pub create: C,
+    /// Is called for the n-th when it is complete.
+    pub complete: E,
 }
 
 /// Creates Jobs and waits until all are complete.
-async fn complete(bed: &Bed, namespace: &str, jobs: Vec<Value>) -> Result<Duration> {
-    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
-    let total = jobs.len();
-    let mut feed = Feed::start(&bed.client, &path).await?;
+pub(super) async fn complete<C, E, F, G>(bed: &Bed, running: Running<'_, C, E>) -> Result<Duration>
+where
+    C: Fn(usize) -> F,
+    E: Fn(usize) -> G,
+    F: Future<Output = Result<()>> + Send + 'static,
+    G: Future<Output = Result<()>> + Send + 'static,
+{
+    let Running { namespace, total, create, complete } = running;
+    let mut feed = Feed::start(&bed.client, &path(namespace)).await?;
     let begun = Instant::now();
-    let client = bed.client.clone();
-    let create = tokio::spawn(async move {
-        plane::each(jobs, |job| {
-            let (client, path) = (client.clone(), path.clone());
-            async move { plane::create(&client, &path, &job).await }
-        })
-        .await
-    });
+    let jobs: Vec<F> = (0..total).map(create).collect();
+    let create = tokio::spawn(plane::each(jobs, |job| job));
+    let mut ends = tokio::task::JoinSet::new();
     let mut done = HashSet::new();
     let mut told = begun;
     while done.len() < total {
@@ -205,13 +255,19 @@ async fn complete(bed: &Bed, namespace: &str, jobs: Vec<Value>) -> Result<Durati
             Ok(Err(e)) => return Err(e),
             Ok(Ok(job)) if job.is("Failed") => bail!("job {namespace}/{} failed", job.metadata.name),
             Ok(Ok(job)) if job.is("Complete") => {
-                done.insert(job.metadata.name);
+                let n = job.metadata.name.strip_prefix("job-").and_then(|n| n.parse().ok()).context("another's job")?;
+                if done.insert(n) {
+                    ends.spawn(complete(n));
+                }
             }
             Ok(Ok(_)) => {}
         }
     }
     let wall = begun.elapsed();
     create.await??;
+    while let Some(end) = ends.join_next().await {
+        end??;
+    }
     Ok(wall)
 }
 

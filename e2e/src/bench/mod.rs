@@ -11,6 +11,7 @@ pub mod audit;
 pub mod feed;
 pub mod floor;
 pub mod jobs;
+pub mod least;
 pub mod meter;
 pub mod plane;
 pub mod report;

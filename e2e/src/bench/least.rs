@@ -1,0 +1,120 @@
+//! The least that a queue outside of the API server writes for a Job: what its wall would be if deciding, watching and telling cost nothing.
+//!
+//! A Job that was created suspended needs a Workload, the status that admits it, and its start; where others wait for its quota,
+//! also the status that ends it. These are Kueue's objects and Berth's requests, sent by the benchmark at once: no operator
+//! runs, nothing waits for quota, no event, status of a queue or finalizer is written. What the controller-manager does with a
+//! suspended Job (a fourth status, two more events) is part of it. One watch of Workloads is open, as an operator has it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::feed::Feed;
+use super::floor;
+use super::jobs::{self, Running};
+use super::plane::{self, Bed};
+use crate::manifest::Job;
+
+#[derive(Deserialize)]
+struct Created {
+    metadata: Uid,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: String,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    template: Value,
+}
+
+/// Runs `count` Jobs by these writes, of which every second one is ended within the run; the time until all are complete.
+///
+/// # Errors
+/// When a request is refused or Jobs do not end.
+pub async fn run(bed: &Bed, namespace: &str, count: usize) -> Result<Duration> {
+    let mut feed = Feed::start(&bed.client, "/apis/kueue.x-k8s.io/v1beta2/workloads").await?;
+    let drain = tokio::spawn(async move { while feed.next().await.is_ok() {} });
+    let admit = |n: usize| {
+        let (client, namespace) = (bed.client.clone(), namespace.to_owned());
+        async move { admit(&client, &namespace, n).await }
+    };
+    let end = |n: usize| {
+        let (client, namespace) = (bed.client.clone(), namespace.to_owned());
+        async move { if n.is_multiple_of(2) { end(&client, &namespace, n).await } else { Ok(()) } }
+    };
+    let wall = jobs::complete(bed, Running { namespace, total: count, create: admit, complete: end }).await;
+    drain.abort();
+    wall
+}
+
+async fn admit(client: &Client, namespace: &str, n: usize) -> Result<()> {
+    let (job, queue) = (jobs::name(n), jobs::queue(n));
+    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+    let body = serde_json::to_vec(&Job::new(namespace, &job, &queue).manifest())?;
+    let request = http::Request::post(&path).header(http::header::CONTENT_TYPE, "application/json").body(body)?;
+    let created: Created = client.request(request).await.with_context(|| format!("creating job {job}"))?;
+    let workload = workload(namespace, n, &created);
+    plane::create(client, &format!("{}?fieldManager=kueue", plane::workloads(namespace)), &workload).await?;
+    let status = json!({"admission": floor::admission(&queue, "1"), "conditions": admitted(&queue)});
+    apply_status(client, namespace, n, &status).await?;
+    plane::send(
+        client,
+        "PATCH",
+        &format!("{path}/{job}"),
+        "application/merge-patch+json",
+        &json!({"spec": {"suspend": false}}),
+    )
+    .await
+}
+
+async fn end(client: &Client, namespace: &str, n: usize) -> Result<()> {
+    let queue = jobs::queue(n);
+    let mut conditions = admitted(&queue);
+    conditions.push(floor::condition("Finished", "True", "Succeeded", "Reached expected number of succeeded pods"));
+    let status = json!({"admission": floor::admission(&queue, "1"), "conditions": conditions});
+    apply_status(client, namespace, n, &status).await
+}
+
+async fn apply_status(client: &Client, namespace: &str, n: usize, status: &Value) -> Result<()> {
+    let name = workload_name(n);
+    let path = format!("{}/{name}/status", plane::workloads(namespace));
+    plane::apply(client, &path, "kueue-admission", &floor::status(namespace, &name, status)).await
+}
+
+fn workload_name(n: usize) -> String {
+    format!("job-{}-00000", jobs::name(n))
+}
+
+/// What Berth makes of the Job.
+fn workload(namespace: &str, n: usize, job: &Created) -> Value {
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {
+            "name": workload_name(n), "namespace": namespace,
+            "labels": {"kueue.x-k8s.io/job-uid": job.metadata.uid},
+            "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": jobs::name(n), "uid": job.metadata.uid,
+                "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {
+            "active": true, "priority": 0, "queueName": jobs::queue(n),
+            "podSets": [{"name": "main", "count": 1, "template": {"spec": job.spec.template["spec"]}}],
+        },
+    })
+}
+
+/// The conditions of an admission, in Berth's words.
+fn admitted(queue: &str) -> Vec<Value> {
+    vec![
+        floor::condition("QuotaReserved", "True", "QuotaReserved", &format!("Quota reserved in ClusterQueue {queue}")),
+        floor::condition("Admitted", "True", "Admitted", "The workload is admitted"),
+        floor::condition("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded"),
+    ]
+}
