@@ -7,6 +7,7 @@
 mod rules;
 
 use crate::kind::{Finish, JobKind, annotation, go_bool, is_stopping};
+use crate::kinds::JobInfo;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -26,6 +27,8 @@ const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 #[derive(Clone, Copy, Debug)]
 pub struct BatchJob;
 
+static INFO: JobInfo = JobInfo::of::<BatchJob>();
+
 impl JobKind for BatchJob {
     type Object = Job;
     const FRAMEWORK: &'static str = "batch/job";
@@ -38,6 +41,7 @@ impl JobKind for BatchJob {
     const UID_LABEL: &'static str = "batch.kubernetes.io/controller-uid";
     const WRITES_STATUS: bool = true;
     const BUILT_IN: bool = true;
+    const INFO: &'static JobInfo = &INFO;
 
     fn metadata(job: &Job) -> &ObjectMeta {
         &job.metadata

@@ -7,6 +7,7 @@
 
 use crate::admission::{Place, topology_rules};
 use crate::kind::{Finish, JobKind, is_stopping};
+use crate::kinds::JobInfo;
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -52,6 +53,8 @@ impl Replicated<'_> {
     }
 }
 
+static INFO: JobInfo = JobInfo::of::<JobSet>();
+
 impl JobKind for JobSet {
     type Object = Object;
     const FRAMEWORK: &'static str = "jobset.x-k8s.io/jobset";
@@ -66,6 +69,7 @@ impl JobKind for JobSet {
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const TAKES_AFFINITY: bool = false;
+    const INFO: &'static JobInfo = &INFO;
 
     fn metadata(job: &Object) -> &ObjectMeta {
         &job.metadata

@@ -54,8 +54,9 @@ pub trait JobKind: Debug + Sized + 'static {
     const MADE_OF_JOBS: bool = false;
     /// While it is suspended, its templates can be given a node affinity.
     const TAKES_AFFINITY: bool = true;
-    /// The same for those who do not know the kind.
-    const INFO: &'static JobInfo = &JobInfo::of::<Self>();
+    /// The same for those who do not know the kind: a static of the kind's file, so that whatever reads and writes its objects is
+    /// compiled once and not in each crate that names the kind.
+    const INFO: &'static JobInfo;
 
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
