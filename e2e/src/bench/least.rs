@@ -2,8 +2,9 @@
 //!
 //! A Job that was created suspended needs a Workload, the status that admits it, and its start; where others wait for its quota,
 //! also the status that ends it. These are Kueue's objects and Berth's requests, sent by the benchmark at once: no operator
-//! runs, nothing waits for quota, no event, status of a queue or finalizer is written. What the controller-manager does with a
-//! suspended Job (a fourth status, two more events) is part of it. One watch of Workloads is open, as an operator has it.
+//! runs, nothing waits for quota, no event, status of a queue or finalizer is written. What the controller-manager does with a Job
+//! that it sees suspended (a fourth status, two more events) is part of it; on a busy machine the start comes first. One watch of
+//! Workloads is open, as an operator has it.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! What it is for: wall time as a multiple of what the API server itself needs (the floor), time to admission, use of quota,
 //! requests, CPU and memory of the operator. [`shape`] says what is created and when; [`workloads`] creates Workloads and
-//! plays their jobs; [`jobs`] runs real Jobs; [`floor`] measures the API server; [`audit`] and [`meter`] count; [`report`]
+//! plays their jobs; [`jobs`] runs real Jobs; [`floor`] and [`least`] measure the API server; [`audit`] and [`meter`] count; [`report`]
 //! prints.
 //!
 //! What it never does: compare figures of different runs. Whatever is a goal is a ratio or a count of one run.
