@@ -213,7 +213,8 @@ async fn created(bed: &Bed, namespace: &str, total: usize, job: impl Fn(usize) -
     complete(bed, Running { namespace, total, create, complete: |_| async { Ok(()) } }).await
 }
 
-fn path(namespace: &str) -> String {
+/// Path of the Jobs of a namespace.
+pub(super) fn path(namespace: &str) -> String {
     format!("/apis/batch/v1/namespaces/{namespace}/jobs")
 }
 

@@ -57,14 +57,13 @@ pub async fn run(bed: &Bed, namespace: &str, count: usize) -> Result<Duration> {
 
 async fn admit(client: &Client, namespace: &str, n: usize) -> Result<()> {
     let (job, queue) = (jobs::name(n), jobs::queue(n));
-    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+    let path = jobs::path(namespace);
     let body = serde_json::to_vec(&Job::new(namespace, &job, &queue).manifest())?;
     let request = http::Request::post(&path).header(http::header::CONTENT_TYPE, "application/json").body(body)?;
     let created: Created = client.request(request).await.with_context(|| format!("creating job {job}"))?;
     let workload = workload(namespace, n, &created);
     plane::create(client, &format!("{}?fieldManager=kueue", plane::workloads(namespace)), &workload).await?;
-    let status = json!({"admission": floor::admission(&queue, "1"), "conditions": admitted(&queue)});
-    apply_status(client, namespace, n, &status).await?;
+    apply_status(client, namespace, n, &admitted(&queue)).await?;
     plane::send(
         client,
         "PATCH",
@@ -76,17 +75,17 @@ async fn admit(client: &Client, namespace: &str, n: usize) -> Result<()> {
 }
 
 async fn end(client: &Client, namespace: &str, n: usize) -> Result<()> {
-    let queue = jobs::queue(n);
-    let mut conditions = admitted(&queue);
+    let mut conditions = admitted(&jobs::queue(n));
     conditions.push(floor::condition("Finished", "True", "Succeeded", "Reached expected number of succeeded pods"));
-    let status = json!({"admission": floor::admission(&queue, "1"), "conditions": conditions});
-    apply_status(client, namespace, n, &status).await
+    apply_status(client, namespace, n, &conditions).await
 }
 
-async fn apply_status(client: &Client, namespace: &str, n: usize, status: &Value) -> Result<()> {
+/// All that the field manager owns: the admission and these conditions.
+async fn apply_status(client: &Client, namespace: &str, n: usize, conditions: &[Value]) -> Result<()> {
     let name = workload_name(n);
+    let status = json!({"admission": floor::admission(&jobs::queue(n), "1"), "conditions": conditions});
     let path = format!("{}/{name}/status", plane::workloads(namespace));
-    plane::apply(client, &path, "kueue-admission", &floor::status(namespace, &name, status)).await
+    plane::apply(client, &path, "kueue-admission", &floor::status(namespace, &name, &status)).await
 }
 
 fn workload_name(n: usize) -> String {
