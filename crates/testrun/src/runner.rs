@@ -1,0 +1,220 @@
+//! Runs commands, several at a time where asked, and measures each: wall, CPU, peak memory, and the tests that it reports.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::counts::Counts;
+use crate::processes::{Snapshot, Stat};
+
+/// How often the runner looks whether a command has ended.
+const POLL: Duration = Duration::from_millis(20);
+/// How often memory is sampled.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// How often a line says what is running.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// What a step spends its time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Fetching from a package registry; counts against no target.
+    Downloading,
+    /// Compiling, linting or documenting.
+    Compiling,
+    /// Running tests or programs.
+    Running,
+}
+
+/// Where the output of a command goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    /// To the terminal, as it comes.
+    Shown,
+    /// To a log file, which is printed when the command fails.
+    Logged(PathBuf),
+    /// Standard output to a file for the runner to read, standard error to the terminal.
+    Read(PathBuf),
+}
+
+/// A command with a name in the table.
+pub(crate) struct Step {
+    /// Name in the table and in the file of budgets.
+    pub(crate) name: String,
+    /// What it spends its time on.
+    pub(crate) class: Class,
+    /// The command.
+    pub(crate) command: Command,
+    /// Where its output goes.
+    pub(crate) output: Output,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Name of the step.
+    pub(crate) name: String,
+    /// What it spent its time on.
+    pub(crate) class: Class,
+    /// Seconds from start to end.
+    pub(crate) wall: f64,
+    /// Seconds of CPU with all descendants; `None` where it was not measured.
+    pub(crate) cpu: Option<f64>,
+    /// Largest sampled sum of the resident memory of its processes, in bytes.
+    pub(crate) peak: Option<u64>,
+    /// What its tests said.
+    pub(crate) counts: Counts,
+    /// Whether it ended with success.
+    pub(crate) passed: bool,
+}
+
+/// Commands that run now: process id, to name, start and largest sample.
+type Live = BTreeMap<u32, (String, Instant, u64)>;
+
+/// Runs steps and keeps their lines.
+pub(crate) struct Runner {
+    live: Arc<Mutex<Live>>,
+    lines: Mutex<Vec<Line>>,
+    /// Set by SIGINT and SIGTERM: nothing new is started.
+    told_to_end: Arc<AtomicBool>,
+    cores: usize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runner {
+    /// A runner with its sampler.
+    ///
+    /// # Errors
+    /// When signals cannot be caught.
+    pub(crate) fn new() -> Result<Runner> {
+        let live: Arc<Mutex<Live>> = Arc::default();
+        let told_to_end = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&told_to_end)).context("catching signals")?;
+        }
+        let sampled = Arc::clone(&live);
+        thread::spawn(move || watch(&sampled));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Ok(Runner { live, lines: Mutex::default(), told_to_end, cores })
+    }
+
+    /// Cores that commands may use.
+    pub(crate) fn cores(&self) -> usize {
+        self.cores
+    }
+
+    /// Whether the user wants an end.
+    pub(crate) fn told_to_end(&self) -> bool {
+        self.told_to_end.load(Ordering::Relaxed)
+    }
+
+    /// Adds a line that was measured elsewhere.
+    pub(crate) fn add(&self, line: Line) {
+        locked(&self.lines).push(line);
+    }
+
+    /// The lines so far.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        locked(&self.lines).clone()
+    }
+
+    /// Runs a step to its end. `Ok(false)` when it failed; its log was printed then.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn run(&self, step: Step) -> Result<bool> {
+        if self.told_to_end() {
+            return Ok(false);
+        }
+        let Step { name, class, mut command, output } = step;
+        command.stdin(Stdio::null());
+        match &output {
+            Output::Shown => {}
+            Output::Logged(path) => {
+                let log = create(path)?;
+                command.stdout(log.try_clone()?).stderr(log);
+            }
+            Output::Read(path) => {
+                command.stdout(create(path)?);
+            }
+        }
+        println!("== {name}");
+        let begun = Instant::now();
+        let child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
+        let pid = child.id();
+        locked(&self.live).insert(pid, (name.clone(), begun, 0));
+        let ended = self.wait(child);
+        let wall = begun.elapsed().as_secs_f64();
+        let peak = locked(&self.live).remove(&pid).map(|(_, _, peak)| peak);
+        let (status, cpu) = ended.with_context(|| format!("waiting for {name}"))?;
+        let passed = status.success();
+        let log = match &output {
+            Output::Logged(path) => fs::read_to_string(path).unwrap_or_default(),
+            _ => String::new(),
+        };
+        let counts = Counts::read(&log);
+        if !passed {
+            println!("{log}== {name} FAILED ({status})");
+        } else if matches!(output, Output::Logged(_)) {
+            println!("== {name}: ok after {wall:.0} s, {counts}");
+        }
+        self.add(Line { name, class, wall, cpu, peak: peak.filter(|bytes| *bytes > 0), counts, passed });
+        Ok(passed)
+    }
+
+    /// Waits for a child, and reads what CPU it and its descendants took between its end and its reaping.
+    fn wait(&self, mut child: Child) -> Result<(ExitStatus, Option<f64>)> {
+        let mut passed_on = false;
+        loop {
+            let stat = Stat::of(child.id());
+            if stat.as_ref().is_none_or(|stat| stat.zombie)
+                && let Some(status) = child.try_wait()?
+            {
+                return Ok((status, stat.map(|stat| stat.cpu)));
+            }
+            if self.told_to_end() && !passed_on {
+                passed_on = true;
+                // After Ctrl-C in a terminal the child was told already; a second request changes nothing.
+                let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    }
+    File::create(path).with_context(|| format!("creating {}", path.display()))
+}
+
+/// Samples memory and says what is running. Never ends.
+fn watch(live: &Mutex<Live>) {
+    let mut said = Instant::now();
+    loop {
+        thread::sleep(SAMPLE);
+        if locked(live).is_empty() {
+            continue;
+        }
+        let snapshot = Snapshot::take();
+        let mut running = Vec::new();
+        for (pid, (name, begun, peak)) in locked(live).iter_mut() {
+            *peak = (*peak).max(snapshot.resident_below(*pid));
+            running.push(format!("{name} {} s", begun.elapsed().as_secs()));
+        }
+        if said.elapsed() >= HEARTBEAT {
+            said = Instant::now();
+            println!("== running: {}", running.join(", "));
+        }
+    }
+}
