@@ -115,7 +115,7 @@ async fn open_mpi(s: &Scenario<'_>, python: &Path) -> Result<()> {
 async fn frameworks_find_each_other() -> Result<()> {
     if std::env::var_os("BERTH_FRAMEWORKS").is_none_or(|asked| asked.is_empty()) {
         println!(
-            "not run: `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch, JAX, Paddle and Open MPI from PyPI"
+            "skipped: frameworks; `make night` sets BERTH_FRAMEWORKS=1 and installs PyTorch, JAX, Paddle and Open MPI from PyPI"
         );
         return Ok(());
     }

@@ -107,7 +107,7 @@ async fn a_killed_owner_leaves_nothing() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("berth-e2e-owner-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let mut owner = std::process::Command::new(std::env::current_exe()?)
-        .args(["--exact", "owner_to_be_killed"])
+        .args(["--exact", "harness::owner_to_be_killed"])
         .env(OWNER, &folder)
         .stdout(std::process::Stdio::null())
         .spawn()?;

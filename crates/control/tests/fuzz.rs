@@ -4,8 +4,6 @@
 //! `BERTH_FUZZ` is the number of objects (30,000 without it; `make night` sets a million), `BERTH_FUZZ_SEED` the first seed.
 //! A failure names its seed; the same seed makes the same objects.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

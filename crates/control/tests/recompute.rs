@@ -1,7 +1,5 @@
 //! R2: what control keeps up event by event is what it would make of fresh lists, and a digest says where it is not.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "tests")]
-
 use berth_control::Control;
 use berth_control::event::{Change, JobType, Observation, SharedJob};
 use berth_control::offline::Offline;

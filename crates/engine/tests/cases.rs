@@ -1,11 +1,11 @@
 //! Golden cases: each file under `tests/cases` holds cases, each with commands and what they print. `UPDATE=1` rewrites.
 
-mod fixture;
-
 use std::fs;
 use std::path::Path;
 
 use berth_engine::Options;
+
+use crate::fixture;
 
 #[test]
 fn golden_cases() {

@@ -7,15 +7,13 @@
 //! 3,805,672,248 are left. `BERTH_WORLDS` says which part is tried: every n-th world, 1 is all of them; a plain test run takes every
 //! 17,789th. `BERTH_WORLDS_SECONDS` is how long five million of them may take (`make small-worlds`).
 
-#[path = "oracle/mod.rs"]
-mod slow;
-mod worlds;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::*;
-use worlds::ledger::Ledger;
-use worlds::{Named, Objects, amount, hold, pending, queue};
+
+use crate::slow;
+use crate::worlds::ledger::Ledger;
+use crate::worlds::{Named, Objects, amount, hold, pending, queue};
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 100 };

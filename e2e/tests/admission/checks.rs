@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::POOL;
+use crate::admission::POOL;
 
 const CONTROLLER: &str = "e2e.berth.dev/budget";
 

@@ -11,7 +11,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::POOL;
+use crate::admission::POOL;
 
 const TIERS: &str = "berth.dev/capacity-tiers";
 

@@ -7,7 +7,7 @@ use berth_e2e::quickstart::{flavor_of, tier_of};
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::POOL;
+use crate::admission::POOL;
 
 pub(crate) async fn order_taints_selectors(stage: &Stage) -> Result<()> {
     let s = stage.scenario("flavor-order").await?;

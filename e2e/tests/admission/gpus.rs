@@ -10,7 +10,7 @@ use berth_e2e::quota_tree::thousandths;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::flavors::{RESERVATION, SPOT, tier};
+use crate::admission::flavors::{RESERVATION, SPOT, tier};
 
 const GPU: &str = "nvidia.com/gpu";
 const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-accelerator", "nvidia-h100-80gb");

@@ -9,7 +9,7 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::POOL;
+use crate::admission::POOL;
 
 /// Jobs that name plain PriorityClasses in their pods go in that order.
 pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::Told;
+use crate::crash::Told;
 
 const CONTROLLER: &str = "e2e.berth.dev/judge";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";

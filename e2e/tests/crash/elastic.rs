@@ -7,8 +7,8 @@ use berth_e2e::scenario::Scenario;
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::Told;
-use crate::trainings::{brief, endless, phase, run, saves_when_told, training};
+use crate::crash::Told;
+use crate::crash::trainings::{brief, endless, phase, run, saves_when_told, training};
 
 /// Two to four workers, and what else is said of them.
 fn two_to_four(more: &Value) -> Value {

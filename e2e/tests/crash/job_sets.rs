@@ -9,7 +9,7 @@ use berth_e2e::wait::{self, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, Told, comes};
+use crate::crash::{PATIENCE, Told, comes};
 
 const SPOT: &str = "cloud.google.com/gke-spot";
 

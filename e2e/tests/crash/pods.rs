@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::Told;
+use crate::crash::Told;
 
 /// What holds a pod until its end is booked, and marks it.
 const MANAGED: &str = "kueue.x-k8s.io/managed";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
 
-use crate::{older_rows, other_rows, rows};
+use crate::crash::{older_rows, other_rows, rows};
 
 /// Where they are declared: tests here see Berth as its users do, and link nothing of it.
 const SOURCE: &str = "crates/control/src/write/purpose.rs";

@@ -7,7 +7,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::{Told, comes};
+use crate::crash::{Told, comes};
 
 /// Two jobs run one after the other.
 pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, Told, comes};
+use crate::crash::{PATIENCE, Told, comes};
 
 /// A TrainingJob of two workers with one cpu each in LocalQueue `queue`; its pods live as the annotations `life` say, and `more` is
 /// merged into its spec.

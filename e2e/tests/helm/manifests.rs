@@ -17,7 +17,7 @@ const HELMS: [&str; 3] = ["app.kubernetes.io/managed-by: Helm", "helm.sh/chart: 
 /// The chart's text without its CRDs and without what only Helm reads.
 fn plain(rendered: &str) -> String {
     let mut out = String::from(
-        "# Generated from charts/berth by `UPDATE=1 cargo test --test helm plain_manifests`; do not edit.\n",
+        "# Generated from charts/berth by `UPDATE=1 cargo test --test e2e -- helm::manifests`; do not edit.\n",
     );
     let kept = rendered.lines().filter(|line| !HELMS.iter().any(|mark| line.trim_start().starts_with(mark)));
     let kept = kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: "));

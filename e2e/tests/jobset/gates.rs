@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::{START, queues, remove, running, slices};
+use crate::jobset::{START, queues, remove, running, slices};
 
 /// Gates that nobody but the test opens, in the order of their names.
 const GATE: &str = "e2e.berth.dev/data";

@@ -12,7 +12,7 @@ use berth_e2e::quota_tree::thousandths;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::{all_run, governs, preset, remove};
+use crate::jobset::{all_run, governs, preset, remove};
 
 /// Pods of one of them.
 const PODS: usize = 8;

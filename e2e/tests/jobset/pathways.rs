@@ -9,7 +9,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::{START, all_run, governs, remove};
+use crate::jobset::{START, all_run, governs, remove};
 
 /// One pod that leads, and a slice of two hosts that work.
 fn head_and_workers(s: &Scenario<'_>) -> Value {

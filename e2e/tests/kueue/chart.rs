@@ -22,7 +22,7 @@ use berth_e2e::webhooks::{self, MUTATING, VALIDATING};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::{ALONE, SYSTEM, TEAM, WEBHOOKS, World, configuration, quiet, source, under_kueue, written};
+use crate::kueue::{ALONE, SYSTEM, TEAM, WEBHOOKS, World, configuration, quiet, source, under_kueue, written};
 
 /// Pods of the two Deployments run on and on.
 const ENDLESS: &str = r#"{"e2e.berth.dev/outcome": "never"}"#;
@@ -262,7 +262,9 @@ async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
     let _ = shipped::binary()?;
     let helm = Helm::new(Some(&plane)).await?;
     if helm.is_3() {
-        println!("kueue: not tried; Helm 3 deletes what a release once listed (docs/migrate-from-kueue.md, step 7)");
+        println!(
+            "skipped: Kueue's chart; Helm 3 deletes what a release once listed (docs/migrate-from-kueue.md, step 7)"
+        );
         plane.stop().await;
         return Ok(());
     }

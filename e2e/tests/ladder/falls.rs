@@ -9,7 +9,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::{POOL, SPOT, TIERS, chips, ladder, lands, message, policy};
+use crate::ladder::{POOL, SPOT, TIERS, chips, ladder, lands, message, policy};
 
 pub(crate) async fn reserved_is_full(stage: &Stage) -> Result<()> {
     let s = stage.scenario("reserved-full").await?;

@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{POOL, TIERS, message, policy};
+use crate::ladder::{POOL, TIERS, message, policy};
 
 pub(crate) async fn named_and_kept(stage: &Stage) -> Result<()> {
     let s = stage.scenario("limits").await?;
@@ -142,7 +142,7 @@ async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: 
 
 /// The QueuePolicy of one of several queues, which Berth has read.
 async fn governed(s: &Scenario<'_>, queue: &str, spec: &Value) -> Result<()> {
-    crate::governed(s, queue, &format!("{queue}-policy"), spec).await
+    crate::ladder::governed(s, queue, &format!("{queue}-policy"), spec).await
 }
 
 /// The reason and the words with which a job waits.

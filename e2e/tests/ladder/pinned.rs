@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, message, policy, tpu};
+use crate::ladder::{ACCELERATOR, RESERVATION, SPOT, chips, ladder, lands, message, policy, tpu};
 
 /// A v5e job as the bastion's builder writes it: on spot, or in a reservation.
 pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -> Job {
@@ -35,7 +35,7 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     lands(&s, "spot", "spot").await?;
     s.create(axlearn(&s, "again", None)).await?;
     let waiting = s.pending("again").await?;
-    let told = crate::message(&waiting, "QuotaReserved");
+    let told = crate::ladder::message(&waiting, "QuotaReserved");
     ensure!(told.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {told}");
     // The reservation has quota and no nodes; it is waited for, since no other tier would do.
     s.create(axlearn(&s, "reserved", Some("nowhere"))).await?;

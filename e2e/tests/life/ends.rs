@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::because;
+use crate::life::because;
 
 /// A Workload goes some time after its job has finished; the job stays, and gets no other one.
 pub(crate) async fn finished(stage: &Stage) -> Result<()> {

@@ -9,7 +9,7 @@ use berth_e2e::manager::Manager;
 use berth_e2e::webhooks::NAMES;
 use serde_json::{Value, json};
 
-use crate::{WORKLOADS, World, kueue};
+use crate::migration::{WORKLOADS, World, kueue};
 
 /// What an older Kueue stored is refused before anything is changed, and the way out that is told leads out.
 pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {

@@ -7,7 +7,7 @@ use berth_e2e::kinds::{POD, WORKLOAD, items, text};
 use berth_e2e::manifest;
 use serde_json::{Value, json};
 
-use crate::kueue::{IN_USE, Kueue, workload_with};
+use crate::migration::kueue::{IN_USE, Kueue, workload_with};
 
 /// Label of a managed pod, and its finalizer.
 const MANAGED: &str = "kueue.x-k8s.io/managed";

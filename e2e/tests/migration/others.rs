@@ -19,9 +19,9 @@ use berth_e2e::quota_tree::reserved;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::World;
-use crate::forms::{self, ROLE_HASH};
-use crate::kueue::{self, Kueue};
+use crate::migration::World;
+use crate::migration::forms::{self, ROLE_HASH};
+use crate::migration::kueue::{self, Kueue};
 
 /// Their namespace, and the name of their ClusterQueue.
 pub(crate) const NAMESPACE: &str = "others";

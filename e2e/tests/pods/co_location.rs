@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::{conclude, running};
+use crate::pods::{conclude, running};
 
 const USAGE: &str = "example.com/node.usage";
 const CARD: &str = "nvidia.com/gpu.product";

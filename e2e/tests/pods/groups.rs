@@ -6,7 +6,7 @@ use berth_e2e::manifest::{self, merge};
 use berth_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use crate::{all_run, all_wait, conclude, counts, ends, gated, held, member, pod, run_ms};
+use crate::pods::{all_run, all_wait, conclude, counts, ends, gated, held, member, pod, run_ms};
 
 fn with(mut base: Value, more: &Value) -> Value {
     merge(&mut base, more);

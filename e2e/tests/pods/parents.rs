@@ -11,7 +11,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::{all_run, conclude, counts};
+use crate::pods::{all_run, conclude, counts};
 
 /// Time for a HorizontalPodAutoscaler, which looks every 15 s.
 const LOOKS: Duration = Duration::from_secs(120);
@@ -50,11 +50,11 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
         s.workload(text(pod, "/metadata/name"), "made", |_| true).await?;
     }
     // One of those that run goes: its quota goes to the one that waits.
-    let gone = pods.iter().find(|pod| crate::running(pod)).context("a running pod")?;
+    let gone = pods.iter().find(|pod| crate::pods::running(pod)).context("a running pod")?;
     POD.delete(&s.client, &s.namespace, text(gone, "/metadata/name")).await?;
     wait::until(STEP, "two others run", || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
-        let other = |p: &&Value| crate::running(p) && text(p, "/metadata/name") != text(gone, "/metadata/name");
+        let other = |p: &&Value| crate::pods::running(p) && text(p, "/metadata/name") != text(gone, "/metadata/name");
         let run = pods.iter().filter(other).count();
         Ok(Seen::when(run == 2, || format!("{run} run")))
     })

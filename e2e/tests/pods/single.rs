@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
-use crate::{all_run, all_wait, conclude, ends, gated, held, pod, run_ms, running};
+use crate::pods::{all_run, all_wait, conclude, ends, gated, held, pod, run_ms, running};
 
 async fn tiers(s: &Scenario<'_>) -> Result<()> {
     let (first, second) = (s.name("spot"), s.name("any"));

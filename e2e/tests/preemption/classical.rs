@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::{basics, job, queue, within};
+use crate::preemption::{basics, job, queue, within};
 
 /// Waits until a job was preempted, has stopped and waits again; its reason and the message's two paths are checked.
 async fn preempted(s: &Scenario<'_>, name: &str, reason: &str, paths: [&str; 2]) -> Result<()> {

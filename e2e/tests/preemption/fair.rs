@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::{Value, json};
 
-use crate::{basics, job, queue, within};
+use crate::preemption::{basics, job, queue, within};
 
 /// Jobs of the flood that are there at any time, more than the pool has room for.
 const FLOOD: usize = 12;

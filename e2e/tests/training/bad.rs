@@ -7,7 +7,7 @@ use berth_e2e::manifest::priority_class;
 use berth_e2e::scenario::{Scenario, Stage};
 use serde_json::{Value, json};
 
-use crate::{is, phase, training};
+use crate::training::{is, phase, training};
 
 pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-training").await?;

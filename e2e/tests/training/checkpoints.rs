@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, Seen};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
+use crate::training::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
 
 /// Asked to save first, stopped as soon as it has, and told of its checkpoint when it comes back.
 pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {

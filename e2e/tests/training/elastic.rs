@@ -10,9 +10,9 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::checkpoints::save;
-use crate::life::ends;
-use crate::{LIMIT, endless, is, phase, pods_of, training};
+use crate::training::checkpoints::save;
+use crate::training::life::ends;
+use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
 /// Between two checkpoints of one that saves all the time.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
+use crate::training::{CARD, LIMIT, endless, is, phase, pods, pods_of, training};
 use berth_e2e::wait::{self, Seen};
 
 /// 32 GPUs of a flavor whose nodes carry a taint.

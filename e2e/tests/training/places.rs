@@ -13,8 +13,8 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::stops::still;
-use crate::{LIMIT, endless, is, phase, pods_of, training};
+use crate::training::stops::still;
+use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
 /// Label of a node: its rack.
 const RACK: &str = "e2e.berth.dev/rack";

@@ -8,8 +8,8 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
-use crate::elastic::live;
-use crate::{LIMIT, endless, is, phase, pods_of, training};
+use crate::training::elastic::live;
+use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
 /// Waits until no pod of a TrainingJob is left.
 pub(crate) async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {

@@ -15,8 +15,8 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::trainer::{NEVER_MS, Run, SAVES_EVERY, STEPS, Trainer};
 use serde_json::{Value, json};
 
-use crate::stops::still;
-use crate::{endless, is, phase, training};
+use crate::training::stops::still;
+use crate::training::{endless, is, phase, training};
 
 /// The Secret that the chart lets Berth read.
 const CREDENTIALS: &str = "berth-checkpoint-credentials";

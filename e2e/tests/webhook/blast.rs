@@ -16,7 +16,7 @@ use berth_e2e::webhooks;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::jobs;
+use crate::webhook::jobs;
 
 /// Pods, and what makes them, are managed only where they are named.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \

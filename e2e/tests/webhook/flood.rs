@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::rotation::{review, trust};
+use crate::webhook::rotation::{review, trust};
 
 /// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
 const LEFT: f64 = 12.0;
@@ -189,7 +189,7 @@ struct Outcome {
 
 /// Half malformed reviews, half byte streams that are no TLS. `BERTH_FLOOD` is the number of both.
 pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
-    let _alone = crate::QUIET.write().await;
+    let _alone = crate::webhook::QUIET.write().await;
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let mut random = Random(1);
     let targets = targets()?;

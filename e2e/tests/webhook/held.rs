@@ -8,7 +8,7 @@ use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::kinds::GATES;
+use crate::webhook::kinds::GATES;
 
 /// Answers the checks of these tests.
 const CONTROLLER: &str = "e2e.berth.dev/answers";

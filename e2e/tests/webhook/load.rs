@@ -17,8 +17,8 @@ use rustls::ClientConfig;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::flood::{Direct, flood};
-use crate::rotation::trust;
+use crate::webhook::flood::{Direct, flood};
+use crate::webhook::rotation::trust;
 
 /// Namespace of what is created.
 const NAMESPACE: &str = "webhook-load";
@@ -216,7 +216,7 @@ async fn ready(stage: &Stage, queue: &str) -> Result<()> {
 
 /// Dry runs at a steady rate; figures from Berth's own histogram.
 async fn steady(stage: &Stage, beside: &Beside) -> Result<()> {
-    let _alone = crate::QUIET.write().await;
+    let _alone = crate::webhook::QUIET.write().await;
     let mut wrong = Vec::new();
     for _ in 0..ROUNDS {
         wrong = measured(stage, beside).await?;

@@ -8,8 +8,8 @@ use berth_e2e::wait::{self, STEP, Seen};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::blast::{a_pod_of, gated, runs};
-use crate::{jobs, tables};
+use crate::webhook::blast::{a_pod_of, gated, runs};
+use crate::webhook::{jobs, tables};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 

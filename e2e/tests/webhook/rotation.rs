@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::flood::Direct;
-use crate::load::OLDER_QUEUE;
+use crate::webhook::flood::Direct;
+use crate::webhook::load::OLDER_QUEUE;
 
 /// Reviews on their way at once.
 const CALLERS: usize = 4;

@@ -3,8 +3,8 @@
 use berth_api::conversion::{Version, respond};
 use serde_json::{Value, json};
 
-use crate::generate::broken;
-use crate::{cases, for_all, made, to, widest};
+use crate::conversion::generate::broken;
+use crate::conversion::{cases, for_all, made, to, widest};
 
 /// As JSON with the fields in another order, and with space between them.
 fn reversed(value: &Value) -> String {

@@ -72,7 +72,7 @@ fn reviewed(object: &Value, to: Version) -> (Value, Vec<Duration>) {
     (answer["response"]["convertedObjects"][0].clone(), times)
 }
 
-/// `cargo test --release -p berth-api --test conversion -- --ignored --nocapture`
+/// `cargo test --release -p berth-api --test api widest -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn times_of_the_widest() {

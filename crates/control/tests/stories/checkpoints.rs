@@ -3,8 +3,8 @@
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::training::{cluster, training};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::training::{cluster, training};
 
 /// Two priority classes, and a queue of that many cpus in which the higher one preempts.
 pub(crate) fn preempting(quota: &str) -> Cluster {
@@ -23,7 +23,7 @@ pub(crate) fn preempting(quota: &str) -> Cluster {
 
 pub(crate) fn of(class: &str, more: Value) -> Value {
     let mut spec = json!({"schedulingConfig": {"priority": class}});
-    crate::cluster::merge(&mut spec, &more);
+    crate::stories::cluster::merge(&mut spec, &more);
     spec
 }
 

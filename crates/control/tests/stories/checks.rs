@@ -3,7 +3,7 @@
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// The ClusterQueue with these flavors, and the check `budget` for some of them, or for all.
 pub fn rely_on_budget(cluster: &mut Cluster, flavors: &[(&str, &str)], on: Value) {
@@ -78,10 +78,10 @@ fn a_job_that_waits_for_a_check_is_told_once_what_it_says() {
 
 #[test]
 fn pods_that_wait_for_a_check_are_told_what_it_says() {
-    let mut cluster = crate::pod_queue("2");
+    let mut cluster = crate::stories::pod_queue("2");
     rely_on_budget(&mut cluster, &[("default", "2")], json!([]));
-    cluster.put(Kind::Pod, crate::pods::pod("single", "1"));
-    cluster.put(Kind::Pod, crate::groups::member("one-of-all", "1", 1, &[]));
+    cluster.put(Kind::Pod, crate::stories::pods::pod("single", "1"));
+    cluster.put(Kind::Pod, crate::stories::groups::member("one-of-all", "1", 1, &[]));
     cluster.pass(5);
     let all = cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone());
     let all: Vec<String> = all.collect();
@@ -205,7 +205,7 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
     for (controller, expected) in
         [("kueue.x-k8s.io/provisioning-request", "on-demand"), ("example.com/budget", "reserved")]
     {
-        let mut cluster = crate::tiers::ladder("4");
+        let mut cluster = crate::stories::tiers::ladder("4");
         let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": controller},
             "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "",
                 "lastTransitionTime": "2026-11-21T12:00:00Z"}]}});
@@ -213,13 +213,13 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
         cluster.control.observe(check, cluster.now);
         let checks = json!({"admissionChecks": [{"name": "budget"}]});
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-        cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
+        cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "reserved,on-demand"));
         cluster.pass(5);
-        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
+        assert_eq!(crate::stories::tiers::flavor_of(&cluster, "a"), json!("reserved"));
         let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
         answer(&mut cluster, &workload, "Retry");
         cluster.pass(60);
-        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!(expected), "{controller}");
+        assert_eq!(crate::stories::tiers::flavor_of(&cluster, "a"), json!(expected), "{controller}");
     }
 }
 

@@ -4,10 +4,10 @@ use berth_control::write::{Kind, Outcome, Purpose, Term};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job};
-use crate::policies::{evictions, with_tiers};
-use crate::tiers::{flavor_of, ladder};
-use crate::training::{suspend, training};
+use crate::stories::cluster::{Cluster, cluster_queue, job};
+use crate::stories::policies::{evictions, with_tiers};
+use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::training::{suspend, training};
 
 /// `second` runs on demand, as `first` holds the whole reservation.
 fn second_on_demand(tiers: Value) -> Cluster {

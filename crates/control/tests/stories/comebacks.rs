@@ -4,8 +4,8 @@ use berth_control::write::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, settings};
-use crate::{one_queue, with_queue};
+use crate::stories::cluster::{Cluster, job, settings};
+use crate::stories::{one_queue, with_queue};
 
 /// A job that may run for a minute.
 fn limited() -> Value {

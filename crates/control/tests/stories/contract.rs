@@ -5,9 +5,9 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose, Term};
 use serde_json::{Value, json};
 
-use crate::checks::{answer, checked};
-use crate::cluster::{Cluster, job, local_queue, made_before};
-use crate::one_queue;
+use crate::stories::checks::{answer, checked};
+use crate::stories::cluster::{Cluster, job, local_queue, made_before};
+use crate::stories::one_queue;
 
 /// A job that brings the Workload `before`.
 fn guest(cpus: &str) -> Value {

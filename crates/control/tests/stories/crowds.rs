@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use berth_control::write::{Kind, Purpose};
 
-use crate::groups::{gated, member};
-use crate::pod_queue;
+use crate::stories::groups::{gated, member};
+use crate::stories::pod_queue;
 
 /// Where each pod walks over all others, that many take minutes.
 const PODS: usize = 8_000;

@@ -4,8 +4,8 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::training::{cluster, training};
+use crate::stories::cluster::Cluster;
+use crate::stories::training::{cluster, training};
 
 /// Cpus that a Workload asks for with each pod.
 fn charged(cluster: &Cluster, name: &str) -> Value {
@@ -72,7 +72,7 @@ fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
 /// A queue of that many cpus in which the start of `job` waits: somebody else has the name of its Job.
 fn held_up(quota: &str, job: Value) -> Cluster {
     let mut cluster = cluster(quota);
-    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
+    let mut other = crate::stories::cluster::job("a-worker", "lq", "1", false);
     other["metadata"].as_object_mut().unwrap().remove("labels");
     cluster.put(Kind::JOB, other);
     cluster.put(Kind::TrainingJob, job);

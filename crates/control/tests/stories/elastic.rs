@@ -4,9 +4,9 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::faults::every_fault;
-use crate::training::training;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::faults::every_fault;
+use crate::stories::training::training;
 
 const MIN: i64 = 2;
 const MAX: i64 = 4;
@@ -28,7 +28,7 @@ fn queue_on(mut cluster: Cluster) -> Cluster {
 /// Two to four workers with one cpu each; `policy` is merged into the scale policy.
 pub fn elastic(name: &str, policy: Value) -> Value {
     let mut scale = json!({"scaleUpCooldown": "10s", "scaleDownCooldown": "10s"});
-    crate::cluster::merge(&mut scale, &policy);
+    crate::stories::cluster::merge(&mut scale, &policy);
     training(
         name,
         json!({
@@ -216,7 +216,7 @@ fn it_saves_before_it_gives_up_workers() {
         assert_eq!((&asked["status"], &asked["reason"]), (&json!("True"), &json!("ScalingDown")));
         assert!(asked["message"].as_str().unwrap().contains(&told["berth.dev/save-by"]), "{asked}");
         if saves {
-            crate::checkpoints::save(&mut cluster, "a", 700);
+            crate::stories::checkpoints::save(&mut cluster, "a", 700);
         }
         cluster.pass_judged(gone - there, "workers go");
         assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
@@ -241,7 +241,7 @@ fn who_has_just_saved_or_lacks_pods_is_not_asked() {
         cluster.put(Kind::TrainingJob, saving("a"));
         cluster.pass(30);
         if !unready {
-            crate::checkpoints::save(&mut cluster, "a", 700);
+            crate::stories::checkpoints::save(&mut cluster, "a", 700);
             cluster.pass(50);
         }
         cluster.put(Kind::JOB, other("urgent", "4", 100));
@@ -262,7 +262,7 @@ fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
     // The next one: busy at first, then refused.
     assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
-    crate::checkpoints::save(&mut cluster, "a", 900);
+    crate::stories::checkpoints::save(&mut cluster, "a", 900);
     cluster.pass(90);
     assert_eq!(cluster.told("a", "CheckpointRequested")["reason"], "NoCheckpointInTime", "that is over");
     cluster.faults.push((Purpose::AskToSave, Outcome::Busy(1_000), false));
@@ -455,7 +455,7 @@ fn another_leader_at_any_moment_changes_nothing() {
 
 #[test]
 fn without_partial_admission_it_is_whole_and_says_so() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.engine.partial_admission = false;
     let mut cluster = with_priorities(queue_on(Cluster::with(settings)));
     cluster.put(Kind::JOB, other("stands", "3", 1));

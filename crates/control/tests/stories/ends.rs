@@ -3,9 +3,9 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
-use crate::cluster::{Cluster, settings};
-use crate::tiers::ladder_on;
-use crate::training::training;
+use crate::stories::cluster::{Cluster, settings};
+use crate::stories::tiers::ladder_on;
+use crate::stories::training::training;
 
 /// It runs, and its finished Workload is kept for so long.
 fn running(retain_finished_ms: Option<i64>) -> Cluster {

@@ -3,9 +3,9 @@
 use berth_control::write::{EventType, Kind};
 use serde_json::json;
 
-use crate::cluster::{Cluster, job};
-use crate::groups::member;
-use crate::{one_queue, pod_queue};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::groups::member;
+use crate::stories::{one_queue, pod_queue};
 
 /// An event: kind of its object, type, reason.
 type Told = (Kind, EventType, &'static str);

@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
-use crate::cluster::{Cluster, Fault, job, made_before};
-use crate::groups::{gated, member};
-use crate::one_queue;
-use crate::pods::pod;
+use crate::stories::cluster::{Cluster, Fault, job, made_before};
+use crate::stories::groups::{gated, member};
+use crate::stories::one_queue;
+use crate::stories::pods::pod;
 
 /// Every way in which a write of each of these purposes may fail or be lost, with its name.
 pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
@@ -141,7 +141,7 @@ fn a_job_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 
 #[test]
 fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
-    let mut cluster = crate::pod_queue("1");
+    let mut cluster = crate::stories::pod_queue("1");
     let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
         "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true",
             "kueue.x-k8s.io/prebuilt-workload-name": "before"}},
@@ -160,7 +160,7 @@ fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 
 #[test]
 fn a_group_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
-    let mut cluster = crate::pod_queue("2");
+    let mut cluster = crate::stories::pod_queue("2");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
     }
@@ -180,7 +180,7 @@ fn a_group_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 #[test]
 fn a_pod_that_asks_for_more_than_its_prebuilt_workload_does_not_start() {
     for cpu in ["4", "0.5"] {
-        let mut cluster = crate::pod_queue("8");
+        let mut cluster = crate::stories::pod_queue("8");
         let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
             "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true",
                 "kueue.x-k8s.io/prebuilt-workload-name": "before"}},
@@ -358,33 +358,33 @@ fn a_workload_that_is_deleted_keeps_its_quota_until_its_start_is_withdrawn() {
 
 #[test]
 fn a_pod_whose_start_was_lost_waits_on_with_another_version() {
-    let mut cluster = crate::pod_queue("1");
+    let mut cluster = crate::stories::pod_queue("1");
     cluster.loses.push(Purpose::StartJob);
-    cluster.put(Kind::Pod, crate::pods::pod("a", "1"));
+    cluster.put(Kind::Pod, crate::stories::pods::pod("a", "1"));
     cluster.settle();
     let (key, _) = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).expect("its Workload");
     let workload = key.name.clone();
     assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
-    cluster.put(Kind::Pod, crate::pods::pod("b", "1"));
+    cluster.put(Kind::Pod, crate::stories::pods::pod("b", "1"));
     deactivate(&mut cluster, &workload);
     cluster.pass(5);
-    assert!(!crate::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
+    assert!(!crate::stories::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
-    assert!(crate::groups::gated(&cluster, "a"));
+    assert!(crate::stories::groups::gated(&cluster, "a"));
     // It is as good as before: when its turn comes it starts.
     cluster.end_pod("b", "Succeeded");
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
     cluster.pass(5);
-    assert!(!crate::groups::gated(&cluster, "a"), "{:?}", cluster.writes);
+    assert!(!crate::stories::groups::gated(&cluster, "a"), "{:?}", cluster.writes);
 }
 
 #[test]
 fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
     for (loses, moment) in [(1, "lost"), (2, "lost twice"), (0, "under way")] {
-        let mut cluster = crate::pod_queue("2");
+        let mut cluster = crate::stories::pod_queue("2");
         cluster.loses.extend(vec![Purpose::StartJob; loses]);
         for name in ["a", "b"] {
-            cluster.put(Kind::Pod, crate::groups::member(name, "1", 2, &[]));
+            cluster.put(Kind::Pod, crate::stories::groups::member(name, "1", 2, &[]));
         }
         let mut under_way = None;
         while loses == 0 && under_way.is_none() {
@@ -399,7 +399,7 @@ fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
         }
         assert!(cluster.workload_is("g", "Admitted"), "{moment}: {:?}", cluster.writes);
         deactivate(&mut cluster, "g");
-        cluster.put(Kind::Pod, crate::pods::pod("other", "2"));
+        cluster.put(Kind::Pod, crate::stories::pods::pod("other", "2"));
         cluster.settle();
         if let Some(step) = under_way {
             assert!(cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
@@ -410,7 +410,7 @@ fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
         assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Conflict), "{moment}: {outcomes:?}");
         cluster.pass(5);
         assert!(!cluster.workload_is("g", "QuotaReserved"), "{moment}: {:?}", cluster.writes);
-        assert!(!crate::groups::gated(&cluster, "other"), "{moment}: {:?}", cluster.writes);
+        assert!(!crate::stories::groups::gated(&cluster, "other"), "{moment}: {:?}", cluster.writes);
         let runs = |name: &str| cluster.pod(name).is_some_and(|pod| pod["status"]["phase"] == json!("Running"));
         assert!(!runs("a") && !runs("b"), "{moment}: {:?}", cluster.writes);
     }

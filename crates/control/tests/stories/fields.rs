@@ -5,11 +5,11 @@ use berth_control::write::{Kind, Purpose};
 use berth_engine::FairSharing;
 use serde_json::{Value, json};
 
-use crate::checks::{answer, checked};
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
-use crate::groups::member;
-use crate::tiers::flavor_of;
-use crate::{one_queue, pod_queue};
+use crate::stories::checks::{answer, checked};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
+use crate::stories::groups::member;
+use crate::stories::tiers::flavor_of;
+use crate::stories::{one_queue, pod_queue};
 
 /// Two flavors and three classes.
 fn furnished(mut cluster: Cluster) -> Cluster {

@@ -4,8 +4,8 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::training::{cluster, started, suspend, training};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::training::{cluster, started, suspend, training};
 
 /// A Job of one cpu that runs, and names that TrainingJob as its controller.
 fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
@@ -118,8 +118,8 @@ fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
 #[test]
 fn a_part_that_somebody_suspends_is_made_again() {
     for elastic in [false, true] {
-        let mut cluster = crate::elastic::with_priorities(crate::elastic::cluster());
-        let whole = if elastic { crate::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
+        let mut cluster = crate::stories::elastic::with_priorities(crate::stories::elastic::cluster());
+        let whole = if elastic { crate::stories::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
         cluster.put(Kind::TrainingJob, whole);
         cluster.pass(3);
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
@@ -180,7 +180,7 @@ fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
 
 #[test]
 fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
-    let mut cluster = crate::elastic::started();
+    let mut cluster = crate::stories::elastic::started();
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
     let more = container(&json!({"requests": {"cpu": "2"}}));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
@@ -253,7 +253,7 @@ fn parts_are_compared_with_what_was_admitted_role_by_role() {
 #[test]
 fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again() {
     for own in [false, true] {
-        let mut cluster = crate::elastic::started();
+        let mut cluster = crate::stories::elastic::started();
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         if own {
             let mut job = forged(&cluster, "a-worker", "a");
@@ -469,11 +469,11 @@ fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
 
 #[test]
 fn a_shrinking_job_gets_its_quota_back_whoever_labels_pods() {
-    let mut cluster = crate::elastic::started();
+    let mut cluster = crate::stories::elastic::started();
     for _ in 0..5 {
         labelled(&mut cluster, "a", Some(("Job", "somebody-elses")));
     }
-    cluster.put(Kind::JOB, crate::elastic::other("urgent", "4", 100));
+    cluster.put(Kind::JOB, crate::stories::elastic::other("urgent", "4", 100));
     cluster.pass_judged(10, "a newcomer");
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2));

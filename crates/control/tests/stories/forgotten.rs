@@ -5,7 +5,7 @@ use berth_control::measure::Measure;
 use berth_control::write::Kind;
 use serde_json::json;
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// What is to be forgotten and what was counted since the last call, as `key=value`, each once.
 fn drained(cluster: &mut Cluster) -> (Vec<String>, Vec<String>) {

@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, settings};
-use crate::tiers::{ladder, ladder_on};
-use crate::training::training;
-use crate::training_figures::measured;
+use crate::stories::cluster::{Cluster, settings};
+use crate::stories::tiers::{ladder, ladder_on};
+use crate::stories::training::training;
+use crate::stories::training_figures::measured;
 
 fn stop(cluster: &mut Cluster, policy: &str) {
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
@@ -55,7 +55,7 @@ fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
 
 #[test]
 fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() {
-    let mut cluster = crate::training::cluster("2");
+    let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
     cluster.pass(60);
     let success = || vec![("result=success timeout=false".to_owned(), 1)];
@@ -80,7 +80,7 @@ fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() 
 
 #[test]
 fn a_gang_runs_once_although_the_clock_of_who_admitted_it_was_ahead() {
-    let mut cluster = crate::training::cluster("2");
+    let mut cluster = crate::stories::training::cluster("2");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);

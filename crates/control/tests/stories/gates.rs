@@ -6,9 +6,9 @@ use berth_control::settings::Settings;
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::checks::{answer, rely_on_budget};
-use crate::cluster::{Cluster, flavor, job, local_queue, made_before, settings};
-use crate::{one_queue, with_queue};
+use crate::stories::checks::{answer, rely_on_budget};
+use crate::stories::cluster::{Cluster, flavor, job, local_queue, made_before, settings};
+use crate::stories::{one_queue, with_queue};
 
 const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
 
@@ -111,9 +111,9 @@ fn a_workload_made_beforehand_keeps_the_gates_of_its_own() {
 
 #[test]
 fn pods_and_trainings_are_held_too() {
-    let mut cluster = crate::pod_queue("9");
-    cluster.put(Kind::Pod, gated(crate::pods::pod("p", "1"), "a.io/one"));
-    cluster.put(Kind::TrainingJob, gated(crate::training::training("t", json!({})), "a.io/one,b.io/two"));
+    let mut cluster = crate::stories::pod_queue("9");
+    cluster.put(Kind::Pod, gated(crate::stories::pods::pod("p", "1"), "a.io/one"));
+    cluster.put(Kind::TrainingJob, gated(crate::stories::training::training("t", json!({})), "a.io/one,b.io/two"));
     cluster.settle();
     let reserved = |cluster: &Cluster| cluster.count(Purpose::ReserveQuota);
     assert_eq!((reserved(&cluster), told(&cluster, "AdmissionGated").len()), (0, 2), "{:?}", cluster.writes);
@@ -235,7 +235,7 @@ fn observed(cluster: &mut Cluster, metric: &str) -> Vec<(String, i64)> {
 #[test]
 fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
     let metric = "kueue_workload_creation_latency_seconds";
-    let mut cluster = crate::pod_queue("9");
+    let mut cluster = crate::stories::pod_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_millis(1500)).unwrap();
     cluster.settle();
@@ -245,7 +245,7 @@ fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
     cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"generation": 2}}));
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), []);
-    cluster.put(Kind::Pod, crate::pods::pod("p", "1"));
+    cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
     cluster.settle();
     // Of a pod only the second is kept.
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Pod".to_owned(), 500)]);
@@ -254,8 +254,8 @@ fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
 #[test]
 fn the_time_to_the_removal_of_a_gate_is_measured_per_pod() {
     let metric = "kueue_pod_scheduling_gate_removal_seconds";
-    let mut cluster = crate::pod_queue("9");
-    cluster.put(Kind::Pod, crate::pods::pod("p", "1"));
+    let mut cluster = crate::stories::pod_queue("9");
+    cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
     cluster.settle();
     let labels = "name=kueue.x-k8s.io/admission,cluster_queue=cq,is_group=false".to_owned();
     assert_eq!(observed(&mut cluster, metric), [(labels, 0)]);

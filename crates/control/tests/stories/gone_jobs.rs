@@ -5,8 +5,8 @@ use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::training::{cluster, suspend, training};
+use crate::stories::cluster::Cluster;
+use crate::stories::training::{cluster, suspend, training};
 
 /// It has run for a thousand seconds; its gang has a minute.
 fn running(more: Value) -> Cluster {
@@ -15,7 +15,7 @@ fn running(more: Value) -> Cluster {
     let store = Change::Apply(serde_json::from_value(store).unwrap());
     cluster.control.observe(Observation::CheckpointStore(store), cluster.now);
     let mut spec = json!({"schedulingConfig": {"schedulingTimeout": "1m"}});
-    crate::cluster::merge(&mut spec, &more);
+    crate::stories::cluster::merge(&mut spec, &more);
     cluster.put(Kind::TrainingJob, training("a", spec));
     cluster.pass(1_000);
     assert_eq!(cluster.phase("a"), "Running");

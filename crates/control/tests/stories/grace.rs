@@ -3,11 +3,11 @@
 use berth_control::write::{Kind, Outcome, Purpose, Write};
 use serde_json::{Value, json};
 
-use crate::checkpoints::{of, preempting, save, saving, set_policy};
-use crate::cluster::{Cluster, job};
-use crate::elastic;
-use crate::faults::every_fault;
-use crate::training::training;
+use crate::stories::checkpoints::{of, preempting, save, saving, set_policy};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::elastic;
+use crate::stories::faults::every_fault;
+use crate::stories::training::training;
 
 /// A job that saves runs, and nothing else fits into its queue.
 fn victim() -> Cluster {
@@ -248,7 +248,7 @@ fn a_status_that_is_refused_for_ever_keeps_no_quota_from_others() {
 
 #[test]
 fn a_status_that_is_refused_holds_up_no_suspension() {
-    let mut cluster = crate::training::cluster("2");
+    let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
@@ -270,7 +270,7 @@ fn a_status_that_is_refused_holds_up_no_suspension() {
 
 #[test]
 fn who_is_resumed_before_its_status_is_taken_again_runs_on() {
-    let mut cluster = crate::training::cluster("2");
+    let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
     // Somebody else has written meanwhile.

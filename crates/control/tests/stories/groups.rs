@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, merge};
-use crate::faults::with_every_fault;
-use crate::pod_queue;
-use crate::pods::pod;
+use crate::stories::cluster::{Cluster, merge};
+use crate::stories::faults::with_every_fault;
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
 
 const TOTAL: &str = "kueue.x-k8s.io/pod-group-total-count";
 
@@ -202,7 +202,7 @@ fn the_first_pod_is_enough_where_that_is_asked_for() {
     cluster.settle();
     assert_eq!(group(&cluster).unwrap()["spec"]["podSets"][0]["count"], json!(3));
     assert!(gated(&cluster, "a"), "quota is for two");
-    cluster.put(Kind::ClusterQueue, crate::cluster::cluster_queue("cq", None, &[("default", "3")]));
+    cluster.put(Kind::ClusterQueue, crate::stories::cluster::cluster_queue("cq", None, &[("default", "3")]));
     cluster.settle();
     assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
     cluster.put(Kind::Pod, member("b", "1", 3, &fast));
@@ -258,9 +258,9 @@ fn what_no_group_can_be_made_of_is_told() {
 
 #[test]
 fn a_workload_made_beforehand_says_for_itself_what_the_pods_of_its_group_leave_open() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "4");
+    let mut cluster = crate::stories::tiers::ladder_on(Cluster::with(settings), "4");
     let (gates, tiers) = ("kueue.x-k8s.io/admission-gated-by", "berth.dev/capacity-tiers");
     let notes = json!({"kueue.x-k8s.io/is-group-workload": "true", gates: "a.io/one", tiers: "reserved"});
     let template = json!({"spec": {"containers": pod("x", "1")["spec"]["containers"]}});

@@ -3,11 +3,11 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::checks::rely_on_budget;
-use crate::cluster::{Cluster, flavor, merge};
-use crate::elastic::{cluster, elastic, other, with_priorities};
-use crate::policies::with_tiers;
-use crate::training_figures::found;
+use crate::stories::checks::rely_on_budget;
+use crate::stories::cluster::{Cluster, flavor, merge};
+use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::policies::with_tiers;
+use crate::stories::training_figures::found;
 
 /// A job that runs with two workers, as four of six cpus are in use until `first` completes.
 fn held_small(mut cluster: Cluster, more: Value) -> Cluster {

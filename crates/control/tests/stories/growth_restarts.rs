@@ -4,10 +4,10 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::json;
 
-use crate::checkpoints::save;
-use crate::cluster::Cluster;
-use crate::elastic::{cluster, elastic, other, with_priorities};
-use crate::restarts::{held_small, saving, tell, told_once, uid, variable};
+use crate::stories::checkpoints::save;
+use crate::stories::cluster::Cluster;
+use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::restarts::{held_small, saving, tell, told_once, uid, variable};
 
 #[test]
 fn it_grows_by_a_restart_once_it_has_saved() {

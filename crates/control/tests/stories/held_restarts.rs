@@ -4,10 +4,10 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::checkpoints::save;
-use crate::cluster::{Cluster, merge};
-use crate::elastic::{cluster, other, with_priorities};
-use crate::restarts::{started, told_once, uid, variable};
+use crate::stories::checkpoints::save;
+use crate::stories::cluster::{Cluster, merge};
+use crate::stories::elastic::{cluster, other, with_priorities};
+use crate::stories::restarts::{started, told_once, uid, variable};
 
 #[test]
 fn a_host_file_lists_the_workers_of_the_restart_that_is_made_in_the_end() {

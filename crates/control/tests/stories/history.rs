@@ -4,10 +4,10 @@ use berth_control::measure::{TierMove, TierStep};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::elastic::{cluster, elastic, other, with_priorities};
-use crate::policies::with_tiers;
-use crate::tiers::ladder;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::policies::with_tiers;
+use crate::stories::tiers::ladder;
 
 impl Cluster {
     /// The Workload that stands for a TrainingJob.

@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::checkpoints::{preempting, set_policy};
-use crate::cluster::Cluster;
-use crate::faults::with_every_fault;
-use crate::one_queue;
+use crate::stories::checkpoints::{preempting, set_policy};
+use crate::stories::cluster::Cluster;
+use crate::stories::faults::with_every_fault;
+use crate::stories::one_queue;
 
 /// As AxLearn writes it: not suspended, the queue in an annotation.
 fn slices() -> Value {
@@ -75,7 +75,7 @@ fn stopped(cluster: &mut Cluster) {
 
 #[test]
 fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.manage_jobs_without_queue_name = true;
     let mut cluster = one_queue("4");
     let mut all = Cluster::with(settings);
@@ -257,11 +257,11 @@ fn selectors(cluster: &Cluster) -> Vec<Value> {
 #[test]
 fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
     let begin = || {
-        let mut cluster = crate::tiers::ladder("4");
+        let mut cluster = crate::stories::tiers::ladder("4");
         let labels = json!({"spec": {"nodeLabels": {"cloud.google.com/reservation-name": "ours"}}});
         cluster.edit(Kind::ResourceFlavor, "", "reserved", &labels);
         let policy = json!({"selectors": "Override", "default": ["reserved", "on-demand", "spot"]});
-        cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+        cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
         cluster
     };
     let purposes = [Purpose::PlaceTemplate, Purpose::DeleteChild, Purpose::StartJob, Purpose::RestoreTemplate];
@@ -341,7 +341,7 @@ fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
     assert_eq!((&finished["status"], &finished["reason"]), (&json!("True"), &json!("FailedToStart")));
     assert!(finished["message"].as_str().unwrap().contains("JobSet"), "{finished}");
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
-    cluster.put(Kind::JOB, crate::cluster::job("next", "lq", "4", true));
+    cluster.put(Kind::JOB, crate::stories::cluster::job("next", "lq", "4", true));
     cluster.settle();
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
@@ -367,14 +367,14 @@ fn a_jobset_is_given_time_to_save_where_a_policy_says_so() {
         let mut victim = slices();
         victim["spec"]["suspend"] = json!(true);
         victim["metadata"]["labels"] = json!({"kueue.x-k8s.io/priority-class": "low"});
-        crate::cluster::merge(&mut victim["metadata"]["annotations"], &saved(&cluster));
+        crate::stories::cluster::merge(&mut victim["metadata"]["annotations"], &saved(&cluster));
         cluster.put(Kind::JOB_SET, victim);
         reports(&mut cluster, 0);
         cluster.pass(5);
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
         reports(&mut cluster, 2);
         cluster.pass(5);
-        let mut urgent = crate::cluster::job("urgent", "lq", "1", true);
+        let mut urgent = crate::stories::cluster::job("urgent", "lq", "1", true);
         urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         cluster.put(Kind::JOB, urgent);
         cluster.pass(10);

@@ -4,11 +4,11 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue, settings};
-use crate::groups::member;
-use crate::policies::{policy, with_tiers};
-use crate::tiers::{flavor_of, ladder};
-use crate::{one_queue, with_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
+use crate::stories::groups::member;
+use crate::stories::policies::{policy, with_tiers};
+use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::{one_queue, with_queue};
 
 /// Kueue asks all pods of a group, whatever their roles are called.
 #[test]

@@ -4,8 +4,8 @@ use berth_control::measure::Measure;
 use berth_control::write::{Kind, Outcome, Purpose, WriteId};
 use serde_json::json;
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::one_queue;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::one_queue;
 
 #[test]
 fn a_job_is_admitted_runs_and_gives_its_quota_back() {
@@ -270,7 +270,7 @@ fn reservations_admissions_evictions_and_ends_are_counted_once() {
 
 #[test]
 fn admission_waits_for_the_pods_of_those_before() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -291,7 +291,7 @@ fn admission_waits_for_the_pods_of_those_before() {
 
 #[test]
 fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.retain_deactivated_ms = Some(60_000);
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
@@ -423,11 +423,11 @@ fn a_workload_that_its_job_left_behind_is_finished() {
 
 #[test]
 fn pods_that_fail_have_a_time_to_recover() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     let wait = settings.wait_for_pods_ready.as_mut().unwrap();
     wait.timeout_ms = 600_000;
     wait.recovery_timeout_ms = Some(60_000);
-    let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+    let mut cluster = crate::stories::with_queue(Cluster::with(settings), "1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let shown = |cluster: &Cluster| {
@@ -461,9 +461,9 @@ fn pods_that_fail_have_a_time_to_recover() {
 fn a_boost_counts_as_priority_where_the_gate_is_on() {
     // A sum beyond 32 bits is told from the largest priority by itself.
     for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
-        let mut settings = crate::cluster::settings();
+        let mut settings = crate::stories::cluster::settings();
         settings.priority_boost = gate;
-        let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+        let mut cluster = crate::stories::with_queue(Cluster::with(settings), "1");
         cluster.set_class("base", base);
         cluster.put(Kind::JOB, job("holder", "lq", "1", true));
         cluster.settle();

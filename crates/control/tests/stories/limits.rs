@@ -5,8 +5,8 @@ use berth_control::write::Kind;
 use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, flavor, job, local_queue, settings};
-use crate::elastic::elastic;
+use crate::stories::cluster::{Cluster, flavor, job, local_queue, settings};
+use crate::stories::elastic::elastic;
 
 /// A queue with plenty of cpus and eight GPUs, of which a job may have `most`.
 fn allowing(settings: Settings, most: i64) -> Cluster {

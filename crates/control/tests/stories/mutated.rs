@@ -3,8 +3,8 @@
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::training::{cluster, training};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::training::{cluster, training};
 
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";

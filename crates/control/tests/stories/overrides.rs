@@ -3,10 +3,10 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::policies::with_tiers;
-use crate::tiers::{flavor_of, ladder};
-use crate::training::training;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::policies::with_tiers;
+use crate::stories::tiers::{flavor_of, ladder};
+use crate::stories::training::training;
 
 /// A queue whose tiers have labels of GKE.
 fn on_gke() -> Cluster {

@@ -3,10 +3,10 @@
 use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
-use crate::groups::member;
-use crate::pods::pod;
-use crate::{one_queue, pod_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, made_before, settings};
+use crate::stories::groups::member;
+use crate::stories::pods::pod;
+use crate::stories::{one_queue, pod_queue};
 
 /// API version and name of a kind that Berth will never know.
 const FOREIGN: (&str, &str) = ("example.com/v1", "Render");
@@ -66,7 +66,7 @@ fn whose_owner_is_not_there_takes_nobodys_quota() {
         ("v1", "Pod"),
         ("berth.dev/v1alpha1", "TrainingJob"),
     ] {
-        let mut cluster = crate::pod_queue("1");
+        let mut cluster = crate::stories::pod_queue("1");
         cluster.put(Kind::Workload, owned_by(api_version, kind, "nobody"));
         cluster.pass(5);
         assert_eq!(cluster.count(Purpose::ReserveQuota), 0, "{kind}");
@@ -79,7 +79,7 @@ fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
     let mut settings = settings();
     settings.job_kinds = [Kind::JOB].into_iter().collect();
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
-        let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
+        let mut cluster = crate::stories::with_queue(Cluster::with(settings.clone()), "1");
         if kind == "JobSet" {
             // JobSets are seen all the same.
             cluster.put(
@@ -122,7 +122,7 @@ fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
     settings.retain_deactivated_ms = Some(60_000);
     let nobodys = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
     for mut workload in [nobodys, owned_by(FOREIGN.0, FOREIGN.1, "theirs")] {
-        let mut cluster = crate::with_queue(Cluster::with(settings.clone()), "1");
+        let mut cluster = crate::stories::with_queue(Cluster::with(settings.clone()), "1");
         let target = json!({"type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
             "message": "exceeding the maximum number of re-queuing retries", "lastTransitionTime": cluster.now.to_string()});
         workload["spec"]["active"] = json!(false);
@@ -287,11 +287,11 @@ fn a_job_that_is_kept_by_a_finalizer_and_does_not_run_gives_its_quota_back() {
 
 /// A TrainingJob of two cpus, in a queue that has no more, that is kept by somebody's finalizer while it is being deleted.
 fn kept_training(more: Value) -> Cluster {
-    let mut cluster = crate::training::cluster("2");
+    let mut cluster = crate::stories::training::cluster("2");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
     cluster.set_class("high", 10);
-    let mut going = crate::training::training("going", more);
+    let mut going = crate::stories::training::training("going", more);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
     cluster.put(Kind::TrainingJob, going);
     cluster.pass(5);

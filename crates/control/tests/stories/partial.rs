@@ -3,8 +3,8 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::one_queue;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::one_queue;
 
 const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
 const FOLLOW: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
@@ -137,9 +137,9 @@ fn a_job_that_asks_for_fewer_than_its_fewest_does_not_start_as_it_asked_before()
 
 #[test]
 fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.engine.partial_admission = false;
-    let mut cluster = crate::with_queue(Cluster::with(settings), "4");
+    let mut cluster = crate::stories::with_queue(Cluster::with(settings), "4");
     cluster.put(Kind::JOB, wide("a", "2"));
     cluster.pass(5);
     assert!(!cluster.is("a", "QuotaReserved"));

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue};
-use crate::groups::member;
-use crate::policies::with_tiers;
-use crate::tiers::{accepting, flavor_of, ladder, ladder_on};
-use crate::training::training;
+use crate::stories::cluster::{Cluster, cluster_queue};
+use crate::stories::groups::member;
+use crate::stories::policies::with_tiers;
+use crate::stories::tiers::{accepting, flavor_of, ladder, ladder_on};
+use crate::stories::training::training;
 
 /// Ten minutes for the reservation, one for spot.
 fn policy() -> Value {
@@ -41,7 +41,7 @@ fn chief_and_workers(without: &[&'static str]) -> Cluster {
 
 /// The same as a group of two pods.
 fn lead_and_worker(without: &[&'static str]) -> Cluster {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let mut cluster = ladder_on(Cluster::with(settings), "2");
     cluster.put(Kind::QueuePolicy, policy());

@@ -5,8 +5,8 @@ use berth_control::write::{Kind, Purpose, Write};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::cluster::{Cluster, made_before, settings};
-use crate::with_queue;
+use crate::stories::cluster::{Cluster, made_before, settings};
+use crate::stories::with_queue;
 
 /// Goes on until nothing is decided any more; reservations are held back, and counted.
 fn reservations(cluster: &mut Cluster, held: &mut Vec<Write>) -> usize {

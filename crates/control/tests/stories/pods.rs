@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::faults::with_every_fault;
-use crate::groups::{gated, member};
-use crate::{one_queue, pod_queue};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::faults::with_every_fault;
+use crate::stories::groups::{gated, member};
+use crate::stories::{one_queue, pod_queue};
 
 /// A pod as the webhook lets it be stored.
 pub fn pod(name: &str, cpu: &str) -> Value {
@@ -269,10 +269,10 @@ fn pods_that_others_answer_for_are_left_alone() {
 
 #[test]
 fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     settings.manage_jobs_without_queue_name = true;
-    let mut cluster = crate::with_queue(Cluster::with(settings), "1");
+    let mut cluster = crate::stories::with_queue(Cluster::with(settings), "1");
     let mut lone = pod("a", "1");
     lone["metadata"]["labels"] = json!({"kueue.x-k8s.io/managed": "true"});
     cluster.put(Kind::Pod, lone);
@@ -287,7 +287,7 @@ fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
 #[test]
 fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
     let mut cluster = pod_queue("1");
-    cluster.put(Kind::LocalQueue, crate::cluster::local_queue("none", "absent"));
+    cluster.put(Kind::LocalQueue, crate::stories::cluster::local_queue("none", "absent"));
     let mut moved = pod("a", "1");
     moved["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("none");
     cluster.put(Kind::Pod, moved);
@@ -318,7 +318,7 @@ fn how_long_a_pod_may_run_can_change_while_it_waits() {
     };
     for mut made in [pod("a", "1"), member("a", "1", 1, &[])] {
         let mut cluster = pod_queue("1");
-        cluster.put(Kind::LocalQueue, crate::cluster::local_queue("none", "absent"));
+        cluster.put(Kind::LocalQueue, crate::stories::cluster::local_queue("none", "absent"));
         made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("none");
         cluster.put(Kind::Pod, made);
         cluster.settle();
@@ -338,9 +338,9 @@ fn how_long_a_pod_may_run_can_change_while_it_waits() {
 
 /// Pods are managed, and the reserved tier has no nodes.
 fn without_reserved_nodes() -> Cluster {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
-    let mut cluster = crate::tiers::ladder_on(Cluster::with(settings), "1");
+    let mut cluster = crate::stories::tiers::ladder_on(Cluster::with(settings), "1");
     cluster.without_nodes.push("reserved");
     cluster
 }

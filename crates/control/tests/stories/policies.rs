@@ -3,8 +3,8 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::tiers::{flavor_of, ladder};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::tiers::{flavor_of, ladder};
 
 pub fn policy(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": name}, "spec": spec})

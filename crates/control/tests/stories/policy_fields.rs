@@ -3,9 +3,9 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::policies::{policy, with_tiers};
-use crate::tiers::ladder;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::policies::{policy, with_tiers};
+use crate::stories::tiers::ladder;
 
 fn status(cluster: &Cluster) -> &Value {
     &cluster.objects[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]

@@ -4,9 +4,9 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::faults::with_every_fault;
-use crate::training_figures::found;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::faults::with_every_fault;
+use crate::stories::training_figures::found;
 
 const CHECK: &str = "asks";
 
@@ -19,7 +19,7 @@ fn configure(cluster: &mut Cluster, spec: Value) {
 fn spec(more: &Value) -> Value {
     let mut spec = json!({"provisioningClassName": "queued", "parameters": {"zone": "a"},
         "retryStrategy": {"backoffLimitCount": 2, "backoffBaseSeconds": 60, "backoffMaxSeconds": 1800}});
-    crate::cluster::merge(&mut spec, more);
+    crate::stories::cluster::merge(&mut spec, more);
     spec
 }
 
@@ -258,7 +258,7 @@ fn what_was_asked_for_one_reservation_does_not_serve_another() {
 
 #[test]
 fn without_the_gate_a_request_outlives_its_reservation() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.cleanup_provisioning_requests = false;
     let mut cluster = Cluster::with(settings);
     set_up(&mut cluster, &json!({}));
@@ -355,18 +355,18 @@ fn a_new_leader_takes_over_what_was_asked_for() {
 
 #[test]
 fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
-    let mut cluster = crate::tiers::ladder("4");
+    let mut cluster = crate::stories::tiers::ladder("4");
     ask_autoscaler(&mut cluster);
     configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"admissionChecksStrategy": checks}}));
-    cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "reserved,on-demand"));
     cluster.pass(5);
-    assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"));
+    assert_eq!(crate::stories::tiers::flavor_of(&cluster, "a"), json!("reserved"));
     let first = request(&cluster, 1);
     say(&mut cluster, &first, &[("Failed", "True", "no machines")]);
     cluster.pass(30);
-    assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("on-demand"));
+    assert_eq!(crate::stories::tiers::flavor_of(&cluster, "a"), json!("on-demand"));
     let second = request(&cluster, 2);
     let template = all(&cluster, Kind::PodTemplate)[0];
     assert_eq!(template["template"]["spec"]["nodeSelector"]["tier"], json!("on-demand"));
@@ -377,8 +377,8 @@ fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
 
 /// A job on a ladder of two tiers, for each of which an autoscaler is asked.
 fn asked_on_a_ladder(tiers: Value) -> Cluster {
-    let mut cluster = crate::tiers::ladder("4");
-    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(tiers));
+    let mut cluster = crate::stories::tiers::ladder("4");
+    cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(tiers));
     ask_autoscaler(&mut cluster);
     configure(&mut cluster, spec(&json!({})));
     let checks = json!({"admissionChecks": [{"name": CHECK}]});
@@ -425,7 +425,7 @@ fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
         cluster.pass(delay - 5);
         assert!(!cluster.is("a", "QuotaReserved"), "attempt {attempt}");
         cluster.pass(15);
-        assert_eq!(crate::tiers::flavor_of(&cluster, "a"), json!("reserved"), "attempt {attempt}");
+        assert_eq!(crate::stories::tiers::flavor_of(&cluster, "a"), json!("reserved"), "attempt {attempt}");
     }
     fail(&mut cluster, 3);
     cluster.pass(10);

@@ -4,8 +4,8 @@ use berth_control::write::Kind;
 use berth_engine::model::WorkloadState;
 use serde_json::json;
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::one_queue;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::one_queue;
 
 #[test]
 fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {

@@ -3,9 +3,9 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::checkpoints::save;
-use crate::cluster::Cluster;
-use crate::elastic::{elastic, other, with_priorities};
+use crate::stories::checkpoints::save;
+use crate::stories::cluster::Cluster;
+use crate::stories::elastic::{elastic, other, with_priorities};
 
 /// Runs of a law, so many where `BERTH_STORIES` does not set more of them.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -37,7 +37,7 @@ impl Dice {
 fn elastic_workers_stay_within_their_bounds_and_their_quota() {
     for seed in seeds(40) {
         let mut dice = Dice::new(seed);
-        let mut cluster = with_priorities(crate::elastic::cluster());
+        let mut cluster = with_priorities(crate::stories::elastic::cluster());
         let step = 1 + dice.below(2);
         let policy = json!({"scaleUpStep": step, "scaleDownStep": 1 + dice.below(2)});
         // One whose workers find each other anew, or whose pods are all started again, with or without what they have saved.

@@ -3,8 +3,8 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::json;
 
-use crate::cluster::Cluster;
-use crate::one_queue;
+use crate::stories::cluster::Cluster;
+use crate::stories::one_queue;
 
 /// Writes of reasons that may come at once.
 const AT_ONCE: usize = 60;

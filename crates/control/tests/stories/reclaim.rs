@@ -3,12 +3,12 @@
 use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, local_queue, settings};
-use crate::groups::member;
-use crate::pods::pod;
-use crate::policies::{policy, with_tiers};
-use crate::tiers::{accepting, eviction, flavor_of, ladder, ladder_on};
-use crate::training::training;
+use crate::stories::cluster::{Cluster, job, local_queue, settings};
+use crate::stories::groups::member;
+use crate::stories::pods::pod;
+use crate::stories::policies::{policy, with_tiers};
+use crate::stories::tiers::{accepting, eviction, flavor_of, ladder, ladder_on};
+use crate::stories::training::training;
 
 const ENDING: &str = "cloud.google.com/impending-node-termination";
 
@@ -308,7 +308,7 @@ fn a_training_leaves_whole() {
 
 #[test]
 fn pods_and_their_groups_leave() {
-    let mut settings = crate::cluster::settings();
+    let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let single = || vec![pod("p", "1")];
     let group = || vec![member("p", "1", 2, &[]), member("q", "1", 2, &[])];
@@ -336,8 +336,8 @@ fn pods_and_their_groups_leave() {
 fn a_job_that_has_grown_leaves_with_its_node_too() {
     let mut cluster = ladder("4");
     let accepts = json!({"spec": {"capacityTiers": ["spot"]}});
-    let mut grown = crate::elastic::elastic("a", json!({"scaleUpStep": 2}));
-    crate::cluster::merge(&mut grown, &accepts);
+    let mut grown = crate::stories::elastic::elastic("a", json!({"scaleUpStep": 2}));
+    crate::stories::cluster::merge(&mut grown, &accepts);
     cluster.put(Kind::JOB, accepting("first", "spot"));
     cluster.put(Kind::JOB, accepting("second", "spot"));
     cluster.pass(3);

@@ -4,8 +4,8 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::one_queue;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::one_queue;
 
 fn set_overhead(cluster: &mut Cluster, cpu: &str) {
     set_overheads(cluster, &json!({"cpu": cpu}));

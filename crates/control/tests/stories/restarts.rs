@@ -4,10 +4,10 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::checkpoints::save;
-use crate::cluster::{Cluster, merge};
-use crate::elastic::{cluster, elastic, other, with_priorities};
-use crate::faults::every_fault;
+use crate::stories::checkpoints::save;
+use crate::stories::cluster::{Cluster, merge};
+use crate::stories::elastic::{cluster, elastic, other, with_priorities};
+use crate::stories::faults::every_fault;
 
 /// Two to four workers of JAX with one cpu each; `more` is merged into the spec.
 pub fn told_once(name: &str, more: &Value) -> Value {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_control::write::{Kind, Subresource};
 
-use crate::cluster::rights::{GRANTED, Right, of_secrets, right};
+use crate::stories::cluster::rights::{GRANTED, Right, of_secrets, right};
 
 /// Each kind of job that can be suspended is written so; the purposes that do it, of which the last of each is for Jobs alone.
 const WRITTEN_OF_JOBS: [(&str, &str); 2] = [

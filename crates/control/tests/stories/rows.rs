@@ -7,10 +7,10 @@ use berth_engine::{FairSharing, Gates};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::checks::{answer, checked};
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
-use crate::tiers::flavor_of;
-use crate::{one_queue, with_queue};
+use crate::stories::checks::{answer, checked};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, merge, settings};
+use crate::stories::tiers::flavor_of;
+use crate::stories::{one_queue, with_queue};
 
 /// A cluster in which that gate of Kueue's has that value, with fair sharing where it is asked for.
 fn gated(gate: &str, on: bool, fair: bool) -> Cluster {

@@ -3,9 +3,9 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, local_queue};
-use crate::groups::{gated, member};
-use crate::pod_queue;
+use crate::stories::cluster::{Cluster, local_queue};
+use crate::stories::groups::{gated, member};
+use crate::stories::pod_queue;
 
 const SERVING: &[(&str, &str)] = &[("pod-group-serving", "true")];
 

@@ -5,11 +5,11 @@ use berth_control::write::{Kind, Purpose};
 use berth_jobs::pods::group_of_stateful_set;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, local_queue, merge, settings};
-use crate::faults::with_every_fault;
-use crate::groups::{gated, replica, replica_in, running_set, set, set_workload};
-use crate::pod_queue;
-use crate::tiers::ladder_on;
+use crate::stories::cluster::{Cluster, cluster_queue, local_queue, merge, settings};
+use crate::stories::faults::with_every_fault;
+use crate::stories::groups::{gated, replica, replica_in, running_set, set, set_workload};
+use crate::stories::pod_queue;
+use crate::stories::tiers::ladder_on;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";

@@ -5,7 +5,7 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use berth_engine::FairSharing;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
 
 /// A queue whose members take back what they lent, one that only borrows, and three jobs of the borrower.
 fn lent_out() -> Cluster {

@@ -6,8 +6,8 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::{Checkpoint, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::training::{cluster, training};
+use crate::stories::cluster::Cluster;
+use crate::stories::training::{cluster, training};
 
 fn declare(cluster: &mut Cluster, name: &str) {
     declare_in(cluster, name, "b");
@@ -28,7 +28,7 @@ fn with_store() -> Cluster {
 
 fn saving(more: Value) -> Value {
     let mut checkpoint = json!({"store": "main", "interval": "20s"});
-    crate::cluster::merge(&mut checkpoint, &more);
+    crate::stories::cluster::merge(&mut checkpoint, &more);
     json!({ "checkpoint": checkpoint })
 }
 

@@ -3,10 +3,10 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job, merge};
-use crate::groups::{gated, member, running_set, set, set_workload};
-use crate::pods::pod;
-use crate::{one_queue, pod_queue};
+use crate::stories::cluster::{Cluster, job, merge};
+use crate::stories::groups::{gated, member, running_set, set, set_workload};
+use crate::stories::pods::pod;
+use crate::stories::{one_queue, pod_queue};
 
 const HASH: &str = "role-hash";
 

@@ -3,8 +3,8 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
 
-use crate::cluster::{Cluster, job};
-use crate::training::{cluster, started, suspend, training};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::training::{cluster, started, suspend, training};
 
 #[test]
 fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {

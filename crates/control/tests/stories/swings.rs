@@ -12,11 +12,11 @@ use berth_control::write::{Kind, PodOnNode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::elastic::elastic;
-use crate::policies::with_tiers;
-use crate::random::{Dice, seeds};
-use crate::tiers::ladder;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::elastic::elastic;
+use crate::stories::policies::with_tiers;
+use crate::stories::random::{Dice, seeds};
+use crate::stories::tiers::ladder;
 
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
 const MOST_CLIMBS: usize = 3;

@@ -3,8 +3,8 @@
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::training::training;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::training::training;
 
 const TIERS: &str = "berth.dev/capacity-tiers";
 const TIME: &str = "kueue.x-k8s.io/max-exec-time-seconds";
@@ -186,7 +186,7 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
 fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
     let mut cluster = ladder("4");
     let policy = json!({"patience": {"reserved": "10m"}});
-    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+    cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
     let picky = |name: &str| {
         let mut job = accepting(name, "reserved,on-demand");
         let label = json!({"key": "no-such-label", "operator": "Exists"});
@@ -214,7 +214,7 @@ fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
 #[test]
 fn a_zone_without_nodes_is_out_of_stock_for_who_selects_it_alone() {
     let mut cluster = ladder("4");
-    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(json!({})));
+    cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({})));
     let in_zone = |name: &str, zone: &str| {
         let mut job = accepting(name, "reserved,on-demand");
         job["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": zone});
@@ -259,7 +259,7 @@ fn what_counts_as_a_stock_out_is_in_the_policy() {
     let told = |on: &[&str], words: Option<String>, seconds: i64| {
         let mut cluster = ladder("4");
         let policy = json!({"patience": {"reserved": "10m"}, "stockOutOn": on});
-        cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+        cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
         cluster.without_nodes = vec!["reserved"];
         cluster.refused_nodes = words;
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -353,7 +353,7 @@ fn what_ran_for_hours_tells_nothing_of_a_stock_out_before() {
     let mut cluster = ladder("4");
     let backoff = json!({"initial": "1m", "max": "8h", "decay": "10m"});
     let policy = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}, "backoff": backoff});
-    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(policy));
+    cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.pass(100);
     assert_eq!(flavor_of(&cluster, "runs"), json!("reserved"));

@@ -3,10 +3,10 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::groups::{gated, member};
-use crate::pod_queue;
-use crate::pods::pod;
+use crate::stories::cluster::Cluster;
+use crate::stories::groups::{gated, member};
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
 
 /// What Kueue has chosen: names of domains of that level, each with so many pods.
 fn places(level: &str, domains: &[(&str, i32)]) -> Value {

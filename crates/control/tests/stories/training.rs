@@ -4,8 +4,8 @@ use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
-use crate::tiers::ladder;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::stories::tiers::ladder;
 
 /// A TrainingJob of two workers with one cpu each.
 pub fn training(name: &str, more: Value) -> Value {
@@ -267,7 +267,7 @@ fn bad_specs_are_told_and_others_go_on() {
 #[test]
 fn a_job_of_somebody_else_under_a_childs_name_is_told_and_left_alone() {
     let mut cluster = cluster("2");
-    let mut other = crate::cluster::job("a-worker", "lq", "1", false);
+    let mut other = crate::stories::cluster::job("a-worker", "lq", "1", false);
     other["metadata"].as_object_mut().unwrap().remove("labels");
     cluster.put(Kind::JOB, other);
     cluster.put(Kind::TrainingJob, training("a", json!({})));
@@ -353,7 +353,7 @@ fn a_status_is_no_write_per_pod() {
 
 #[test]
 fn its_jobs_are_not_queued_by_themselves() {
-    let settings = Settings { manage_jobs_without_queue_name: true, ..crate::cluster::settings() };
+    let settings = Settings { manage_jobs_without_queue_name: true, ..crate::stories::cluster::settings() };
     let mut cluster = prepared(Cluster::with(settings), "2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
@@ -361,7 +361,7 @@ fn its_jobs_are_not_queued_by_themselves() {
     assert!(cluster.job("a-worker")["spec"]["suspend"].is_null());
     assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
     // Who only says that a TrainingJob owns him is queued like everybody.
-    let mut liar = crate::cluster::job("liar", "lq", "1", false);
+    let mut liar = crate::stories::cluster::job("liar", "lq", "1", false);
     liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "name": "a", "uid": "another", "controller": true}]);
     cluster.put(Kind::JOB, liar);

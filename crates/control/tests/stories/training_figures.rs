@@ -4,9 +4,9 @@ use berth_control::measure::Measure;
 use berth_control::write::{EventType, Kind};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
-use crate::elastic::{elastic, other, with_priorities};
-use crate::training::{cluster, training};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, local_queue, merge};
+use crate::stories::elastic::{elastic, other, with_priorities};
+use crate::stories::training::{cluster, training};
 
 fn of(class: &str, more: Value) -> Value {
     let mut spec = json!({"schedulingConfig": {"priority": class}});
@@ -120,7 +120,7 @@ fn a_preemption_names_who_takes_and_who_loses() {
 
 #[test]
 fn gangs_and_checkpoints_are_counted() {
-    let mut cluster = crate::tiers::ladder("2");
+    let mut cluster = crate::stories::tiers::ladder("2");
     cluster.without_nodes = vec!["spot"];
     let gang = json!({"schedulingConfig": {"schedulingTimeout": "20s"}, "checkpoint": {"interval": "30s"}});
     cluster.put(Kind::TrainingJob, training("a", gang));
@@ -159,7 +159,7 @@ fn gangs_and_checkpoints_are_counted() {
 
 #[test]
 fn a_gang_that_goes_down_the_ladder_was_released_by_its_time_out() {
-    let mut cluster = crate::tiers::ladder("2");
+    let mut cluster = crate::stories::tiers::ladder("2");
     cluster.without_nodes = vec!["reserved", "on-demand"];
     let tiers =
         json!({"capacityTiers": ["reserved", "on-demand", "spot"], "schedulingConfig": {"schedulingTimeout": "20s"}});
@@ -173,7 +173,7 @@ fn a_gang_that_goes_down_the_ladder_was_released_by_its_time_out() {
 
 #[test]
 fn a_growth_is_neither_a_scheduling_nor_a_beginning() {
-    let mut cluster = with_priorities(crate::elastic::cluster());
+    let mut cluster = with_priorities(crate::stories::elastic::cluster());
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
     spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
     cluster.put(Kind::ResourceFlavor, spot);

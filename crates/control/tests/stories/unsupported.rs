@@ -5,8 +5,8 @@ use berth_control::settings::Settings;
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, job, local_queue, made_before, merge, settings};
-use crate::{one_queue, pod_queue, with_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, made_before, merge, settings};
+use crate::stories::{one_queue, pod_queue, with_queue};
 
 const CLAIMS: &str = "spec.podSets[0].template.spec.resourceClaims";
 const CONTAINER_CLAIMS: &str = "spec.podSets[0].template.spec.containers[name=c].resources.claims";
@@ -133,7 +133,7 @@ fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
 #[test]
 fn a_pod_that_claims_devices_waits() {
     let mut cluster = pod_queue("2");
-    let mut pod = crate::pods::pod("held", "1");
+    let mut pod = crate::stories::pods::pod("held", "1");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "one"}]);
     cluster.put(Kind::Pod, pod);
     held_pod(&mut cluster);

@@ -4,7 +4,7 @@ use berth_control::write::{Kind, Purpose, Term};
 use berth_engine::AdmissionFairSharing;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
 
 /// A queue of 2 cpu for the LocalQueues `calm` and `busy`; `busy` has used 4 cpu up to now.
 fn two_tenants() -> Cluster {

@@ -6,8 +6,8 @@ use berth_control::measure::{Labels, Measure};
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::checks;
-use crate::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::checks;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
 /// Label values in the order of their keys, with a space between.
 fn row(labels: &Labels) -> String {
@@ -183,7 +183,7 @@ fn what_is_reserved_is_in_use_once_it_is_admitted() {
 
 #[test]
 fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
-    let mut cluster = crate::one_queue("1");
+    let mut cluster = crate::stories::one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.pass(2);
     cluster.pods_stay_unready = true;
@@ -217,7 +217,7 @@ fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
 
 #[test]
 fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
-    let mut cluster = crate::one_queue("1");
+    let mut cluster = crate::stories::one_queue("1");
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}, "cohortName": "all"}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
     for (name, value) in [("low", 1), ("high", 10)] {
@@ -241,7 +241,7 @@ fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
 
 #[test]
 fn a_write_that_is_refused_is_counted_by_its_kind() {
-    let mut cluster = crate::one_queue("1");
+    let mut cluster = crate::stories::one_queue("1");
     cluster.faults.push((Purpose::StartJob, Outcome::Refused("denied".into()), false));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(1);
@@ -250,10 +250,10 @@ fn a_write_that_is_refused_is_counted_by_its_kind() {
 
 #[test]
 fn patience_that_ends_in_a_tier_is_measured_there() {
-    let mut cluster = crate::tiers::ladder("1");
-    cluster.put(Kind::QueuePolicy, crate::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
+    let mut cluster = crate::stories::tiers::ladder("1");
+    cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
     cluster.without_nodes = vec!["reserved"];
-    cluster.put(Kind::JOB, crate::tiers::accepting("a", "reserved,on-demand"));
+    cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "reserved,on-demand"));
     cluster.pass(60);
     let seen = happened(&mut cluster);
     assert_eq!(seen["berth_tier_departures"]["cq StockOut reserved"], [1]);

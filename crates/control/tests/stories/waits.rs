@@ -3,12 +3,12 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, job};
-use crate::elastic::{other, with_priorities};
-use crate::one_queue;
-use crate::tiers::ladder;
-use crate::training::{self, training};
-use crate::training_figures::measured;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::elastic::{other, with_priorities};
+use crate::stories::one_queue;
+use crate::stories::tiers::ladder;
+use crate::stories::training::{self, training};
+use crate::stories::training_figures::measured;
 
 /// A TrainingJob that accepts three tiers and waits so long at most.
 fn patient(time: &str) -> Value {

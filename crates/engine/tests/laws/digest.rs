@@ -42,7 +42,7 @@ fn digest() -> u64 {
 /// Another process that computes it.
 fn start(environment: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "digest::plans_are_the_same_to_the_byte_in_every_process", "--nocapture"]);
+    command.args(["--exact", "laws::digest::plans_are_the_same_to_the_byte_in_every_process", "--nocapture"]);
     command.env(ASKED, "1").envs(environment.iter().copied());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

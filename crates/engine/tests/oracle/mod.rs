@@ -2,7 +2,6 @@
 //! number of pod sets and resource groups, and with partial admission. It knows the gates that order heads, that of fair preemption and
 //! that of scans, and admission fair sharing. It knows no slices. Where Berth departs from Kueue on purpose (`Options::departures`),
 //! it does what the options say.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod assign;
 pub(crate) mod books;

@@ -1,6 +1,5 @@
 //! What Berth adds to quotas, laid over a world: bounds of preemption, limits of jobs, tiers with shares and stock-outs. And Kueue's
 //! admission fair sharing, between two LocalQueues of a ClusterQueue.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! Random worlds from a seed, and how many of them a law is tried on.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod by_usage;
 mod describe;
@@ -7,6 +6,7 @@ pub(crate) mod ledger;
 pub(crate) mod wide;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use berth_engine::*;
 
@@ -26,7 +26,18 @@ fn shard() -> (u64, u64) {
 pub(crate) fn seeds() -> std::ops::Range<u64> {
     let (first, all) = (number("BERTH_SEED").unwrap_or(1), number("BERTH_CASES").unwrap_or(100_000));
     let (part, of) = shard();
-    first + all * (part - 1) / of..first + all * part / of
+    let seeds = first + all * (part - 1) / of..first + all * part / of;
+    note(seeds.end - seeds.start);
+    seeds
+}
+
+/// Notes on how many seeds the law of this thread is tried, for `make inventory`.
+fn note(seeds: u64) {
+    let Some(path) = std::env::var_os("BERTH_SEEDS_FILE") else { return };
+    let file = std::fs::File::options().create(true).append(true).open(path);
+    if let (Ok(mut file), Some(law)) = (file, std::thread::current().name()) {
+        let _ = file.write_all(format!("engine::{law} {seeds}\n").as_bytes());
+    }
 }
 
 /// Cases per law here: of `BERTH_CASES`, 100,000 unless told, the part of `BERTH_SHARD`.

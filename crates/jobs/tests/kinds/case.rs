@@ -145,7 +145,7 @@ impl Case {
             labels: admission.labels.clone(),
             annotations: admission.annotations.clone(),
             node_selector: admission.node_selector.clone(),
-            tolerations: admission.tolerations.iter().map(crate::read).collect(),
+            tolerations: admission.tolerations.iter().map(crate::kinds::read).collect(),
             scheduling_gates: admission.scheduling_gates.clone(),
             overrides: admission.overrides,
             forbidden: match admission.forbidden.as_str() {

@@ -1,7 +1,7 @@
 //! Pods of one group.
 
-use crate::case::{Case, Found, pod_sets};
-use crate::read;
+use crate::kinds::case::{Case, Found, pod_sets};
+use crate::kinds::read;
 use berth_jobs::Priority;
 use berth_jobs::pods::{PodState, Tally, excess, group_workload, replaced};
 use k8s_openapi::api::core::v1::Pod;

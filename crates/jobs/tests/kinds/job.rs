@@ -1,6 +1,6 @@
 //! Kinds that can be suspended, asked as control and the webhook ask them: by what `berth_jobs::KINDS` has of each.
 
-use crate::case::{Case, Found, merged, pod_sets, stored};
+use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
 use berth_jobs::{JobObject, JobType, TemplateParts};
 use serde_json::{Value, json};
 

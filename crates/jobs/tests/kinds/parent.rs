@@ -1,7 +1,7 @@
 //! Kinds whose pods are managed: Deployments and StatefulSets.
 
-use crate::case::{Case, Found, pod_sets};
-use crate::read;
+use crate::kinds::case::{Case, Found, pod_sets};
+use crate::kinds::read;
 use berth_jobs::Priority;
 use berth_jobs::pods::{
     ParentDefaults, SetState, deployment_defaults, stateful_set_defaults, stateful_set_workload, validate_deployment,

@@ -1,7 +1,7 @@
 //! A pod by itself.
 
-use crate::case::{Case, Found, merged, pod_sets};
-use crate::read;
+use crate::kinds::case::{Case, Found, merged, pod_sets};
+use crate::kinds::read;
 use berth_jobs::Priority;
 use berth_jobs::pods::{
     OwningSet, Phase, PodState, pod_defaults, pod_workload, role_hash, validate_leaving_pod, validate_pod,

@@ -1,7 +1,7 @@
 //! What the webhook refuses is asked of a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
 
-use crate::case::{Case, File, Found};
-use crate::{kinds, sorted};
+use crate::kinds::case::{Case, File, Found};
+use crate::kinds::{kinds, sorted};
 use berth_api::validation::FieldError;
 use serde::Deserialize;
 use serde_json::Value;

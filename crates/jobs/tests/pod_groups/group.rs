@@ -1,7 +1,7 @@
 use berth_jobs::pods::{Place, PodState, Tally, last_place};
 use serde_json::{Value, json};
 
-use crate::member;
+use crate::pod_groups::member;
 
 fn gated(role: &str) -> PodState {
     made(role, json!({}))
@@ -9,7 +9,7 @@ fn gated(role: &str) -> PodState {
 
 fn made(role: &str, more: Value) -> PodState {
     let mut all = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": role}}});
-    crate::merge(&mut all, &more);
+    crate::pod_groups::merge(&mut all, &more);
     PodState::read(&member("3", all))
 }
 
@@ -37,7 +37,7 @@ fn a_tally_is_what_its_pods_add_up_to() {
     // Of a group that starts with its first pod, the others may come later.
     let fast = |role: &str, more: Value| {
         let mut all = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
-        crate::merge(&mut all, &more);
+        crate::pod_groups::merge(&mut all, &more);
         made(role, all)
     };
     let failed = json!({"spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Failed"}});
@@ -56,7 +56,7 @@ fn who_has_one_of_the_first_places() {
     let at = |seconds: i64, more: Value| {
         let time = format!("2026-01-01T00:00:{seconds:02}Z");
         let mut all = json!({"metadata": {"creationTimestamp": time}});
-        crate::merge(&mut all, &more);
+        crate::pod_groups::merge(&mut all, &more);
         made("a", all)
     };
     let runs = || json!({"spec": {"schedulingGates": null, "nodeName": "x"}, "status": {"phase": "Running"}});

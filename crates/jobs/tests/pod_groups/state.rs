@@ -1,7 +1,7 @@
 use berth_jobs::pods::PodState;
 use serde_json::json;
 
-use crate::pod;
+use crate::pod_groups::pod;
 
 #[test]
 fn why_a_pod_goes_is_told_in_its_status() {

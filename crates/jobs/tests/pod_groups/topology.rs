@@ -4,7 +4,7 @@ use berth_api::TopologyAssignment;
 use berth_jobs::pods::{PodState, place};
 use serde_json::{Value, json};
 
-use crate::{member, pod};
+use crate::pod_groups::{member, pod};
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

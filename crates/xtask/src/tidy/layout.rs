@@ -96,7 +96,7 @@ fn is_root(path: &str) -> bool {
     match parts.as_slice() {
         ["crates", _, "src", "lib.rs" | "main.rs"] | ["e2e", "src", "lib.rs"] => true,
         ["crates", _, "tests", file] | ["e2e", "tests", file] | ["e2e", "src", "bin", file] => file.ends_with(".rs"),
-        ["crates", _, "tests", _, "main.rs"] | ["e2e", "tests", _, "main.rs"] => true,
+        ["crates", _, "tests", _, "mod.rs"] | ["e2e", "tests", _, "mod.rs"] => true,
         _ => false,
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn crates_begin_with_what_they_are() {
-        for path in ["crates/engine/src/lib.rs", "e2e/src/lib.rs", "e2e/tests/a.rs", "e2e/tests/a/main.rs"] {
+        for path in ["crates/engine/src/lib.rs", "e2e/src/lib.rs", "e2e/tests/a.rs", "e2e/tests/a/mod.rs"] {
             assert_eq!(said(path, "mod a;\n").len(), 1, "{path}");
             assert!(said(path, "//! Text.\nmod a;\n").is_empty(), "{path}");
         }

@@ -9,8 +9,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{is_in, runs};
-use crate::World;
-use crate::kueue::{self, IN_USE, Kueue};
+use crate::migration::World;
+use crate::migration::kueue::{self, IN_USE, Kueue};
 
 /// Their namespace, and the name of their ClusterQueue.
 const NAMESPACE: &str = "sets";

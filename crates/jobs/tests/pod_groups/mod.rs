@@ -1,7 +1,5 @@
 //! Pods of groups and of topologies: what the case files of `pod` and `pod-group` cannot tell.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod group;
 mod state;
 mod topology;

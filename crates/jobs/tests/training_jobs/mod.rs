@@ -1,7 +1,5 @@
 //! TrainingJobs: what each framework's pods are told, whole objects as golden files, and every bad input by field.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod bad;
 mod frameworks;
 mod golden;

@@ -1,8 +1,5 @@
 //! Stories of jobs, told on a cluster that fits in a test.
 
-#![allow(unreachable_pub, reason = "the shared module is private to each test")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod checkpoints;
 mod checks;
 mod climbs;

@@ -1,7 +1,5 @@
 //! Every kind of job by its case files: `cases/<kind>/*.yaml`. What can stand in them is told in `cases/README.md`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 mod case;
 mod group;
 mod job;

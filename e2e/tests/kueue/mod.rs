@@ -221,7 +221,7 @@ fn configuration() -> Value {
 /// The checkout of Kueue, when one is named.
 fn source() -> Result<Option<PathBuf>> {
     let Some(source) = std::env::var_os("KUEUE").filter(|path| !path.is_empty()) else {
-        println!("kueue: not tried; KUEUE=folder names a checkout of Kueue 0.19 with bin/manager built");
+        println!("skipped: the real Kueue; KUEUE=folder names a checkout of Kueue 0.19 with bin/manager built");
         return Ok(None);
     };
     ensure!(

@@ -2,13 +2,6 @@
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
-#[path = "../worlds/extras.rs"]
-mod extras;
-#[path = "../oracle/mod.rs"]
-mod slow;
-#[path = "../worlds/mod.rs"]
-mod worlds;
-
 mod accounts;
 mod additions;
 mod advice;

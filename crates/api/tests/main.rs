@@ -1,0 +1,3 @@
+//! Tests of the API types through their public face: laws of conversion.
+
+mod conversion;

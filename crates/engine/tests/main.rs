@@ -1,0 +1,13 @@
+//! Tests of the engine through its public face: golden cases, laws over random worlds, small worlds, and crowds.
+
+mod cases;
+mod crowds;
+#[path = "worlds/extras.rs"]
+mod extras;
+mod fixture;
+mod laws;
+mod letter;
+#[path = "oracle/mod.rs"]
+mod slow;
+mod small;
+mod worlds;
