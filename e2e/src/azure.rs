@@ -39,7 +39,7 @@ pub fn account_key() -> String {
 /// When its packages cannot be had.
 pub async fn program() -> Result<Option<PathBuf>> {
     if std::env::var_os("BERTH_AZURE").is_none_or(|wanted| wanted.is_empty()) {
-        println!("azure: left out; `make night` (BERTH_AZURE=1) runs it");
+        println!("skipped: checkpoints in Azurite; `make night` (BERTH_AZURE=1) runs them");
         return Ok(None);
     }
     tokio::task::spawn_blocking(installed).await?
@@ -49,8 +49,8 @@ fn installed() -> Result<Option<PathBuf>> {
     for needed in ["node", "npm"] {
         let found = Command::new(needed).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
-            // Straight to stderr: what a test that passes prints is not seen.
-            let _ = writeln!(std::io::stderr(), "azure: left out, because {needed} is missing here");
+            // Straight to stderr: the output of a test that passes is not shown.
+            let _ = writeln!(std::io::stderr(), "skipped: checkpoints in Azurite, because {needed} is missing here");
             return Ok(None);
         }
     }

@@ -145,7 +145,10 @@ mod tests {
     fn the_table_is_that_of_the_cases() {
         let path =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/feature-gates.yaml");
-        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let Ok(text) = std::fs::read_to_string(path) else {
+            println!("skipped: no shared cases beside the repository");
+            return;
+        };
         let table: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         let shared = table["gates"].as_object().unwrap();
         assert_eq!(shared.len(), GATES.len());

@@ -1,20 +1,24 @@
-//! Cargo: builds test programs and finds where they are.
+//! Cargo: builds programs and finds the tests among them.
+//!
+//! Targets are chosen by name and never by package, and examples (there are none) are asked for: so Cargo resolves features once, for the
+//! whole workspace with its tests, and compiles each dependency once.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use berth_testrun::folders;
 use serde_json::Value;
 
-/// A program that was built.
+/// A test program that was built.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Package without `berth-`.
     pub(crate) package: String,
     /// Name of the target.
     pub(crate) target: String,
-    /// Whether it holds the unit tests of a library or binary, and not a folder of tests.
+    /// Whether it holds the unit tests of a library or program, and not a folder of tests.
     pub(crate) unit: bool,
     /// Where it is.
     pub(crate) path: PathBuf,
@@ -25,7 +29,12 @@ pub(crate) struct Program {
 impl Program {
     /// Name in the table.
     pub(crate) fn name(&self) -> String {
-        if self.unit { format!("{} unit", self.package) } else { format!("{} {}", self.package, self.target) }
+        let unit = if self.unit { " unit" } else { "" };
+        if self.target == self.package || self.target == format!("berth_{}", self.package) {
+            format!("{}{unit}", self.package)
+        } else {
+            format!("{} {}{unit}", self.package, self.target)
+        }
     }
 
     /// The command that runs it as Cargo would.
@@ -36,24 +45,32 @@ impl Program {
     }
 }
 
-/// The command `cargo` with arguments.
+/// The command `cargo` with arguments, in the root of the repository.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args);
+    command.args(args).current_dir(folders::repository());
     command
 }
 
-/// Folder of built programs.
-pub(crate) fn programs() -> PathBuf {
-    target().join("debug")
+/// A command that builds what `what` names.
+pub(crate) fn build(what: &[&str]) -> Command {
+    let mut command = cargo(&["build", "--locked", "--workspace", "--examples"]);
+    command.args(what);
+    command
 }
 
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+    let set = env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty());
+    folders::repository().join(set.map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-/// Test programs among the messages of `cargo test --no-run --message-format=json`.
+/// A program of this workspace.
+pub(crate) fn program(name: &str) -> PathBuf {
+    target().join("debug").join(name)
+}
+
+/// Test programs among the messages of a build with `--message-format=json-render-diagnostics`.
 ///
 /// # Errors
 /// When the messages cannot be read.
@@ -71,6 +88,5 @@ pub(crate) fn test_programs(messages: &Path) -> Result<Vec<Program>> {
         let kind = message.pointer("/target/kind/0").and_then(Value::as_str).unwrap_or_default();
         programs.push(Program { package, target, unit: kind != "test", path: PathBuf::from(path), folder });
     }
-    programs.sort_by_key(Program::name);
     Ok(programs)
 }

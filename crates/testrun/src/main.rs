@@ -1,44 +1,123 @@
-//! Runs the steps of `make test` and `make demo`, measures each, and ends with a table.
+//! Runs the steps of a target of the Makefile, measures each, and ends with a table. `.ci/testrun` compiles and starts it.
 
+mod budgets;
 mod cargo;
 mod counts;
+mod dependencies;
+mod inventory;
+mod lanes;
+mod page;
 mod plan;
 mod processes;
 mod runner;
+mod suites;
 mod table;
 
 use std::env;
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use berth_testrun::folders;
+use berth_testrun::programs::CONTROL_PLANE;
 
+use budgets::{Budgets, REFERENCE, Start};
 use counts::Counts;
+use plan::Run;
 use runner::{Class, Line, Runner};
 
 fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["fetch" | "build", name] = words.as_slice() {
+        plan::programs_of_others(words[0], name)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if words == ["page"] {
+        fs::write(page::path(), page::text())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let began = seconds("TESTRUN_BEGAN").unwrap_or_else(now);
-    let runner = Runner::new()?;
-    let before = |name: &str, class, wall| Line {
-        name: name.to_owned(),
-        class,
-        wall,
-        cpu: None,
-        peak: None,
-        counts: Counts::default(),
-        passed: true,
+    let run = start(began)?;
+    let passed = match words.as_slice() {
+        ["test"] => plan::test::test(&run)?,
+        ["check"] => plan::test::check(&run)?,
+        ["decide"] => plan::demo::decide(&run)?,
+        ["demo"] => plan::demo::demo(&run)?,
+        ["unit", of] => plan::inner::unit(&run, of)?,
+        ["scenario", suite, scenario] => plan::inner::scenario(&run, suite, scenario)?,
+        ["night"] => plan::night::night(&run, None)?,
+        ["night", part] => plan::night::night(&run, Some(part))?,
+        ["controlplane"] => run.programs(&[CONTROL_PLANE])?,
+        ["inventory"] => {
+            let Some(suites) = run.everything()? else { return Ok(ExitCode::FAILURE) };
+            println!("{}", inventory::listing(&suites)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        other => bail!(
+            "testrun test|check|decide|demo|unit CRATE|scenario SUITE NAME|night [PART]|controlplane|inventory|page, not {other:?}"
+        ),
+    };
+    println!("\n{}", report(&run, now() - began)?);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Restores what the cache has, and begins to measure.
+fn start(began: f64) -> Result<Run> {
+    let called = now();
+    let warm = cargo::target().join("debug/.fingerprint").is_dir();
+    let restored = dependencies::restore()?;
+    let start = match (warm, restored) {
+        (true, _) => Start::Warm,
+        (false, true) => Start::Cached,
+        (false, false) => Start::Nothing,
+    };
+    let budgets = Budgets::read()?;
+    let runner = Runner::new(began, budgets.all(start))?;
+    let add = |name: &str, class, wall| {
+        let (name, counts) = (name.to_owned(), Counts::default());
+        runner.add(Line { name, class, wall, cpu: None, peak: None, counts, passed: true });
     };
     if let Some(fetched) = seconds("TESTRUN_FETCHED") {
-        runner.add(before("download crates", Class::Downloading, fetched - began));
-        runner.add(before("compile testrun", Class::Compiling, now() - fetched));
+        add("download crates", Class::Downloading, fetched - began);
+        add("compile testrun", Class::Compiling, called - fetched);
     }
-    let passed = match env::args().nth(1).as_deref() {
-        Some("test") => plan::test(&runner)?,
-        Some("demo") => plan::demo(&runner)?,
-        other => bail!("testrun test|demo, not {other:?}"),
-    };
-    println!("\n{}", table::table(&runner.lines(), runner.cores(), now() - began));
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if restored {
+        println!("== compiled dependencies come from the cache");
+        add("restore dependencies", Class::Running, now() - called);
+    }
+    Ok(Run { runner, start, budgets })
+}
+
+/// The table, and what is to be said below it.
+fn report(run: &Run, wall: f64) -> Result<String> {
+    let lines = run.runner.lines();
+    let built = format!("build {}", CONTROL_PLANE.name);
+    if let Some(line) = lines.iter().find(|line| line.name == built && line.passed) {
+        let _ = fs::write(speed_file()?, format!("{:.0}\n", line.wall));
+    }
+    let mut text = table::table(&lines, run.runner.cores(), wall);
+    let speed = fs::read_to_string(speed_file()?).ok().and_then(|text| text.trim().parse::<f64>().ok());
+    let scale = speed.map_or(1.0, |seconds| seconds / REFERENCE);
+    match speed {
+        Some(speed) => {
+            text += &format!(
+                "machine: it built the control plane's programs in {speed:.0} s; budgets are for {REFERENCE:.0} s, times {scale:.2} here\n"
+            );
+        }
+        None => text += "machine: it has not built the control plane's programs yet; budgets are taken as they are\n",
+    }
+    text += &run.budgets.verdict(&lines, run.start, scale.max(1.0));
+    Ok(text)
+}
+
+/// Where it is written how long this machine took for the control plane's programs.
+fn speed_file() -> Result<PathBuf> {
+    let cache = folders::cache()?;
+    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    Ok(cache.join("machine-seconds"))
 }
 
 /// Seconds since 1970.

@@ -1,140 +1,152 @@
-//! The steps of `make test` and `make demo`.
+//! The steps of each target of the Makefile.
 
+pub(crate) mod demo;
+pub(crate) mod inner;
+pub(crate) mod night;
+pub(crate) mod test;
+
+use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use berth_testrun::programs::{self, GoModule};
 
-use crate::cargo::{self, cargo};
+use crate::budgets::{Budgets, Start};
+use crate::cargo;
+use crate::dependencies;
 use crate::runner::{Class, Output, Runner, Step};
+use crate::suites::{self, Suite};
 
-const BUILD: [&str; 4] = ["build", "--locked", "--workspace", "--examples"];
-
-fn shown(name: &str, class: Class, command: Command) -> Step {
-    Step { name: name.to_owned(), class, command, output: Output::Shown }
+/// What all targets need.
+pub(crate) struct Run {
+    /// Runs and measures.
+    pub(crate) runner: Runner,
+    /// What was there at the beginning.
+    pub(crate) start: Start,
+    /// How long steps may take; those that take longest begin first.
+    pub(crate) budgets: Budgets,
 }
 
-fn build(runner: &Runner, program: &str) -> Result<bool> {
-    let mut args = BUILD.to_vec();
-    args.extend(["--bin", program]);
-    runner.run(shown(&format!("compile {program}"), Class::Compiling, cargo(&args)))
-}
+/// File in [`logs`] in which laws note on how many seeds they are tried.
+pub(crate) const SEEDS_FILE: &str = "seeds";
 
-fn program(name: &str) -> Command {
-    Command::new(cargo::programs().join(name))
-}
-
-fn logs() -> PathBuf {
+/// Folder of the logs of steps.
+pub(crate) fn logs() -> PathBuf {
     cargo::target().join("testrun")
 }
 
-fn tests(runner: &Runner, name: &str, args: &[&str], nocapture: bool) -> Result<bool> {
-    let messages = logs().join(format!("{name}.json"));
-    let mut all = vec!["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
-    all.extend(args);
-    let step = Step {
-        name: format!("compile {name}"),
-        class: Class::Compiling,
-        command: cargo(&all),
-        output: Output::Read(messages.clone()),
-    };
-    if !runner.run(step)? {
-        return Ok(false);
+/// A step that shows what it writes.
+pub(crate) fn shown(name: &str, class: Class, command: Command) -> Step {
+    Step { name: name.to_owned(), class, command, output: Output::Shown }
+}
+
+/// A step whose output is shown when it fails.
+pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
+    let log = logs().join(format!("{}.log", name.replace([' ', '/'], "-")));
+    Step { name: name.to_owned(), class, command, output: Output::Logged(log) }
+}
+
+/// This program with arguments, for what is to be measured as a process of its own.
+fn itself(args: &[&str]) -> Result<Command> {
+    let mut command = Command::new(env::current_exe().context("the path of testrun")?);
+    command.args(args);
+    Ok(command)
+}
+
+/// The same command with the lowest priority.
+fn in_the_background(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
     }
-    let mut passed = true;
-    for program in cargo::test_programs(&messages)? {
-        let mut command = program.command();
-        if nocapture {
-            command.arg("--nocapture");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    nice
+}
+
+impl Run {
+    /// Fetches and builds programs of other people that the cache does not have.
+    ///
+    /// # Errors
+    /// When a step cannot be started.
+    pub(crate) fn programs(&self, modules: &[GoModule]) -> Result<bool> {
+        let missing: Vec<&GoModule> = modules.iter().filter(|module| !module.is_built()).collect();
+        let mut passed = true;
+        self.runner.expect(2 * missing.len());
+        for module in &missing {
+            let step =
+                shown(&format!("download {}", module.name), Class::Downloading, itself(&["fetch", module.name])?);
+            passed &= self.runner.run(step)?;
         }
-        let output = Output::Logged(logs().join(format!("{}.log", program.name().replace(' ', "-"))));
-        passed &= runner.run(Step { name: program.name(), class: Class::Running, command, output })?;
-    }
-    Ok(passed)
-}
-
-fn go_modules(runner: &Runner) -> Result<bool> {
-    let mut passed = true;
-    for module in ["controlplane", "jobset", "helm", "prometheus", "gcs"] {
-        let mut command = Command::new("sh");
-        command.args(["-c", "exec go list -deps tool >/dev/null"]).current_dir(format!("e2e/{module}"));
-        passed &= runner.run(shown(&format!("download {module}"), Class::Downloading, command))?;
-    }
-    Ok(passed)
-}
-
-fn names(folders: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
-    for folder in folders {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_test = path.extension().is_some_and(|e| e == "rs") || path.join("main.rs").is_file();
-            if let Some(stem) = path.file_stem().filter(|_| is_test) {
-                found.extend(["--test".to_owned(), stem.to_string_lossy().into_owned()]);
-            }
+        for module in &missing {
+            let step = shown(&format!("build {}", module.name), Class::Compiling, itself(&["build", module.name])?);
+            passed &= self.runner.run(step)?;
         }
+        Ok(passed)
     }
-    found
+
+    /// Fetches modules of which CRDs are read.
+    fn definitions(&self) -> Result<bool> {
+        self.runner.run(shown("download CRDs", Class::Downloading, itself(&["fetch", "crds"])?))
+    }
+
+    /// Builds every program and test of the workspace, and gives the suites; `None` when it does not compile.
+    pub(crate) fn everything(&self) -> Result<Option<Vec<Suite>>> {
+        let messages = logs().join("everything.json");
+        let step = Step {
+            name: "compile everything".to_owned(),
+            class: Class::Compiling,
+            command: cargo::build(&["--lib", "--bins", "--tests", "--message-format=json-render-diagnostics"]),
+            output: Output::Read(messages.clone()),
+        };
+        if !self.runner.run(step)? {
+            return Ok(None);
+        }
+        suites::of(&cargo::test_programs(&messages)?).map(Some)
+    }
+
+    /// Copies the compiled dependencies into the cache, when this build was the first.
+    fn keep(&self) -> Result<()> {
+        if self.start == Start::Nothing && dependencies::keep()? {
+            println!("== compiled dependencies are kept for the next clone");
+        }
+        Ok(())
+    }
+
+    /// The step that runs a suite.
+    fn suite(&self, suite: &Suite) -> Step {
+        let mut command = suite.command();
+        if suite.is_end_to_end() {
+            // Its own berth, by its path: nothing asks Cargo for it again.
+            command.env("BERTH_BINARY", cargo::program("berth"));
+        }
+        logged(&suite.name, Class::Running, command)
+    }
+
+    /// Puts steps first that take longest; those without a budget come before all others.
+    fn longest_first(&self, steps: &mut [Step]) {
+        let seconds = |step: &Step| self.budgets.of(&step.name, self.start).unwrap_or(f64::INFINITY);
+        steps.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
+    }
 }
 
-/// Everything that a change must pass.
-pub(crate) fn test(runner: &Runner) -> Result<bool> {
-    let mut passed = build(runner, "xtask")?;
-    let mut tidy = program("xtask");
-    tidy.arg("tidy");
-    passed &= runner.run(shown("house rules", Class::Running, tidy))?;
-    passed &= runner.run(shown("format", Class::Running, cargo(&["fmt", "--all", "--check"])))?;
-    let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    passed &= runner.run(shown("clippy", Class::Compiling, cargo(&clippy)))?;
-    let crates: Vec<String> = std::fs::read_dir("crates")?
-        .flatten()
-        .map(|entry| entry.path().join("tests").display().to_string())
-        .collect();
-    let folders: Vec<&str> = crates.iter().map(String::as_str).collect();
-    let names_of_tests = names(&folders);
-    let mut args = vec!["--lib", "--bins"];
-    args.extend(names_of_tests.iter().map(String::as_str));
-    passed &= tests(runner, "unit tests", &args, false)?;
-    let doctests = Step {
-        name: "doctests".to_owned(),
-        class: Class::Compiling,
-        command: cargo(&["test", "--locked", "--workspace", "--doc"]),
-        output: Output::Logged(logs().join("doctests.log")),
-    };
-    passed &= runner.run(doctests)?;
-    passed &= build(runner, "berth-testkit")?;
-    let cases = ["conformance", "../shared/conformance", "--known"];
-    let mut letter = program("berth-testkit");
-    letter.args(cases).arg("crates/testkit/known-differences.txt");
-    passed &= runner.run(shown("conformance to the letter", Class::Running, letter))?;
-    let mut shipped = program("berth-testkit");
-    shipped.args(cases).args(["crates/testkit/differences-as-shipped.txt", "--as-shipped"]);
-    passed &= runner.run(shown("conformance as shipped", Class::Running, shipped))?;
-    passed &= control_plane(runner)?;
-    let suites = names(&["e2e/tests"]);
-    let args: Vec<&str> = suites.iter().map(String::as_str).collect();
-    passed &= tests(runner, "end-to-end tests", &args, true)?;
-    passed &= build(runner, "demo")?;
-    let mut once = program("demo");
-    once.env("DEMO_ONCE", "1");
-    passed &= runner.run(shown("demo", Class::Running, once))?;
-    Ok(passed)
-}
-
-fn control_plane(runner: &Runner) -> Result<bool> {
-    let mut passed = build(runner, "berth")?;
-    passed &= build(runner, "controlplane")?;
-    passed &= go_modules(runner)?;
-    passed &= runner.run(shown("build control plane", Class::Compiling, program("controlplane")))?;
-    Ok(passed)
-}
-
-/// The demo once.
-pub(crate) fn demo(runner: &Runner) -> Result<bool> {
-    let mut passed = control_plane(runner)?;
-    passed &= build(runner, "demo")?;
-    let mut once = program("demo");
-    once.env("DEMO_ONCE", "1");
-    passed &= runner.run(shown("demo", Class::Running, once))?;
-    Ok(passed)
+/// Runs what `testrun fetch` and `testrun build` name.
+///
+/// # Errors
+/// When there is no such module, or it cannot be had.
+pub(crate) fn programs_of_others(verb: &str, name: &str) -> Result<()> {
+    if name == "crds" {
+        return programs::CRDS_ONLY
+            .iter()
+            .try_for_each(|(folder, module)| programs::module_folder(folder, module).map(drop));
+    }
+    let module = programs::ALL.iter().find(|module| module.name == name);
+    let module = module.with_context(|| format!("there is no module {name:?}"))?;
+    if verb == "fetch" { module.fetch() } else { module.ensure().map(drop) }
 }

@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn stat_line_with_spaces_in_the_name_is_parsed() {
-        let line = "17 (a (b) c) Z 4 17 17 0 -1 4194560 1 2 3 4 100 50 25 25 20 0 1 0 99 8192 10 18446744073709551615 0";
+        let line =
+            "17 (a (b) c) Z 4 17 17 0 -1 4194560 1 2 3 4 100 50 25 25 20 0 1 0 99 8192 10 18446744073709551615 0";
         let stat = Stat { parent: 4, zombie: true, cpu: 2.0, resident: 40_960 };
         assert_eq!(Stat::parse(line), Some(stat));
         assert_eq!(Stat::parse("17 (a) S"), None);

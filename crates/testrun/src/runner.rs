@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 
 use crate::counts::Counts;
 use crate::processes::{Snapshot, Stat};
+use crate::table::minutes;
 
 /// How often the runner looks whether a command has ended.
 const POLL: Duration = Duration::from_millis(20);
@@ -84,6 +85,12 @@ pub(crate) struct Runner {
     /// Set by SIGINT and SIGTERM: nothing new is started.
     told_to_end: Arc<AtomicBool>,
     cores: usize,
+    /// When the target was asked for, in seconds since 1970.
+    began: f64,
+    /// Seconds that steps take on the machine that budgets are for.
+    elsewhere: BTreeMap<String, f64>,
+    /// Steps begun, and steps that are known to come in all.
+    progress: Mutex<(usize, usize)>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -91,11 +98,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Runner {
-    /// A runner with its sampler.
+    /// A runner with its sampler, for a target that was asked for at `began`, in seconds since 1970.
     ///
     /// # Errors
     /// When signals cannot be caught.
-    pub(crate) fn new() -> Result<Runner> {
+    pub(crate) fn new(began: f64, elsewhere: BTreeMap<String, f64>) -> Result<Runner> {
         let live: Arc<Mutex<Live>> = Arc::default();
         let told_to_end = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -104,7 +111,7 @@ impl Runner {
         let sampled = Arc::clone(&live);
         thread::spawn(move || watch(&sampled));
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Ok(Runner { live, lines: Mutex::default(), told_to_end, cores })
+        Ok(Runner { live, lines: Mutex::default(), told_to_end, cores, began, elsewhere, progress: Mutex::default() })
     }
 
     /// Cores that commands may use.
@@ -136,18 +143,18 @@ impl Runner {
             return Ok(false);
         }
         let Step { name, class, mut command, output } = step;
-        command.stdin(Stdio::null());
         match &output {
+            // It may ask.
             Output::Shown => {}
             Output::Logged(path) => {
                 let log = create(path)?;
-                command.stdout(log.try_clone()?).stderr(log);
+                command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             }
             Output::Read(path) => {
-                command.stdout(create(path)?);
+                command.stdin(Stdio::null()).stdout(create(path)?);
             }
         }
-        println!("== {name}");
+        println!("== {}{name}{}; {} so far", self.place(), self.elsewhere(&name), minutes(self.so_far()));
         let begun = Instant::now();
         let child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
         let pid = child.id();
@@ -169,6 +176,29 @@ impl Runner {
         }
         self.add(Line { name, class, wall, cpu, peak: peak.filter(|bytes| *bytes > 0), counts, passed });
         Ok(passed)
+    }
+
+    /// Seconds since the target was asked for.
+    pub(crate) fn so_far(&self) -> f64 {
+        crate::now() - self.began
+    }
+
+    /// Says that so many steps more will come.
+    pub(crate) fn expect(&self, more: usize) {
+        locked(&self.progress).1 += more;
+    }
+
+    /// `3 of 7: ` for the step that begins now; nothing where it is not known how many there are.
+    fn place(&self) -> String {
+        let mut progress = locked(&self.progress);
+        progress.0 += 1;
+        if progress.0 <= progress.1 { format!("{} of {}: ", progress.0, progress.1) } else { String::new() }
+    }
+
+    /// How long the step takes elsewhere, where that is known and worth a word.
+    fn elsewhere(&self, name: &str) -> String {
+        let long = self.elsewhere.get(name).filter(|seconds| **seconds >= 20.0);
+        long.map(|seconds| format!(" ({} elsewhere)", minutes(*seconds))).unwrap_or_default()
     }
 
     /// Waits for a child, and reads what CPU it and its descendants took between its end and its reaping.

@@ -8,7 +8,8 @@ use crate::runner::{Class, Line};
 /// The table and the sums below it.
 pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
     let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0).max(4);
-    let mut text = format!("{:width$}  {:>11} {:>8} {:>8} {:>8} {:>8}  tests\n", "step", "", "wall", "CPU", "waiting", "peak");
+    let mut text =
+        format!("{:width$}  {:>11} {:>8} {:>8} {:>8} {:>8}  tests\n", "step", "", "wall", "CPU", "waiting", "peak");
     let mut all = Counts::default();
     for line in lines {
         all += &line.counts;
@@ -23,7 +24,11 @@ pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
         let tests = if line.counts == Counts::default() { String::new() } else { line.counts.to_string() };
         let failed = if line.passed { "" } else { "  FAILED" };
         let wall = format!("{:.1} s", line.wall);
-        let _ = writeln!(text, "{:width$}  {class:>11} {wall:>8} {cpu:>8} {waiting:>8} {peak:>8}  {tests}{failed}", line.name);
+        let _ = writeln!(
+            text,
+            "{:width$}  {class:>11} {wall:>8} {cpu:>8} {waiting:>8} {peak:>8}  {tests}{failed}",
+            line.name
+        );
     }
     let of = |class: Class| lines.iter().filter(|line| line.class == class).map(|line| line.wall).sum::<f64>();
     let downloads = of(Class::Downloading);
@@ -51,7 +56,8 @@ fn megabytes(bytes: u64) -> String {
     format!("{} MB", bytes / 1_000_000)
 }
 
-fn minutes(seconds: f64) -> String {
+/// A time as minutes and seconds.
+pub(crate) fn minutes(seconds: f64) -> String {
     format!("{}:{:02} min", (seconds / 60.0).floor(), (seconds % 60.0).floor())
 }
 

@@ -152,6 +152,7 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     let seen = follow(&place.client).await.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?;
     verify(&seen)?;
     println!("\ndemo: all jobs finished; the quota is free again");
+    say_how_long()?;
     let mut props = None;
     if place.plane.is_some() {
         println!("\ndemo: examples/training-story: a training of 32 GPUs, with short waits (about a minute)");
@@ -172,6 +173,19 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     print_hints(place, &manager);
     std::future::pending::<()>().await;
     drop(props);
+    Ok(())
+}
+
+/// Prints the steps of `make demo` until here, which its runner has measured and left in a file.
+fn say_how_long() -> Result<()> {
+    let Some(path) = std::env::var_os("DEMO_STEPS") else { return Ok(()) };
+    let steps = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    println!("\n{steps}");
+    let began = std::env::var("TESTRUN_BEGAN").ok().and_then(|text| text.parse::<f64>().ok());
+    if let Some(began) = began {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        println!("demo: {:.0} s from the command to the six jobs", now.as_secs_f64() - began);
+    }
     Ok(())
 }
 

@@ -1,0 +1,132 @@
+//! How long each step may take: `.ci/budgets.txt`, for a machine that builds the control plane's programs in eight minutes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+use berth_testrun::folders;
+
+use crate::runner::{Class, Line};
+
+/// Seconds in which the machine that the budgets are for builds the control plane's programs.
+pub(crate) const REFERENCE: f64 = 480.0;
+/// A step is named when it takes so many times its budget.
+const TOLERATED: f64 = 1.5;
+/// Shorter steps vary by more than this by themselves.
+const NOTICED: f64 = 5.0;
+
+/// What a run finds when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A target folder of an earlier run.
+    Warm,
+    /// A fresh clone, and compiled dependencies in the cache.
+    Cached,
+    /// Nothing.
+    Nothing,
+}
+
+/// Seconds by step, for each kind of start.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets {
+    steps: BTreeMap<String, [f64; 3]>,
+}
+
+impl Budgets {
+    /// Reads the file of the repository.
+    ///
+    /// # Errors
+    /// When a line is not as it should be.
+    pub(crate) fn read() -> Result<Budgets> {
+        let path = folders::repository().join(".ci/budgets.txt");
+        Self::parse(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
+    }
+
+    /// A line a step: seconds for a warm start, a cached one and one from nothing, then the name. One number stands for all three.
+    fn parse(text: &str) -> Result<Budgets> {
+        let mut budgets = Budgets::default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let seconds: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
+            let of = match seconds.as_slice() {
+                [all] => [*all; 3],
+                [warm, cached, nothing] => [*warm, *cached, *nothing],
+                _ => anyhow::bail!("{line:?}: one number of seconds or three, then the name of a step"),
+            };
+            let name = words[seconds.len()..].join(" ");
+            ensure!(!name.is_empty(), "{line:?} names no step");
+            ensure!(budgets.steps.insert(name, of).is_none(), "{line:?}: the step has two lines");
+        }
+        Ok(budgets)
+    }
+
+    /// Seconds for a step; `None` where it has no line.
+    pub(crate) fn of(&self, step: &str, start: Start) -> Option<f64> {
+        let [warm, cached, nothing] = *self.steps.get(step)?;
+        Some(match start {
+            Start::Warm => warm,
+            Start::Cached => cached,
+            Start::Nothing => nothing,
+        })
+    }
+
+    /// Seconds of all steps.
+    pub(crate) fn all(&self, start: Start) -> BTreeMap<String, f64> {
+        self.steps.keys().filter_map(|step| Some((step.clone(), self.of(step, start)?))).collect()
+    }
+
+    /// What is said of the steps that took longer than they may, on a machine that takes `scale` times as long as the one of the budgets,
+    /// and of those that have no budget.
+    pub(crate) fn verdict(&self, lines: &[Line], start: Start, scale: f64) -> String {
+        let mut text = String::new();
+        for line in lines.iter().filter(|line| line.class != Class::Downloading) {
+            match self.of(&line.name, start) {
+                Some(budget) if line.wall > NOTICED && line.wall > budget * scale * TOLERATED => {
+                    let allowed = budget * scale;
+                    let _ = writeln!(text, "over budget: {} took {:.0} s, of {allowed:.0} s", line.name, line.wall);
+                }
+                None if line.wall > NOTICED => {
+                    let _ = writeln!(text, "without a budget: {} took {:.0} s", line.name, line.wall);
+                }
+                _ => {}
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Counts;
+
+    fn line(name: &str, wall: f64) -> Line {
+        Line {
+            name: name.to_owned(),
+            class: Class::Running,
+            wall,
+            cpu: None,
+            peak: None,
+            counts: Counts::default(),
+            passed: true,
+        }
+    }
+
+    #[test]
+    fn step_beyond_one_and_a_half_times_its_scaled_budget_is_named() -> Result<()> {
+        let budgets = Budgets::parse("# Seconds.\n10 engine laws\n1 20 30 compile tests\n")?;
+        let lines = [line("engine laws", 16.0), line("compile tests", 29.0), line("new", 6.0), line("short", 1.0)];
+        let said = budgets.verdict(&lines, Start::Cached, 1.0);
+        assert_eq!(said, "over budget: engine laws took 16 s, of 10 s\nwithout a budget: new took 6 s\n");
+        assert_eq!(budgets.verdict(&lines[..1], Start::Warm, 2.0), "");
+        assert!(Budgets::parse("1 2 two numbers").is_err());
+        assert!(Budgets::parse("7").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn file_of_the_repository_is_read() -> Result<()> {
+        assert!(!Budgets::read()?.steps.is_empty());
+        Ok(())
+    }
+}

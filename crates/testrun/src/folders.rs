@@ -1,0 +1,29 @@
+//! The repository, and the user's cache folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The root of the repository, known at compile time.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_path_buf()
+}
+
+/// `${BERTH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/berth}`.
+///
+/// # Errors
+/// When none of the three variables is set.
+pub fn cache() -> Result<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = set("BERTH_CACHE") {
+        return Ok(folder);
+    }
+    if let Some(folder) = set("XDG_CACHE_HOME") {
+        return Ok(folder.join("berth"));
+    }
+    let home = set("HOME").context("none of BERTH_CACHE, XDG_CACHE_HOME and HOME is set")?;
+    Ok(home.join(".cache/berth"))
+}

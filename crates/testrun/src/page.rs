@@ -1,0 +1,85 @@
+//! `docs/testing.md`: what runs where, generated from the targets.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use berth_testrun::folders;
+
+use crate::plan::night;
+use crate::plan::test;
+
+/// Where the page lies.
+pub(crate) fn path() -> PathBuf {
+    folders::repository().join("docs/testing.md")
+}
+
+/// The page.
+pub(crate) fn text() -> String {
+    let mut text = BEGINNING.to_owned();
+    let _ = writeln!(text, "| step | `make check` | `make test` |\n|---|---|---|");
+    for [step, check, test] in test::summary() {
+        let _ = writeln!(text, "| {step} | {check} | {test} |");
+    }
+    text += NIGHT;
+    let _ = writeln!(text, "| part | what it runs |\n|---|---|");
+    for part in night::parts() {
+        if part.name.ends_with("-1") {
+            let _ = writeln!(text, "| `{}` to `-{}` | {} |", part.name, night::SHARDS, part.what);
+        } else if !part.name.starts_with("worlds-") {
+            let _ = writeln!(text, "| `{}` | {} |", part.name, part.what);
+        }
+    }
+    text += "\n| part | test programs and variables |\n|---|---|\n";
+    for part in night::parts().iter().filter(|part| !part.name.starts_with("worlds-") || part.name.ends_with("-1")) {
+        for wide in &part.runs {
+            let set: Vec<String> = wide.set.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
+            let times = if wide.times > 1 { format!("{} times ", wide.times) } else { String::new() };
+            let filter = if wide.filter.is_empty() { String::new() } else { format!(" `{}`", wide.filter) };
+            let _ = writeln!(text, "| `{}` | {times}{}{filter} {} |", part.name, wide.suites.trim(), set.join(" "));
+        }
+    }
+    text += END;
+    text
+}
+
+const BEGINNING: &str = "# Tests: what runs where
+
+Generated from `crates/testrun` by `make crds`; do not edit.
+
+`make check` is for the inner loop, `make test` is what a change must pass and what CI runs, and `make night` is wide and slow. Each ends
+with a table: a line a step with its wall time, its CPU time, the part of the machine that it left idle, and its peak memory. Budgets are in
+`.ci/budgets.txt`; a step that takes more than one and a half times its budget is named below the table.
+
+";
+
+const NIGHT: &str = "
+End-to-end tests run in several lanes, and everything else in the background beside them with the lowest priority. A second clone waits
+for the first one's end-to-end tests.
+
+## make night
+
+`make night PART=name` runs one part, which ends within 80 minutes; without a name it runs the part that was not run for longest. It writes
+the result into `.ci/night.txt`, which is checked in.
+
+";
+
+const END: &str = "
+## Smaller steps
+
+| you changed | run |
+|---|---|
+| a file of one crate | `make unit OF=control` |
+| a scenario, or what it is about | `make scenario SUITE=admission SCENARIO=borrowing` |
+| a law, or what it is about | `BERTH_SEED=7 BERTH_CASES=1 cargo test --workspace --test engine laws::quota` |
+| anything, before a commit | `make check` |
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_of_the_repository_is_up_to_date() {
+        assert!(std::fs::read_to_string(path()).is_ok_and(|page| page == text()), "run `make crds`");
+    }
+}

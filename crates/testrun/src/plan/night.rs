@@ -1,0 +1,245 @@
+//! `make night`: what is wide and slow, in parts that end within 80 minutes each. `.ci/night.txt` says when each part last ran.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_testrun::folders;
+use berth_testrun::programs::{self, GoModule};
+
+use super::{Run, logged};
+use crate::lanes::{self, Lanes};
+use crate::runner::{Class, Step};
+use crate::suites::Suite;
+
+/// A command line of tests, with the environment that makes it wide.
+#[derive(Clone, Debug)]
+pub(crate) struct Wide {
+    /// Name in the table.
+    pub(crate) name: String,
+    /// The beginning of the names of its suites.
+    pub(crate) suites: &'static str,
+    /// A part of the names of its tests; all of them where it is empty.
+    pub(crate) filter: &'static str,
+    /// Variables of the environment.
+    pub(crate) set: Vec<(&'static str, String)>,
+    /// How often it runs.
+    pub(crate) times: usize,
+    /// How many run at the same time.
+    pub(crate) at_once: usize,
+}
+
+/// A part of the night.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Name, as `PART=` takes it.
+    pub(crate) name: String,
+    /// What it is about.
+    pub(crate) what: &'static str,
+    /// What it runs.
+    pub(crate) runs: Vec<Wide>,
+}
+
+/// Parts into which ten million worlds a law are cut.
+pub(crate) const SHARDS: usize = 16;
+
+fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static str, &str)]) -> Wide {
+    let set = set.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    Wide { name: name.to_owned(), suites, filter, set, times: 1, at_once: 1 }
+}
+
+/// All parts.
+pub(crate) fn parts() -> Vec<Part> {
+    let many = ("BERTH_CASES", "100000");
+    let mut parts = vec![
+        Part {
+            name: "laws".to_owned(),
+            what: "laws of the engine, of quantities and of conversion on 100,000 cases each",
+            runs: vec![
+                wide("engine laws, 100,000 each", "engine laws", "", &[many]),
+                wide("quantities, 100,000", "quantity random", "", &[many]),
+                wide("conversion, 100,000", "api conversion", "", &[many]),
+            ],
+        },
+        Part {
+            name: "random".to_owned(),
+            what: "five million small worlds, 2,000 random stories, a million objects that nobody meant, every expectation changed",
+            runs: vec![
+                wide("small worlds", "engine small", "", &[("BERTH_WORLDS", "757"), ("BERTH_WORLDS_SECONDS", "300")]),
+                wide("random stories", "control stories", "random::", &[("BERTH_STORIES", "2000")]),
+                wide("stories of swings", "control stories", "swings::nobody", &[("BERTH_STORIES", "2000")]),
+                wide("a million objects", "control fuzz", "", &[("BERTH_FUZZ", "1000000")]),
+                wide("every expectation", "testkit leaves", "", &[("BERTH_LEAVES", "0")]),
+            ],
+        },
+        Part {
+            name: "others".to_owned(),
+            what: "frameworks from PyPI, Azurite, Helm 3, 50,000 malformed reviews, the real Kueue (KUEUE=folder)",
+            runs: vec![
+                wide("frameworks", "e2e frameworks", "", &[("BERTH_FRAMEWORKS", "1")]),
+                wide("training with Azurite", "e2e training", "", &[("BERTH_AZURE", "1")]),
+                wide("chart under Helm 3", "e2e helm", "", &[("BERTH_HELM", "3")]),
+                wide("50,000 malformed reviews", "e2e webhook load_and_floods", "", &[("BERTH_FLOOD", "50000")]),
+                wide("the real Kueue", "e2e kueue", "", &[]),
+            ],
+        },
+        Part {
+            name: "again".to_owned(),
+            what: "the end-to-end tests four times",
+            runs: vec![Wide { times: 4, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],
+        },
+    ];
+    for shard in 1..=SHARDS {
+        let of = format!("{shard}/{SHARDS}");
+        let set = [("BERTH_CASES", "10000000"), ("BERTH_SHARD", of.as_str())];
+        parts.push(Part {
+            name: format!("worlds-{shard}"),
+            what: "one of the parts of ten million worlds a law",
+            runs: vec![wide("engine laws", "engine laws", "", &set), wide("quantities", "quantity random", "", &set)],
+        });
+    }
+    parts
+}
+
+/// When a part last ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ran {
+    date: String,
+    commit: String,
+    result: String,
+}
+
+/// The checked-in record, by part.
+struct Record(BTreeMap<String, Ran>);
+
+impl Record {
+    fn path() -> PathBuf {
+        folders::repository().join(".ci/night.txt")
+    }
+
+    fn read() -> Result<Record> {
+        Self::parse(&fs::read_to_string(Self::path()).context("reading .ci/night.txt")?)
+    }
+
+    fn parse(text: &str) -> Result<Record> {
+        let mut record = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+            let cells: Vec<&str> = line.splitn(4, char::is_whitespace).collect();
+            let [part, date, commit, result] = cells.as_slice() else { bail!("{line:?}: part, date, commit, result") };
+            let ran = Ran { date: (*date).to_owned(), commit: (*commit).to_owned(), result: (*result).to_owned() };
+            record.insert((*part).to_owned(), ran);
+        }
+        Ok(Record(record))
+    }
+
+    fn text(&self) -> String {
+        let mut text =
+            "# When each part of `make night` last ran: part, date, commit, result. `make night` writes it.\n"
+                .to_owned();
+        for (part, ran) in &self.0 {
+            let _ = writeln!(text, "{part} {} {} {}", ran.date, ran.commit, ran.result);
+        }
+        text
+    }
+
+    /// The part that was not run for longest; one that never ran comes first.
+    fn oldest<'a>(&self, parts: &'a [Part]) -> Option<&'a Part> {
+        parts.iter().min_by_key(|part| self.0.get(&part.name).map(|ran| ran.date.clone()))
+    }
+}
+
+fn output(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).current_dir(folders::repository()).output();
+    Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
+}
+
+impl Run {
+    /// The steps of a wide run; several where it runs more than once.
+    fn wide(&self, wide: &Wide, suites: &[Suite]) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        for time in 1..=wide.times {
+            for suite in suites.iter().filter(|suite| suite.name.starts_with(wide.suites)) {
+                let mut step = self.suite(suite);
+                if !wide.filter.is_empty() {
+                    step.command = suite.program.command();
+                    step.command.arg(wide.filter);
+                }
+                step.command.envs(wide.set.iter().map(|(name, value)| (name, value)));
+                let name = if wide.times == 1 { wide.name.clone() } else { format!("{} {time}", wide.name) };
+                let name = format!("{name}: {}", suite.name);
+                steps.push(logged(&name, Class::Running, step.command));
+            }
+        }
+        ensure!(!steps.is_empty(), "{}: no suite is called like {:?}", wide.name, wide.suites);
+        Ok(steps)
+    }
+}
+
+/// Runs a part, the one that was not run for longest where none is named, and records it.
+///
+/// # Errors
+/// When there is no such part, or a step cannot be started.
+pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
+    let (parts, mut record) = (parts(), Record::read()?);
+    let part = match name {
+        Some(name) => parts.iter().find(|part| part.name == name),
+        None => record.oldest(&parts),
+    };
+    let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
+    let part = part.with_context(|| format!("there is no part {name:?}; parts are {}", names()))?;
+    println!("== part {}: {}", part.name, part.what);
+    let end_to_end = part.runs.iter().any(|wide| wide.suites.starts_with("e2e"));
+    let modules: &[GoModule] = if end_to_end { &programs::ALL } else { &[] };
+    let mut passed = run.programs(modules)?;
+    let Some(suites) = run.everything()? else { return Ok(false) };
+    let _machine = run.machine()?;
+    for wide in &part.runs {
+        let lanes = Lanes { steps: run.wide(wide, &suites)?, at_once: wide.at_once };
+        passed &= lanes::run(&run.runner, vec![lanes])?;
+    }
+    let ran = Ran {
+        date: output("date", &["-u", "+%Y-%m-%d"])?,
+        commit: output("git", &["rev-parse", "--short=12", "HEAD"])?,
+        result: if passed { "passed".to_owned() } else { "FAILED".to_owned() },
+    };
+    // A tree with changes is no commit.
+    if output("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty() {
+        record.0.insert(part.name.clone(), ran);
+        fs::write(Record::path(), record.text())?;
+        println!("== .ci/night.txt has the result; commit it");
+    } else {
+        println!("== the tree has changes: nothing is recorded");
+    }
+    Ok(passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_that_never_ran_is_the_oldest() -> Result<()> {
+        let parts = parts();
+        let mut record = Record::parse("")?;
+        for part in &parts {
+            let date = if part.name == "again" { "2026-01-02" } else { "2026-02-03" };
+            record.0.insert(part.name.clone(), Ran { date: date.into(), commit: "c".into(), result: "passed".into() });
+        }
+        assert_eq!(record.oldest(&parts).map(|part| part.name.as_str()), Some("again"));
+        record.0.remove("random");
+        assert_eq!(record.oldest(&parts).map(|part| part.name.as_str()), Some("random"));
+        assert_eq!(Record::parse(&record.text())?.0, record.0);
+        assert!(Record::parse("laws 2026-01-02").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn record_of_the_repository_names_parts_that_exist() -> Result<()> {
+        let names: Vec<String> = parts().into_iter().map(|part| part.name).collect();
+        assert!(Record::read()?.0.keys().all(|part| names.contains(part)));
+        Ok(())
+    }
+}

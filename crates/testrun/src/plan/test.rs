@@ -1,0 +1,153 @@
+//! `make test`: everything that a change must pass.
+
+use std::env;
+use std::fs::{self, File};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use berth_testrun::folders;
+use berth_testrun::programs::{CONTROL_PLANE, GCS, GoModule, HELM, JOBSET, PROMETHEUS};
+
+use super::{Run, SEEDS_FILE, in_the_background, logged, logs, shown};
+use crate::budgets::Start;
+use crate::cargo::{cargo, program};
+use crate::dependencies;
+use crate::lanes::{self, Lanes};
+use crate::runner::{Class, Step};
+use crate::suites::Suite;
+
+/// Programs of other people that the end-to-end tests run.
+const PROGRAMS: [GoModule; 5] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS];
+/// Lanes of end-to-end tests: they wait for others most of the time.
+const LANES: usize = 3;
+/// Seeds of a law. `make night` tries more.
+const SEEDS: &str = "5000";
+/// Seeds of a law in the inner loop.
+const FEW_SEEDS: &str = "500";
+/// End-to-end tests that measure times, or whose time-outs a busy machine would reach: nothing runs beside them.
+const ALONE: [&str; 3] = ["e2e webhook load_and_floods", "e2e bench", "e2e failover"];
+/// Where Kueue's decision cases lie, from the root.
+const CASES: &str = "../shared/conformance";
+
+impl Run {
+    /// The house rules, the format and, in the background or not, clippy and the documentation's examples.
+    fn lints(&self) -> Result<Vec<Step>> {
+        let mut tidy = Command::new(program("xtask"));
+        tidy.arg("tidy").current_dir(folders::repository());
+        let clippy = cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+        Ok(vec![logged("house rules", Class::Running, tidy), logged("clippy", Class::Compiling, clippy)])
+    }
+
+    /// Kueue's decision cases: to the letter, and as Berth ships.
+    fn conformance(&self) -> Vec<Step> {
+        let step = |name: &str, more: &[&str]| {
+            let mut command = Command::new(program("berth-testkit"));
+            command
+                .args(["conformance", CASES, "--known", "crates/testkit/known-differences.txt"])
+                .args(more)
+                .current_dir(folders::repository());
+            logged(name, Class::Running, command)
+        };
+        vec![
+            step("conformance to the letter", &[]),
+            step("conformance as shipped", &["--known", "crates/testkit/differences-as-shipped.txt", "--as-shipped"]),
+        ]
+    }
+
+    /// Unit tests, laws and cases, the longest first.
+    fn units(&self, suites: &[Suite], seeds: &str) -> Vec<Step> {
+        let mut steps: Vec<Step> =
+            suites.iter().filter(|suite| !suite.is_end_to_end()).map(|suite| self.suite(suite)).collect();
+        for step in &mut steps {
+            step.command.env("BERTH_SEEDS_FILE", logs().join(SEEDS_FILE));
+            if env::var_os("BERTH_CASES").is_none() {
+                step.command.env("BERTH_CASES", seeds);
+            }
+        }
+        self.longest_first(&mut steps);
+        steps
+    }
+
+    /// The machine, for as long as the file is held: another clone's end-to-end tests wait for it.
+    pub(super) fn machine(&self) -> Result<File> {
+        let path = folders::cache()?.join("end-to-end.lock");
+        let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+        if file.try_lock().is_err() {
+            println!("== another clone runs its end-to-end tests; waiting for {}", path.display());
+            file.lock().context("waiting for the machine")?;
+        }
+        Ok(file)
+    }
+}
+
+/// Rows of docs/testing.md: a step, and what `make check` and `make test` do of it.
+pub(crate) fn summary() -> Vec<[String; 3]> {
+    let row = |step: &str, check: &str, test: &str| [step.to_owned(), check.to_owned(), test.to_owned()];
+    vec![
+        row("format, house rules, clippy", "all", "all"),
+        row("Kueue's decision cases, to the letter and as Berth ships", "all", "all"),
+        row("unit tests, stories of jobs, golden cases", "all", "all"),
+        row("laws over random worlds", &format!("{FEW_SEEDS} seeds each"), &format!("{SEEDS} seeds each")),
+        row("examples in the documentation of crates", "-", "all"),
+        row("end-to-end tests on real control planes", "`smoke`", &format!("all, in {LANES} lanes")),
+        row("end-to-end tests that measure times", "-", &format!("after the others, alone: `{}`", ALONE.join("`, `"))),
+        row("the demo as a test", "-", "once"),
+    ]
+}
+
+/// Everything that a change must pass.
+///
+/// # Errors
+/// When a step cannot be started.
+pub(crate) fn test(run: &Run) -> Result<bool> {
+    let mut passed = run.runner.run(shown("format", Class::Running, cargo(&["fmt", "--all", "--check"])))?;
+    passed &= run.programs(&PROGRAMS)?;
+    passed &= run.definitions()?;
+    let Some(suites) = run.everything()? else { return Ok(false) };
+    let mut background = run.lints()?;
+    background.extend(run.conformance());
+    background.extend(run.units(&suites, SEEDS));
+    background.push(logged("doctests", Class::Compiling, cargo(&["test", "--locked", "--workspace", "--doc"])));
+    for step in &mut background {
+        step.command = in_the_background(&step.command);
+    }
+    let _ = fs::remove_file(logs().join(SEEDS_FILE));
+    let _machine = run.machine()?;
+    let (alone, together): (Vec<&Suite>, Vec<&Suite>) = suites
+        .iter()
+        .filter(|suite| suite.is_end_to_end())
+        .partition(|suite| ALONE.iter().any(|name| suite.name.starts_with(name)));
+    let mut together: Vec<Step> = together.into_iter().map(|suite| run.suite(suite)).collect();
+    run.longest_first(&mut together);
+    let lists = vec![Lanes { steps: together, at_once: LANES }, Lanes { steps: background, at_once: 1 }];
+    passed &= lanes::run(&run.runner, lists)?;
+    let mut alone: Vec<Step> = alone.into_iter().map(|suite| run.suite(suite)).collect();
+    let mut demo = Command::new(program("demo"));
+    demo.env("DEMO_ONCE", "1").env("BERTH_BINARY", program("berth"));
+    alone.push(logged("demo", Class::Running, demo));
+    passed &= lanes::run(&run.runner, vec![Lanes { steps: alone, at_once: 1 }])?;
+    run.keep()?;
+    dependencies::bound()?;
+    Ok(passed)
+}
+
+/// The inner loop: format, house rules, clippy, unit tests, laws on few seeds, and one test on a real control plane.
+///
+/// # Errors
+/// When a step cannot be started.
+pub(crate) fn check(run: &Run) -> Result<bool> {
+    let mut passed = run.runner.run(shown("format", Class::Running, cargo(&["fmt", "--all", "--check"])))?;
+    passed &= run.programs(&[CONTROL_PLANE])?;
+    let Some(suites) = run.everything()? else { return Ok(false) };
+    let mut steps = run.lints()?;
+    steps.extend(run.conformance());
+    steps.extend(run.units(&suites, FEW_SEEDS));
+    passed &= lanes::run(&run.runner, vec![Lanes { steps, at_once: 2 }])?;
+    for suite in suites.iter().filter(|suite| suite.name.starts_with("e2e smoke")) {
+        passed &= run.runner.run(run.suite(suite))?;
+    }
+    if run.start == Start::Nothing {
+        run.keep()?;
+    }
+    Ok(passed)
+}

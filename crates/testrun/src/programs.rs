@@ -1,0 +1,263 @@
+//! Programs of other people that tests run: the control plane, and controllers, servers and tools beside it. Each is built once
+//! with Go from a `go.mod` of this repository and kept in the cache folder by the content of what it is built from.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::folders::{cache, repository};
+
+/// Version that the Kubernetes programs report; must agree with `go.mod`.
+const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
+/// How often a line says that a build is still going on.
+const PROGRESS: Duration = Duration::from_secs(30);
+/// File of an entry that says what the programs were built from, and how large each is. It is written last.
+const STAMP: &str = "stamp";
+
+/// Programs that one `go.mod` of this repository builds as its tools.
+#[derive(Clone, Copy, Debug)]
+pub struct GoModule {
+    /// Name of the module, and of its folder in `e2e`.
+    pub name: &'static str,
+    /// What it builds, for messages.
+    pub what: &'static str,
+    /// Build tags, separated by commas.
+    tags: &'static str,
+    /// Names of the programs.
+    programs: &'static [&'static str],
+}
+
+/// etcd (whose package is called `server`), kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
+pub const CONTROL_PLANE: GoModule = GoModule {
+    name: "controlplane",
+    what: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok",
+    tags: "",
+    programs: &["server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"],
+};
+/// The controller of JobSets.
+pub const JOBSET: GoModule =
+    GoModule { name: "jobset", what: "the controller of JobSets", tags: "", programs: &["jobset"] };
+/// A server of Google Cloud Storage.
+pub const GCS: GoModule =
+    GoModule { name: "gcs", what: "a server of Google Cloud Storage", tags: "", programs: &["fake-gcs-server"] };
+/// Helm 4.
+pub const HELM: GoModule = GoModule { name: "helm", what: "Helm 4", tags: "", programs: &["helm"] };
+/// Helm 3.
+pub const HELM_3: GoModule = GoModule { name: "helm3", what: "Helm 3", tags: "", programs: &["helm"] };
+/// Prometheus and promtool. Targets are static, so that no cloud has to be found.
+pub const PROMETHEUS: GoModule = GoModule {
+    name: "prometheus",
+    what: "Prometheus and promtool",
+    tags: "netgo,remove_all_sd",
+    programs: &["prometheus", "promtool"],
+};
+
+/// All modules.
+pub const ALL: [GoModule; 6] = [CONTROL_PLANE, JOBSET, GCS, HELM, PROMETHEUS, HELM_3];
+
+/// Modules of which no program is built: their CRDs are read.
+pub const CRDS_ONLY: [(&str, &str); 2] =
+    [("autoscaler", "k8s.io/autoscaler/cluster-autoscaler/apis"), ("prometheus-operator", PROMETHEUS_OPERATOR)];
+/// The module of the Prometheus operator.
+pub const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
+
+impl GoModule {
+    fn sources(&self) -> PathBuf {
+        repository().join("e2e").join(self.name)
+    }
+
+    fn ldflags(&self) -> String {
+        let mut flags = "-s -w".to_owned();
+        if self.name == CONTROL_PLANE.name {
+            let (version, major, minor) = KUBERNETES;
+            for (name, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+                let _ = write!(flags, " -X k8s.io/component-base/version.{name}={value}");
+            }
+        }
+        flags
+    }
+
+    /// Everything that decides what is built.
+    fn content(&self) -> Result<String> {
+        let mut content = format!("{}\n{}\n{}\n", self.programs.join(" "), self.tags, self.ldflags());
+        for name in ["go.mod", "go.sum"] {
+            let path = self.sources().join(name);
+            content += &fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        }
+        Ok(content)
+    }
+
+    /// The folder in the cache for these programs: its name ends with a digest of the content.
+    ///
+    /// # Errors
+    /// When the module or the cache folder cannot be found.
+    pub fn folder(&self) -> Result<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        self.content()?.hash(&mut hasher);
+        Ok(cache()?.join("go").join(format!("{}-{:016x}", self.name, hasher.finish())))
+    }
+
+    /// What the stamp of complete programs says: their sizes, and what they were built from.
+    fn stamp(&self, folder: &Path) -> Option<String> {
+        let mut stamp = String::new();
+        for program in self.programs {
+            let size = fs::metadata(folder.join(program)).ok()?.len();
+            let _ = writeln!(stamp, "{program} {size}");
+        }
+        stamp += &self.content().ok()?;
+        Some(stamp)
+    }
+
+    /// Whether the cache has the programs, whole, and built from today's content. Costs milliseconds.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        self.folder().is_ok_and(|folder| self.is_whole(&folder))
+    }
+
+    fn is_whole(&self, folder: &Path) -> bool {
+        let stamp = fs::read_to_string(folder.join(STAMP)).ok();
+        stamp.is_some() && stamp == self.stamp(folder)
+    }
+
+    /// Fetches the modules that the build needs.
+    ///
+    /// # Errors
+    /// When Go is missing or a module cannot be had.
+    pub fn fetch(&self) -> Result<()> {
+        let status = Command::new("go")
+            .args(["list", "-deps", "-tags", self.tags, "tool"])
+            .current_dir(self.sources())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .context("starting `go list`; Go 1.26 or later must be on PATH")?;
+        ensure!(status.success(), "fetching the modules of {} failed ({status})", self.name);
+        Ok(())
+    }
+
+    /// The folder with the programs, which are built first when the cache does not have them.
+    ///
+    /// Two builders at once are safe: one waits for the other's lock, and the result appears by a rename.
+    ///
+    /// # Errors
+    /// When Go is missing, the build fails or the cache cannot be written.
+    pub fn ensure(&self) -> Result<PathBuf> {
+        let folder = self.folder()?;
+        if self.is_whole(&folder) {
+            return Ok(folder);
+        }
+        let go = folder.parent().context("the cache folder has no parent")?;
+        fs::create_dir_all(go).with_context(|| format!("creating {}", go.display()))?;
+        let lock = File::create(go.join(format!("{}.lock", self.name))).context("creating the build lock")?;
+        if lock.try_lock().is_err() {
+            eprintln!("{}: another process is building it; waiting for its lock", self.name);
+            lock.lock().context("waiting for the build lock")?;
+        }
+        if !self.is_whole(&folder) {
+            self.build(go, &folder)?;
+        }
+        Ok(folder)
+    }
+
+    fn build(&self, go: &Path, folder: &Path) -> Result<()> {
+        let name = self.name;
+        if folder.exists() {
+            eprintln!("{name}: {} is incomplete or stale; building it again", folder.display());
+        }
+        let staging = go.join(format!("building-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&staging);
+        fs::create_dir_all(&staging)?;
+        eprintln!("{name}: building {}, once; result in {}", self.what, folder.display());
+        let log_path = go.join(format!("{name}-build.log"));
+        let log = File::create(&log_path)?;
+        let mut child = Command::new("go")
+            .args(["build", "-trimpath", "-tags", self.tags, "-ldflags", &self.ldflags(), "-o"])
+            .arg(format!("{}/", staging.display()))
+            .arg("tool")
+            .current_dir(self.sources())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("starting `go build`; Go 1.26 or later must be on PATH")?;
+        let begun = Instant::now();
+        let mut told = begun;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                let (done, all) = (fs::read_dir(&staging).map_or(0, Iterator::count), self.programs.len());
+                eprintln!("{name}: building, {} s, {done} of {all} programs linked", begun.elapsed().as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        if !status.success() {
+            let text = fs::read_to_string(&log_path).unwrap_or_default();
+            let tail: Vec<&str> = text.lines().rev().take(20).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            let _ = fs::remove_dir_all(&staging);
+            bail!("`go build` failed ({status}); {}:\n{}", log_path.display(), tail.join("\n"));
+        }
+        let stamp = self.stamp(&staging).with_context(|| format!("the build of {name} left no complete set"))?;
+        fs::write(staging.join(STAMP), stamp)?;
+        let _ = fs::remove_dir_all(folder);
+        fs::rename(&staging, folder).with_context(|| format!("moving the programs to {}", folder.display()))?;
+        eprintln!("{name}: built in {} s", begun.elapsed().as_secs());
+        Ok(())
+    }
+}
+
+/// The folder of a module that the `go.mod` in a folder of `e2e` requires; it is fetched when it is not there.
+///
+/// # Errors
+/// When Go is missing or the module cannot be had.
+pub fn module_folder(folder: &str, module: &str) -> Result<PathBuf> {
+    let asked = Command::new("go")
+        .args(["mod", "download", "-json", module])
+        .current_dir(repository().join("e2e").join(folder))
+        .output()
+        .context("starting `go mod download`")?;
+    let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).context("answer of `go mod download`")?;
+    let folder = answer["Dir"].as_str().with_context(|| format!("`go mod download` says {answer}"))?;
+    Ok(PathBuf::from(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_that_is_half_written_or_of_another_content_is_noticed() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("berth-programs-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        assert!(!HELM.is_whole(&folder), "nothing is there");
+        fs::write(folder.join("helm"), "program")?;
+        assert!(!HELM.is_whole(&folder), "it was not stamped");
+        let stamp = HELM.stamp(&folder).context("a stamp")?;
+        fs::write(folder.join(STAMP), &stamp)?;
+        assert!(HELM.is_whole(&folder));
+        fs::write(folder.join("helm"), "prog")?;
+        assert!(!HELM.is_whole(&folder), "half of the program is missing");
+        fs::write(folder.join("helm"), "program")?;
+        fs::write(folder.join(STAMP), stamp.replace("-s -w", "-s"))?;
+        assert!(!HELM.is_whole(&folder), "it was built with other flags");
+        fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    #[test]
+    fn every_module_has_sources() -> Result<()> {
+        for module in ALL {
+            assert!(module.content()?.contains("tool"), "{}", module.name);
+        }
+        Ok(())
+    }
+}

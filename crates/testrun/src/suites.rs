@@ -1,0 +1,118 @@
+//! The tests that there are: programs as Cargo built them, cut into suites that run by themselves.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cargo::Program;
+
+/// Package of the end-to-end tests.
+pub(crate) const END_TO_END: &str = "e2e";
+
+/// Tests that run in one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Suite {
+    /// Name in the table and in the file of budgets.
+    pub(crate) name: String,
+    /// The program.
+    pub(crate) program: Program,
+    /// Prefix or name of its tests, as the program takes it; `None` for all of them.
+    pub(crate) filter: Option<String>,
+    /// Full names of its tests.
+    pub(crate) tests: Vec<String>,
+}
+
+impl Suite {
+    /// The command that runs it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = self.program.command();
+        if let Some(filter) = &self.filter {
+            command.arg(filter);
+            if self.tests.len() == 1 {
+                command.arg("--exact");
+            }
+        }
+        // What a test says that passes counts as well: it may say that it was skipped.
+        command.arg(if self.is_end_to_end() { "--nocapture" } else { "--show-output" });
+        command
+    }
+
+    /// Whether it needs a control plane of its own, or may: unit tests of the harness do not.
+    pub(crate) fn is_end_to_end(&self) -> bool {
+        self.program.package == END_TO_END && !self.program.unit
+    }
+}
+
+/// All suites of these programs, in the order of their names: one for the unit tests of a library or program, one a module of a folder of
+/// tests, and of the end-to-end tests one a test, since each starts what it needs.
+///
+/// # Errors
+/// When a program does not list its tests.
+pub(crate) fn of(programs: &[Program]) -> Result<Vec<Suite>> {
+    let mut suites = Vec::new();
+    for program in programs {
+        suites.extend(cut(program, &tests(program)?));
+    }
+    suites.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(suites)
+}
+
+/// Names of the tests of a program, those that are ignored among them.
+fn tests(program: &Program) -> Result<Vec<String>> {
+    let output = program.command().args(["--list", "--format", "terse"]).output();
+    let output = output.with_context(|| format!("starting {}", program.path.display()))?;
+    ensure!(output.status.success(), "{} lists no tests: {}", program.path.display(), output.status);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+fn cut(program: &Program, tests: &[String]) -> Vec<Suite> {
+    let mut parts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for test in tests {
+        let part = match test.split_once("::") {
+            _ if program.unit => String::new(),
+            Some(_) if program.package == END_TO_END => test.clone(),
+            Some((module, _)) => format!("{module}::"),
+            None => test.clone(),
+        };
+        parts.entry(part).or_default().push(test.clone());
+    }
+    let suite = |(part, tests): (String, Vec<String>)| {
+        let name = match part.as_str() {
+            "" => program.name(),
+            part => format!("{} {}", program.package, part.trim_end_matches("::").replace("::", " ")),
+        };
+        let filter = Some(part).filter(|part| !part.is_empty());
+        Suite { name, program: program.clone(), filter, tests }
+    };
+    parts.into_iter().map(suite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(package: &str, unit: bool) -> Program {
+        let target = package.to_owned();
+        Program { package: package.to_owned(), target, unit, path: "p".into(), folder: "f".into() }
+    }
+
+    fn shown(package: &str, unit: bool, tests: &[&str]) -> Vec<(String, Option<String>, usize)> {
+        let tests: Vec<String> = tests.iter().map(|test| (*test).to_owned()).collect();
+        let suites = cut(&program(package, unit), &tests);
+        suites.into_iter().map(|suite| (suite.name, suite.filter, suite.tests.len())).collect()
+    }
+
+    #[test]
+    fn folder_of_tests_is_cut_by_module_and_end_to_end_tests_one_by_one() {
+        let some = |text: &str| Some(text.to_owned());
+        let tests = ["laws::a::b", "laws::c", "alone"];
+        let of_engine = [("engine alone".to_owned(), some("alone"), 1), ("engine laws".to_owned(), some("laws::"), 2)];
+        assert_eq!(shown("engine", false, &tests), of_engine);
+        assert_eq!(shown("engine", true, &tests), [("engine unit".to_owned(), None, 3)]);
+        let of_crash =
+            [("e2e crash a".to_owned(), some("crash::a"), 1), ("e2e crash b".to_owned(), some("crash::b"), 1)];
+        assert_eq!(shown("e2e", false, &["crash::a", "crash::b"]), of_crash);
+    }
+}
