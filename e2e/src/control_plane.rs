@@ -175,7 +175,7 @@ impl ControlPlane {
             name,
             program,
             args,
-            env: vec![(GARBAGE.0.to_owned(), GARBAGE.1.to_owned())],
+            env: GARBAGE.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             folder: &self.folder,
             doomed,
             restarts: false,
@@ -321,8 +321,9 @@ impl Drop for ControlPlane {
     }
 }
 
-/// The programs are Go's: a third of the API server's time goes into collecting garbage unless it may keep twice as much of it.
-const GARBAGE: (&str, &str) = ("GOGC", "200");
+/// The programs are Go's: a third of the API server's time goes into collecting garbage unless it may keep several times as much of it.
+/// What all of them keep is bounded, since several control planes share a machine.
+const GARBAGE: [(&str, &str); 2] = [("GOGC", "800"), ("GOMEMLIMIT", "1500MiB")];
 
 fn etcd_args(data: &Path, store: &str, peer: u16) -> Vec<String> {
     vec![

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::{Api, Client};
 use serde_json::Value;
 
@@ -186,12 +186,13 @@ impl Kind {
     /// # Errors
     /// When the API server does not answer.
     pub async fn list(self, client: &Client, namespace: &str) -> Result<Vec<Value>> {
-        let list = self
-            .api(client, namespace)
-            .list(&ListParams::default())
-            .await
-            .with_context(|| format!("listing {}", self.plural))?;
-        let mut items: Vec<Value> = list.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let request = Request::new(self.api(client, namespace).resource_url()).list(&ListParams::default())?;
+        // Read once: a list of typed objects would be read twice.
+        let mut list: Value = client.request(request).await.with_context(|| format!("listing {}", self.plural))?;
+        let mut items = match list["items"].take() {
+            Value::Array(items) => items,
+            other => bail!("listing {}: items are {other}", self.plural),
+        };
         items.sort_by_key(|o| text(o, "/metadata/name").to_owned());
         Ok(items)
     }

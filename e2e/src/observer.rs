@@ -21,7 +21,7 @@ use crate::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST};
 use crate::invariants::{Change, Judge, Violation};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
-use crate::wait::{self, Seen};
+use crate::wait::{self, Changes, Seen};
 use crate::webhooks::{MUTATING, VALIDATING};
 use recorded::{Recorded, Role, follow, key, revision};
 
@@ -132,6 +132,11 @@ impl Observer {
         self.watched.contains(&kind)
     }
 
+    /// Changes of one scope's objects, for waits.
+    pub fn changes_in(&self, scope: Scope) -> Changes {
+        Changes::new(lock(&self.recorded).changes_in(scope))
+    }
+
     /// Number of changes seen so far.
     pub fn changes(&self) -> u64 {
         lock(&self.recorded).total
@@ -158,7 +163,7 @@ impl Observer {
         // A change below every list's own revision cannot come any more: all before it can be put in order.
         let mut settled = u64::MAX;
         for kind in self.watched.iter().copied() {
-            let listed = kind.all(&self.client).list(&Default::default()).await?;
+            let listed = kind.all(&self.client).list_metadata(&Default::default()).await?;
             let revisions: BTreeMap<String, u64> = listed.items.iter().map(|o| (key(o), revision(o))).collect();
             let at = listed.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0);
             wait::until(wait::STEP, "the observer's watches are up to date", || async {

@@ -432,7 +432,7 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let selected = runs.into_iter().filter(|(name, _)| name.contains(&wanted)).map(|(name, run)| async move {
         let begun = std::time::Instant::now();
-        let outcome = run.await;
+        let outcome = stage.observer.changes_in(Scope::of(name)).told(run).await;
         let seconds = begun.elapsed().as_secs_f64();
         note_run(name);
         let Err(error) = outcome else {

@@ -1,13 +1,84 @@
 //! Level-triggered waiting: asks until the state is there or the time is over, and then says what it saw last.
+//!
+//! A scenario asks again when the observer has seen a change of one of its objects ([`Changes`]); without an observer the pauses between two
+//! looks grow. So a wait for something far off costs the API server next to nothing.
 
 use std::fmt::Write as _;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use tokio::sync::watch;
 
-/// How often the state is asked for.
+/// Least pause between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
+/// Time in which changes come together.
+const CROWD: Duration = Duration::from_millis(100);
+/// Longest pause between two looks where nobody tells of changes.
+const LONG_PERIOD: Duration = Duration::from_millis(250);
+/// Longest pause between two looks where changes are told: what is waited for may be no object.
+const SELDOM: Duration = Duration::from_millis(500);
+
+tokio::task_local! {
+    /// The changes of the scenario that runs in this task.
+    static CHANGES: Changes;
+}
+
+/// Tells whoever waits that objects have changed.
+#[derive(Clone, Debug)]
+pub struct Changes(watch::Receiver<u64>);
+
+impl Changes {
+    /// Waits are told by whoever sends on the other end.
+    #[must_use]
+    pub fn new(changes: watch::Receiver<u64>) -> Changes {
+        Changes(changes)
+    }
+
+    /// Runs something whose waits are told of these changes.
+    pub async fn told<F: Future>(self, work: F) -> F::Output {
+        CHANGES.scope(self, work).await
+    }
+
+    /// Returns at the next change, or after a while.
+    async fn next(&mut self) {
+        // Where nobody sends any more only the time is left.
+        if let Ok(Err(_)) = tokio::time::timeout(SELDOM, self.0.changed()).await {
+            tokio::time::sleep(LONG_PERIOD).await;
+        }
+    }
+}
+
+/// The pauses between looks of one wait.
+struct Pauses {
+    changes: Option<Changes>,
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Pauses {
+        let mut changes = CHANGES.try_with(Clone::clone).ok();
+        // A change from before the first look is seen by it.
+        if let Some(Changes(receiver)) = &mut changes {
+            receiver.mark_unchanged();
+        }
+        Pauses { changes, next: PERIOD }
+    }
+
+    async fn pause(&mut self) {
+        match &mut self.changes {
+            Some(changes) => {
+                changes.next().await;
+                // Changes come in crowds, and the last of them matters.
+                tokio::time::sleep(CROWD).await;
+            }
+            None => {
+                tokio::time::sleep(self.next).await;
+                self.next = (self.next * 3 / 2).min(LONG_PERIOD);
+            }
+        }
+    }
+}
 
 /// Usual deadline of one step of a scenario: three times what the longest takes on a machine that does nothing else, and less than
 /// the minute after which Berth tells a text anew, repeats an event or looks again at what is stored.
@@ -41,6 +112,7 @@ where
 {
     let begun = Instant::now();
     let mut history: Vec<(Duration, String)> = Vec::new();
+    let mut pauses = Pauses::new();
     loop {
         let seen = match look().await {
             Ok(Seen::Yes(value)) => return Ok(value),
@@ -57,7 +129,7 @@ where
             }
             bail!("waited {:.1} s in vain for: {what}; seen:{text}", limit.as_secs_f64());
         }
-        tokio::time::sleep(PERIOD).await;
+        pauses.pause().await;
     }
 }
 
@@ -73,6 +145,7 @@ where
 {
     let begun = Instant::now();
     let mut answered = false;
+    let mut pauses = Pauses::new();
     while begun.elapsed() < period || !answered {
         match look().await {
             Ok(Seen::Yes(())) => answered = true,
@@ -84,7 +157,7 @@ where
             Err(e) if begun.elapsed() > period + STEP => return Err(e.context(format!("looking whether {what}"))),
             Err(_) => answered = false,
         }
-        tokio::time::sleep(PERIOD).await;
+        pauses.pause().await;
     }
     Ok(())
 }

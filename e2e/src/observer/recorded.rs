@@ -11,8 +11,9 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
+use tokio::sync::watch as channel;
 
-use super::lock;
+use super::{Scope, lock};
 use crate::invariants::Change;
 use crate::kinds::{self, EVENT, Kind, TRAINING_JOB, items, text};
 
@@ -52,6 +53,8 @@ pub(super) struct Recorded {
     blind: Vec<(u64, u64)>,
     /// Kinds that are being listed, with the newest revision that was seen before.
     listing: BTreeMap<&'static str, u64>,
+    /// Scopes in which somebody waits for changes, with the number of changes there.
+    awaited: Vec<(Scope, channel::Sender<u64>)>,
 }
 
 impl Recorded {
@@ -82,6 +85,21 @@ impl Recorded {
         vanished.map(|((_, key), _)| format!("the end of {} {key} is not seen", kind.kind))
     }
 
+    /// The number of changes of objects in a scope, as it grows.
+    pub(super) fn changes_in(&mut self, scope: Scope) -> channel::Receiver<u64> {
+        self.awaited.retain(|(_, sender)| !sender.is_closed());
+        let (sender, receiver) = channel::channel(0);
+        self.awaited.push((scope, sender));
+        receiver
+    }
+
+    /// Tells those who wait for a change of this object.
+    fn tell(&self, key: &str) {
+        for (_, sender) in self.awaited.iter().filter(|(scope, _)| scope.holds(key)) {
+            sender.send_modify(|changes| *changes += 1);
+        }
+    }
+
     /// The newest revision that was seen of a kind.
     fn newest(&self, kind: Kind) -> u64 {
         let there = self.latest.iter().filter(|((k, _), _)| *k == kind.kind).map(|(_, (revision, _))| *revision);
@@ -104,6 +122,7 @@ impl Recorded {
         if !deleted && self.latest.get(&slot).is_some_and(|(known, _)| *known == revision) {
             return;
         }
+        self.tell(&slot.1);
         let quiet = kind == TRAINING_JOB && !deleted && !self.is_news(&slot, kind, &value);
         let at = if quiet { Instant::now() } else { self.touch(slot.clone()) };
         if deleted {
@@ -120,6 +139,7 @@ impl Recorded {
     fn written(&mut self, kind: Kind, object: &DynamicObject, deleted: bool) {
         let Ok(value) = serde_json::to_value(object) else { return };
         let slot = (kind.kind, key(object));
+        self.tell(&slot.1);
         let of_berth = |entry: &Value| text(entry, "/manager") == BERTH;
         if kind == EVENT && (deleted || !items(&value, "/metadata/managedFields").iter().any(of_berth)) {
             // Others publish events as they like, and the server deletes them.
@@ -155,14 +175,14 @@ impl Recorded {
     }
 }
 
-pub(super) fn key(object: &DynamicObject) -> String {
+pub(super) fn key(object: &impl ResourceExt) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
         None => object.name_any(),
     }
 }
 
-pub(super) fn revision(object: &DynamicObject) -> u64 {
+pub(super) fn revision(object: &impl ResourceExt) -> u64 {
     object.resource_version().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
