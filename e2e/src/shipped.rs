@@ -65,3 +65,9 @@ fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let _ = teller.join();
     result
 }
+
+/// Whether the binary of `BERTH_BINARY` is the release build (`make night PART=shipped`): then it is held to the times and the memory that
+/// are promised of it. The build of the tests is hardly optimised.
+pub fn is_release() -> bool {
+    std::env::var_os("BERTH_SHIPPED").is_some()
+}

@@ -133,6 +133,7 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let scale = settings.scale.max(0.1);
     part.goal("cpu of the operator", usage.cpu_seconds, "s", 3.0 * scale);
     part.goal("peak memory of the operator", usage.peak_mb, "MB", 50.0);
+    part.add("pages of its program in memory", usage.files_mb, "MB");
     workloads::add_idle(&mut part, idle, total);
     part.requests.insert("writes by Berth, audit log".to_owned(), berth);
     part.requests.insert("writes by program within the wall".to_owned(), by_program(&within));

@@ -18,6 +18,8 @@ pub struct Usage {
     pub peak_mb: f64,
     /// Resident memory now in MB.
     pub resident_mb: f64,
+    /// What of it are pages of files, which are those of the program itself and its libraries.
+    pub files_mb: f64,
 }
 
 impl Usage {
@@ -39,6 +41,7 @@ impl Usage {
             cpu_seconds: cpu(&read("stat")?).context("/proc/PID/stat has no times")?,
             peak_mb: megabytes("VmHWM:").context("no VmHWM")?,
             resident_mb: megabytes("VmRSS:").context("no VmRSS")?,
+            files_mb: megabytes("RssFile:").context("no RssFile")?,
         })
     }
 }
@@ -97,6 +100,7 @@ mod tests {
     fn reads_itself() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.peak_mb >= usage.resident_mb && usage.resident_mb > 0.5, "{usage:?}");
+        assert!(usage.files_mb > 0.1 && usage.files_mb < usage.resident_mb, "{usage:?}");
         assert_eq!(cpu("1 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0"), Some(2.0));
     }
 

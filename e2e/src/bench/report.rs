@@ -105,7 +105,7 @@ impl Report {
         let preemption = if self.preemption { "with preemption" } else { "without preemption" };
         let _ = writeln!(
             out,
-            "bench: shape {}, scale {}, {preemption}; {} cores, load {:.1} at the start; release build of the operator",
+            "bench: shape {}, scale {}, {preemption}; {} cores, load {:.1} at the start",
             self.shape, self.scale, self.cores, self.load
         );
         for part in &self.parts {

@@ -85,6 +85,7 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     part.goal("cpu of the operator", usage.cpu_seconds, "s", limits(shape, settings.scale).0);
     part.add("cpu of the operator before the run", begun_usage.cpu_seconds, "s");
     part.goal("peak memory of the operator", usage.peak_mb, "MB", limits(shape, settings.scale).1);
+    part.add("pages of its program in memory", usage.files_mb, "MB");
     let requests = bed.audit.between(from, to)?.remove(agent).unwrap_or_default();
     let (objects, events) = audit::split_events(&requests);
     part.goal("requests per workload without events", per(objects, total), "", 1.3);

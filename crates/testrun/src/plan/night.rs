@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use berth_testrun::folders;
 use berth_testrun::programs::{self, GoModule};
 
-use super::{Run, logged};
+use super::{Run, logged, shown};
+use crate::cargo::{cargo, target};
 use crate::lanes::{self, Lanes};
 use crate::runner::{Class, Step};
 use crate::suites::Suite;
@@ -43,6 +44,8 @@ pub(crate) struct Part {
     pub(crate) runs: Vec<Wide>,
 }
 
+/// The part whose tests run the release build.
+const SHIPPED: &str = "shipped";
 /// Parts into which ten million worlds a law are cut.
 pub(crate) const SHARDS: usize = 16;
 
@@ -84,6 +87,14 @@ pub(crate) fn parts() -> Vec<Part> {
                 wide("chart under Helm 3", "e2e helm", "", &[("BERTH_HELM", "3")]),
                 wide("50,000 malformed reviews", "e2e webhook load_and_floods", "", &[("BERTH_FLOOD", "50000")]),
                 wide("the real Kueue", "e2e kueue", "", &[]),
+            ],
+        },
+        Part {
+            name: SHIPPED.to_owned(),
+            what: "the benchmark and the webhooks under load, with the release build and the times and the memory that it is promised to need",
+            runs: vec![
+                wide("webhooks under load", "e2e webhook load_and_floods", "", &[("BERTH_SHIPPED", "1")]),
+                wide("benchmark", "e2e bench", "", &[("BERTH_SHIPPED", "1")]),
             ],
         },
         Part {
@@ -195,9 +206,19 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     let modules: &[GoModule] = if end_to_end { &programs::ALL } else { &[] };
     let mut passed = run.programs(modules)?;
     let Some(suites) = run.everything()? else { return Ok(false) };
+    let release = cargo(&["build", "--locked", "--release", "--package", "berth-manager"]);
+    if part.name == SHIPPED && !run.runner.run(shown("compile the release build", Class::Compiling, release))? {
+        return Ok(false);
+    }
     let _machine = run.machine()?;
     for wide in &part.runs {
-        let lanes = Lanes { steps: run.wide(wide, &suites)?, at_once: wide.at_once };
+        let mut steps = run.wide(wide, &suites)?;
+        if part.name == SHIPPED {
+            for step in &mut steps {
+                step.command.env("BERTH_BINARY", target().join("release/berth"));
+            }
+        }
+        let lanes = Lanes { steps, at_once: wide.at_once };
         passed &= lanes::run(&run.runner, vec![lanes])?;
     }
     let ran = Ran {
