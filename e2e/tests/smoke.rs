@@ -9,19 +9,38 @@ use berth_e2e::manager::ManagerOptions;
 use berth_e2e::quickstart::{self, NAMESPACE};
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::shipped;
 use berth_e2e::wait::{self, Seen};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_through_all_layers() -> Result<()> {
     let stage = Stage::start("smoke", &quickstart::pools(), ManagerOptions::default()).await?;
-    let outcome = first_job(&stage).await;
+    let outcome = match own_programs(&stage) {
+        Ok(()) => first_job(&stage).await,
+        Err(e) => Err(e),
+    };
     let outcome = match outcome {
         Ok(()) => Ok(()),
         Err(e) => Err(anyhow::anyhow!(stage.failure(NAMESPACE, &e).await)),
     };
     stage.stop().await;
     outcome
+}
+
+/// Another clone may run its tests at the same time, with the same cache: neither runs what the other has built.
+fn own_programs(stage: &Stage) -> Result<()> {
+    let operator = std::fs::read_link(format!("/proc/{}/exe", stage.manager.pid()?))?;
+    let asked_for = shipped::binary()?.canonicalize()?;
+    ensure!(operator == asked_for, "the operator is {}, not {}", operator.display(), asked_for.display());
+    // `make test` says which folder is its own.
+    if let Some(folder) = std::env::var_os("TESTRUN_TARGET") {
+        let folder = std::path::Path::new(&folder).canonicalize()?;
+        for program in [operator, std::env::current_exe()?.canonicalize()?] {
+            ensure!(program.starts_with(&folder), "{} is not of {}", program.display(), folder.display());
+        }
+    }
+    Ok(())
 }
 
 async fn first_job(stage: &Stage) -> Result<()> {

@@ -38,13 +38,13 @@ pub(crate) fn logs() -> PathBuf {
 
 /// A step that shows what it writes.
 pub(crate) fn shown(name: &str, class: Class, command: Command) -> Step {
-    Step { name: name.to_owned(), class, command, output: Output::Shown }
+    Step { name: name.to_owned(), class, command, output: Output::Shown, tests: None }
 }
 
 /// A step whose output is shown when it fails.
 pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
     let log = logs().join(format!("{}.log", name.replace([' ', '/'], "-")));
-    Step { name: name.to_owned(), class, command, output: Output::Logged(log) }
+    Step { name: name.to_owned(), class, command, output: Output::Logged(log), tests: None }
 }
 
 /// This program with arguments, for what is to be measured as a process of its own.
@@ -104,6 +104,7 @@ impl Run {
             class: Class::Compiling,
             command: cargo::build(&["--lib", "--bins", "--tests", "--message-format=json-render-diagnostics"]),
             output: Output::Read(messages.clone()),
+            tests: None,
         };
         if !self.runner.run(step)? {
             return Ok(None);
@@ -124,9 +125,9 @@ impl Run {
         let mut command = suite.command();
         if suite.is_end_to_end() {
             // Its own berth, by its path: nothing asks Cargo for it again.
-            command.env("BERTH_BINARY", cargo::program("berth"));
+            command.env("BERTH_BINARY", cargo::program("berth")).env("TESTRUN_TARGET", cargo::target());
         }
-        logged(&suite.name, Class::Running, command)
+        Step { tests: Some(suite.tests.len()), ..logged(&suite.name, Class::Running, command) }
     }
 
     /// Puts steps first that take longest; those without a budget come before all others.

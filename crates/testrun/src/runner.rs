@@ -54,6 +54,8 @@ pub(crate) struct Step {
     pub(crate) command: Command,
     /// Where its output goes.
     pub(crate) output: Output,
+    /// How many tests must have been run, ignored ones among them: a filter that matches none of them ends with success, too.
+    pub(crate) tests: Option<usize>,
 }
 
 /// A line of the table.
@@ -142,7 +144,7 @@ impl Runner {
         if self.told_to_end() {
             return Ok(false);
         }
-        let Step { name, class, mut command, output } = step;
+        let Step { name, class, mut command, output, tests } = step;
         match &output {
             // It may ask.
             Output::Shown => {}
@@ -163,14 +165,18 @@ impl Runner {
         let wall = begun.elapsed().as_secs_f64();
         let peak = locked(&self.live).remove(&pid).map(|(_, _, peak)| peak);
         let (status, cpu) = ended.with_context(|| format!("waiting for {name}"))?;
-        let passed = status.success();
         let log = match &output {
             Output::Logged(path) => fs::read_to_string(path).unwrap_or_default(),
             _ => String::new(),
         };
         let counts = Counts::read(&log);
-        if !passed {
+        let ran = usize::try_from(counts.passed + counts.failed + counts.ignored).unwrap_or(usize::MAX);
+        let missed = tests.filter(|tests| *tests != ran);
+        let passed = status.success() && missed.is_none();
+        if !status.success() {
             println!("{log}== {name} FAILED ({status})");
+        } else if let Some(tests) = missed {
+            println!("{log}== {name} FAILED: {ran} tests ran, and there are {tests}");
         } else if matches!(output, Output::Logged(_)) {
             println!("== {name}: ok after {wall:.0} s, {counts}");
         }

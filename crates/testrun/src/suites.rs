@@ -27,10 +27,13 @@ impl Suite {
     /// The command that runs it.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.program.command();
-        if let Some(filter) = &self.filter {
-            command.arg(filter);
-            if self.tests.len() == 1 {
-                command.arg("--exact");
+        match (&self.filter, self.tests.as_slice()) {
+            (None, _) => {}
+            (Some(_), [test]) => {
+                command.args([test, "--exact"]);
+            }
+            (Some(filter), _) => {
+                command.arg(filter);
             }
         }
         // What a test says that passes counts as well: it may say that it was skipped.
@@ -114,5 +117,16 @@ mod tests {
         let of_crash =
             [("e2e crash a".to_owned(), some("crash::a"), 1), ("e2e crash b".to_owned(), some("crash::b"), 1)];
         assert_eq!(shown("e2e", false, &["crash::a", "crash::b"]), of_crash);
+    }
+
+    #[test]
+    fn test_that_is_alone_in_its_module_is_named_in_full() {
+        let suites =
+            cut(&program("engine", false), &["cases::all".to_owned(), "laws::a".to_owned(), "laws::b".to_owned()]);
+        let args = |suite: &Suite| -> Vec<String> {
+            suite.command().get_args().map(|arg| arg.to_string_lossy().into_owned()).collect()
+        };
+        let found: Vec<Vec<String>> = suites.iter().map(args).collect();
+        assert_eq!(found, [vec!["cases::all", "--exact", "--show-output"], vec!["laws::", "--show-output"]]);
     }
 }

@@ -174,6 +174,8 @@ impl Run {
         for time in 1..=wide.times {
             for suite in suites.iter().filter(|suite| suite.name.starts_with(wide.suites)) {
                 let mut step = self.suite(suite);
+                let tests = suite.tests.iter().filter(|test| test.contains(wide.filter)).count();
+                ensure!(tests > 0, "{}: no test of {} is called like {:?}", wide.name, suite.name, wide.filter);
                 if !wide.filter.is_empty() {
                     step.command = suite.program.command();
                     step.command.arg(wide.filter);
@@ -181,7 +183,7 @@ impl Run {
                 step.command.envs(wide.set.iter().map(|(name, value)| (name, value)));
                 let name = if wide.times == 1 { wide.name.clone() } else { format!("{} {time}", wide.name) };
                 let name = format!("{name}: {}", suite.name);
-                steps.push(logged(&name, Class::Running, step.command));
+                steps.push(Step { tests: Some(tests), ..logged(&name, Class::Running, step.command) });
             }
         }
         ensure!(!steps.is_empty(), "{}: no suite is called like {:?}", wide.name, wide.suites);

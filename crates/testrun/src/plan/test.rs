@@ -25,7 +25,7 @@ const SEEDS: &str = "5000";
 /// Seeds of a law in the inner loop.
 const FEW_SEEDS: &str = "500";
 /// End-to-end tests that measure times, or whose time-outs a busy machine would reach: nothing runs beside them.
-const ALONE: [&str; 3] = ["e2e webhook load_and_floods", "e2e bench", "e2e failover"];
+const ALONE: [&str; 2] = ["e2e webhook load_and_floods", "e2e failover"];
 /// Where Kueue's decision cases lie, from the root.
 const CASES: &str = "../shared/conformance";
 
@@ -118,13 +118,13 @@ pub(crate) fn test(run: &Run) -> Result<bool> {
         .filter(|suite| suite.is_end_to_end())
         .partition(|suite| ALONE.iter().any(|name| suite.name.starts_with(name)));
     let mut together: Vec<Step> = together.into_iter().map(|suite| run.suite(suite)).collect();
+    let mut demo = Command::new(program("demo"));
+    demo.env("DEMO_ONCE", "1").env("BERTH_BINARY", program("berth"));
+    together.push(logged("demo", Class::Running, demo));
     run.longest_first(&mut together);
     let lists = vec![Lanes { steps: together, at_once: LANES }, Lanes { steps: background, at_once: 1 }];
     passed &= lanes::run(&run.runner, lists)?;
-    let mut alone: Vec<Step> = alone.into_iter().map(|suite| run.suite(suite)).collect();
-    let mut demo = Command::new(program("demo"));
-    demo.env("DEMO_ONCE", "1").env("BERTH_BINARY", program("berth"));
-    alone.push(logged("demo", Class::Running, demo));
+    let alone: Vec<Step> = alone.into_iter().map(|suite| run.suite(suite)).collect();
     passed &= lanes::run(&run.runner, vec![Lanes { steps: alone, at_once: 1 }])?;
     run.keep()?;
     dependencies::bound()?;
