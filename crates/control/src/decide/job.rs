@@ -186,7 +186,8 @@ impl Case<'_> {
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
             let sets = admission.pod_set_assignments.iter();
-            sets.map(|set| (set.effective_name().to_owned(), set.count.unwrap_or_default())).collect()
+            // A count that is left out is that of the spec.
+            sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect()
         });
         let standing = Standing {
             admitted_counts: counts.as_ref(),

@@ -9,6 +9,7 @@ mod contract;
 mod crowds;
 mod edits;
 mod elastic;
+mod ended_pods;
 mod ends;
 mod events;
 mod faults;

@@ -1,8 +1,9 @@
 //! Kinds that can be suspended, asked as control and the webhook ask them: by what `berth_jobs::KINDS` has of each.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
-use berth_jobs::{JobObject, JobType, TemplateParts};
+use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, pod_sets_equivalent};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
     let job = read(kind, &case.object);
@@ -66,7 +67,13 @@ fn parts(job: &dyn JobObject) -> Vec<TemplateParts> {
     sets.iter().map(TemplateParts::of_pod_set).collect()
 }
 
-/// A start that fits is one patch of the state that was read, places the job, and a stop takes all of it back.
+/// What a job asks for.
+fn asked(job: &dyn JobObject) -> Vec<PodSetDigest> {
+    job.pod_sets().expect("pod sets").iter().map(PodSetDigest::of).collect()
+}
+
+/// A start that fits is one patch of the state that was read and places the job, what it makes is still the job of the Workload, and a stop
+/// takes all of it back.
 pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut holds = |holds: bool, what: &str| {
@@ -75,9 +82,8 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         }
     };
     let before = read(kind, &case.object);
-    let Some(Ok(start)) = case.placements().map(|placements| before.start_patch(&placements)) else {
-        return wrong;
-    };
+    let Some(placements) = case.placements() else { return wrong };
+    let Ok(start) = before.start_patch(&placements) else { return wrong };
     let identity = |patch: &Value| {
         let metadata =
             |object: &Value| (object["metadata"]["uid"].clone(), object["metadata"]["resourceVersion"].clone());
@@ -88,6 +94,10 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     holds(identity(&start), "the patch is of the state that was read");
     let running = patched(&*before, &start);
     holds(!running.state(None).suspended, "it runs");
+    let given: BTreeMap<String, i32> = placements.into_iter().map(|given| (given.pod_set, given.count)).collect();
+    let standing = Standing { admitted_counts: Some(&given), admitted: true, suspended: false };
+    let same = pod_sets_equivalent(&asked(&*running), &asked(&*before), standing);
+    holds(same, "what was started is what may run");
     let stop = running.stop_patch();
     holds(identity(&stop), "the stop is of the state that was read");
     let stopping = patched(&*running, &stop);
