@@ -99,8 +99,10 @@ impl JobKind for BatchJob {
 
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
-        let ended = status(job, |s| s.succeeded).saturating_add(uncounted(job));
-        ended.saturating_add(status(job, |s| s.ready)) >= wanted
+        // Indexes that have failed for good are not waited for.
+        let left = job.spec.as_ref().map_or(0, |spec| left(job, spec));
+        let there = status(job, |s| s.ready).saturating_add(uncounted(job));
+        there >= wanted.min(left) || there.saturating_add(status(job, |s| s.succeeded)) >= wanted
     }
 
     fn pods_succeeded(job: &Job) -> bool {
@@ -115,14 +117,10 @@ impl JobKind for BatchJob {
 
     fn reclaimable_pods(job: &Job) -> Vec<ReclaimablePod> {
         let Some(spec) = &job.spec else { return Vec::new() };
-        let done = done(job, spec);
-        let count = pod_count(spec);
-        if spec.parallelism.unwrap_or(1) == 1 || done == 0 {
+        if spec.parallelism.unwrap_or(1) == 1 || done(job, spec) == 0 {
             return Vec::new();
         }
-        // Without completions, no pod is started after the first success.
-        let remaining = spec.completions.unwrap_or(count).saturating_sub(done).max(0);
-        let reclaimable = count.saturating_sub(remaining);
+        let reclaimable = pod_count(spec).saturating_sub(left(job, spec));
         if reclaimable <= 0 {
             return Vec::new();
         }
@@ -271,6 +269,11 @@ fn done(job: &Job, spec: &JobSpec) -> i32 {
     let lists = [&told.completed_indexes, &told.failed_indexes];
     let end = spec.completions.unwrap_or(pod_count(spec));
     count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
+}
+
+/// Pods that are still to end. Without completions, no pod is started after the first success.
+fn left(job: &Job, spec: &JobSpec) -> i32 {
+    spec.completions.unwrap_or(pod_count(spec)).saturating_sub(done(job, spec)).max(0)
 }
 
 /// Counts the indexes below `end` in lists such as `1,3-5,7`, each of them once.

@@ -152,6 +152,18 @@ fn prebuilt_job_with_an_ended_pod_stays_in_sync() {
     );
 }
 
+#[test]
+fn job_with_a_failed_index_is_not_evicted_for_recovery() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JOB, four("Indexed"));
+    cluster.pass(5);
+    assert!(cluster.is("a", "PodsReady"));
+    end_one(&mut cluster, "failedIndexes");
+    assert!(cluster.is("a", "PodsReady"), "{:?}", cluster.condition("a", "PodsReady"));
+    cluster.pass(4_000);
+    assert_eq!(starts_and_stops(&cluster), (1, 0), "{:?}", cluster.writes);
+}
+
 /// A loader and three trainers, each a Job of one pod.
 fn jobset() -> Value {
     let template = json!({"spec": {"template": {"spec": {"containers": [
