@@ -158,11 +158,11 @@ impl JobKind for BatchJob {
     }
 
     fn suspend_patch(job: &Job) -> Value {
-        patch(job, None, json!({"suspend": true}))
+        patch(job, Map::new(), json!({"suspend": true}))
     }
 
     fn stop_patch(job: &Job) -> Value {
-        patch(job, Some(json!("true")), json!({"suspend": true}))
+        patch(job, note(labels::STOPPING, json!("true")), json!({"suspend": true}))
     }
 
     fn may_change_template(job: &Job) -> bool {
@@ -175,7 +175,10 @@ impl JobKind for BatchJob {
     }
 
     fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<Value> {
-        let marker = is_stopping(&job.metadata).then_some(Value::Null);
+        let mut notes = end_of_stop(job);
+        if own_parallelism(job).is_some() {
+            notes.insert(labels::OWN_PARALLELISM.to_owned(), Value::Null);
+        }
         let mut spec = Map::new();
         // Another number of pod sets is another job's Workload: nothing of it may be put here.
         if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
@@ -184,9 +187,15 @@ impl JobKind for BatchJob {
             }
             if accepts_fewer(job) || ran_in_part(job_spec, original) {
                 resize(&mut spec, job, job_spec, original.count);
+                let own = own_parallelism(job).filter(|own| *own > original.count);
+                if let (Some(parallelism), Some(own)) = (spec.get_mut("parallelism"), own)
+                    && job_spec.completions == Some(original.count)
+                {
+                    *parallelism = json!(own);
+                }
             }
         }
-        (marker.is_some() || !spec.is_empty()).then(|| patch(job, marker, Value::Object(spec)))
+        (!notes.is_empty() || !spec.is_empty()).then(|| patch(job, notes, Value::Object(spec)))
     }
 
     fn start_patch(job: &Job, placements: &[Placement]) -> Result<Value, PlacementError> {
@@ -202,8 +211,16 @@ impl JobKind for BatchJob {
         if accepts_fewer(job) {
             resize(&mut spec, job, job_spec, placement.count);
         }
-        let marker = is_stopping(&job.metadata).then_some(Value::Null);
-        Ok(patch(job, marker, Value::Object(spec)))
+        let mut notes = end_of_stop(job);
+        // A job that was suspended while it ran still has the number that it was given.
+        if !Self::is_placed(job) {
+            let own =
+                job_spec.parallelism.filter(|own| *own != pod_count(job_spec) && spec.contains_key("parallelism"));
+            if own.is_some() || own_parallelism(job).is_some() {
+                notes.insert(labels::OWN_PARALLELISM.to_owned(), json!(own.map(|own| own.to_string())));
+            }
+        }
+        Ok(patch(job, notes, Value::Object(spec)))
     }
 }
 
@@ -234,6 +251,12 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
     if followed && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
     }
+}
+
+/// The parallelism that its user wrote, where a start has put a smaller one in its place and the number of pods does not tell it: it was
+/// larger than the completions.
+fn own_parallelism(job: &Job) -> Option<i32> {
+    annotation(&job.metadata, labels::OWN_PARALLELISM)?.parse().ok()
 }
 
 /// Whether the completions of a job are to follow its parallelism.
@@ -320,11 +343,21 @@ fn identity(job: &Job) -> Value {
     json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version})
 }
 
-/// A patch of the spec which, with a `marker`, sets or (null) removes the annotation of a stop under way.
-fn patch(job: &Job, marker: Option<Value>, spec: Value) -> Value {
+/// The annotations of a patch that ends a stop, where one is under way.
+fn end_of_stop(job: &Job) -> Map<String, Value> {
+    if is_stopping(&job.metadata) { note(labels::STOPPING, Value::Null) } else { Map::new() }
+}
+
+/// One annotation of a patch; null removes it.
+fn note(key: &str, value: Value) -> Map<String, Value> {
+    Map::from_iter([(key.to_owned(), value)])
+}
+
+/// A patch of annotations and of the spec.
+fn patch(job: &Job, notes: Map<String, Value>, spec: Value) -> Value {
     let mut metadata = identity(job);
-    if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {
-        fields.insert("annotations".to_owned(), json!({ labels::STOPPING: marker }));
+    if let (false, Value::Object(fields)) = (notes.is_empty(), &mut metadata) {
+        fields.insert("annotations".to_owned(), Value::Object(notes));
     }
     match &spec {
         Value::Object(fields) if fields.is_empty() => json!({ "metadata": metadata }),

@@ -79,6 +79,23 @@ fn a_job_gets_fewer_pods_and_its_number_back() {
 }
 
 #[test]
+fn job_with_more_parallelism_than_completions_has_its_own_back_after_a_stop() {
+    let mut cluster = one_queue("4");
+    let mut object = wide("a", "3");
+    object["spec"]["parallelism"] = json!(10);
+    cluster.put(Kind::JOB, object);
+    cluster.pass(5);
+    assert_eq!((given(&cluster, "a"), stands(&cluster, "a")), ((json!(4), json!("4")), (false, 4, 6)));
+    // Suspended by hand, it goes on with what it was given.
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(20);
+    assert_eq!(stands(&cluster, "a"), (false, 4, 6), "{:?}", cluster.writes);
+    activate(&mut cluster, "a", false);
+    assert_eq!(stands(&cluster, "a"), (true, 10, 6), "{:?}", cluster.writes);
+    assert_eq!(cluster.job("a")["metadata"]["annotations"].get("berth.dev/own-parallelism"), None);
+}
+
+#[test]
 fn completions_of_an_indexed_job_follow_where_it_says_so() {
     for follows in [true, false] {
         let mut cluster = one_queue("4");
