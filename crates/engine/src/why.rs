@@ -98,6 +98,11 @@ impl Why {
         }
     }
 
+    /// Quota or capacity is missing; the flavor suits the pods.
+    pub(crate) const fn is_of_quota(&self) -> bool {
+        matches!(self, Self::Exceeds(..) | Self::Lacks(..) | Self::OutOfStock(..) | Self::TierShare(..))
+    }
+
     /// What of the pods cannot be understood.
     pub(crate) fn fault(&self) -> Option<&str> {
         if let Self::Illegal(fault) = self { Some(fault) } else { None }
