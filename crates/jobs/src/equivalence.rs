@@ -1,6 +1,6 @@
 //! Whether a job still is what its Workload says, by digests: control keeps no templates.
 
-use crate::requests::limits_as_requests;
+use crate::requests::with_own_limits;
 use crate::template::TemplateParts;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
@@ -92,8 +92,7 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&empty);
     let containers = (spec.init_containers.as_deref().unwrap_or_default(), &spec.containers);
-    let mut of_pod = spec.resources.clone();
-    of_pod.iter_mut().for_each(limits_as_requests);
+    let of_pod = spec.resources.as_ref().and_then(|_| with_own_limits(spec).resources);
     digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
@@ -228,9 +227,12 @@ mod tests {
             spec["resources"] = resources;
             with_spec(spec)
         };
-        let limited = [with(json!({"limits": {"cpu": "2"}}))];
-        let filled_in = [with(json!({"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}))];
-        assert!(pod_sets_equivalent(&limited, &filled_in, Standing::default()));
+        let same = |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], Standing::default());
+        let filled_in = json!({"limits": {"memory": "2Gi"}, "requests": {"memory": "2Gi"}});
+        assert!(same(json!({"limits": {"memory": "2Gi"}}), filled_in));
+        // Its container asks for cpu: that is its request, whatever the limit of the pod.
+        let raised = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "6"}});
+        assert!(!same(json!({"limits": {"cpu": "6"}}), raised), "it asks for more than before");
     }
 
     #[test]

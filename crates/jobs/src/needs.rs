@@ -1,7 +1,9 @@
 //! What a Workload's pod sets need of quota and nodes, as plain data.
 
 use crate::limits::{LimitSummary, validate_requests};
-use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests, with_own_limits};
+use crate::requests::{
+    Quantities, RequestRules, effective_pod_spec, limits_as_requests, quota_requests, with_own_limits,
+};
 use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::Amount;
 use k8s_openapi::api::core::v1::{
@@ -51,7 +53,10 @@ pub fn spec_as_run<'a>(
 ) -> PodSpec {
     let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
     if rules.limit_ranges_first {
-        return effective_pod_spec(spec, overhead, limits);
+        let mut spec = effective_pod_spec(spec, overhead, limits);
+        // To Kueue every limit of the pod as a whole is a request.
+        spec.resources.iter_mut().for_each(limits_as_requests);
+        return spec;
     }
     effective_pod_spec(&with_own_limits(spec), overhead, limits)
 }

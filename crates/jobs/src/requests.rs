@@ -58,13 +58,11 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
             container.resources = None;
         }
     }
-    if let Some(resources) = &mut spec.resources {
-        if let Some(item) = limits.get("Pod") {
-            fill(&mut resources.limits, item.default.as_ref());
-            fill(&mut resources.requests, item.default_request.as_ref());
-        }
-        limits_as_requests(resources);
+    if let (Some(resources), Some(item)) = (&mut spec.resources, limits.get("Pod")) {
+        fill(&mut resources.limits, item.default.as_ref());
+        fill(&mut resources.requests, item.default_request.as_ref());
     }
+    pod_limits_as_requests(&mut spec);
     spec
 }
 
@@ -75,8 +73,24 @@ pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
         container.resources.iter_mut().for_each(limits_as_requests);
     }
-    spec.resources.iter_mut().for_each(limits_as_requests);
+    pod_limits_as_requests(&mut spec);
     spec
+}
+
+/// Limits of the pod as a whole stand for requests that are missing, as the API server has it: but for a resource that a container requests,
+/// of which the pod requests the sum over its containers. Of huge pages, which cannot be lent, the limit is always the request.
+fn pod_limits_as_requests(spec: &mut PodSpec) {
+    let PodSpec { resources: Some(whole), containers, init_containers, .. } = spec else { return };
+    let all = || containers.iter().chain(init_containers.iter().flatten());
+    let requests = |container: &Container, resource: &String| {
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        requests.is_some_and(|requests| requests.contains_key(resource))
+    };
+    let mut limits = whole.limits.clone().unwrap_or_default();
+    limits.retain(|resource, _| {
+        resource.starts_with("hugepages-") || !all().any(|container| requests(container, resource))
+    });
+    fill(&mut whole.requests, Some(&limits));
 }
 
 pub(crate) fn limits_as_requests(resources: &mut ResourceRequirements) {
@@ -257,6 +271,31 @@ mod tests {
                 "resources": {"requests": {"cpu": "5", "example.com/gpu": "9"}}, "overhead": {"cpu": "1"}}),
             &[("cpu", 6000), ("memory", 1), ("example.com/gpu", 2)],
         );
+    }
+
+    #[test]
+    fn limit_of_the_pod_is_its_request_where_no_container_asks() {
+        let check = |resources: Value, containers: Value, init: Value, expected: &[(&str, i64)]| {
+            let spec = json!({"containers": containers, "initContainers": init, "resources": resources});
+            let spec: PodSpec = serde_json::from_value(spec).expect("pod spec");
+            let stored = effective_pod_spec(&with_own_limits(&spec), None, &LimitSummary::default());
+            check(serde_json::to_value(stored).expect("pod spec"), expected);
+        };
+        let limits = |amounts: Value| json!({"limits": amounts});
+        let one = || json!([container(json!({"cpu": "1"}))]);
+        let none = || json!([]);
+        check(limits(json!({"cpu": "6"})), one(), none(), &[("cpu", 1000)]);
+        check(limits(json!({"cpu": "6", "memory": "1Gi"})), one(), none(), &[("cpu", 1000), ("memory", 1 << 30)]);
+        check(limits(json!({"cpu": "6"})), json!([{"name": "c"}]), none(), &[("cpu", 6000)]);
+        let limited = json!([{"name": "c", "resources": {"limits": {"cpu": "2"}}}]);
+        check(limits(json!({"cpu": "6"})), limited, none(), &[("cpu", 2000)]);
+        let sidecar = json!([{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}]);
+        check(limits(json!({"cpu": "6"})), one(), sidecar.clone(), &[("cpu", 1500)]);
+        check(limits(json!({"cpu": "6"})), json!([{"name": "c"}]), sidecar, &[("cpu", 500)]);
+        let pages = json!([container(json!({"hugepages-2Mi": "2Mi", "cpu": "1"}))]);
+        check(limits(json!({"hugepages-2Mi": "4Mi"})), pages, none(), &[("cpu", 1000), ("hugepages-2Mi", 4 << 20)]);
+        let both = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "3"}});
+        check(both, one(), none(), &[("cpu", 3000)]);
     }
 
     #[test]

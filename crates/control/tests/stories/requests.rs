@@ -57,6 +57,22 @@ fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
 }
 
 #[test]
+fn limit_of_the_pod_beside_container_requests_is_not_charged() {
+    let mut cluster = one_queue("4");
+    let mut limited = job("a", "lq", "1", true);
+    limited["spec"]["template"]["spec"]["resources"] = json!({"limits": {"cpu": "6"}});
+    cluster.put(Kind::JOB, limited);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.condition("a", "QuotaReserved"));
+    assert_eq!(charged(&cluster, "a"), json!("1"));
+    let mut asks = job("b", "lq", "1", true);
+    asks["spec"]["template"]["spec"]["resources"] = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "3"}});
+    cluster.put(Kind::JOB, asks);
+    cluster.pass(5);
+    assert_eq!(charged(&cluster, "b"), json!("3"), "what the pod as a whole requests");
+}
+
+#[test]
 fn a_job_waits_while_its_runtime_class_costs_too_much() {
     let mut cluster = one_queue("2");
     set_overhead(&mut cluster, "1500m");
