@@ -45,6 +45,7 @@ impl Control {
         };
         // Kueue passes over the fields of gates that are off; whoever wrote one down meant something by it, and is told.
         let unsupported = if self.settings.refuse_invalid { held_back() } else { None };
+        let misfits = if self.settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
         let api::Workload { metadata, spec, status } = object;
         let generation = metadata.generation.unwrap_or_default();
         let group = group_of(&metadata);
@@ -86,6 +87,7 @@ impl Control {
             end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
             suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
             unsupported,
+            misfit: (!misfits.is_empty()).then(|| api::validation::summary(&misfits)),
         };
         let (namespace, name) = name;
         let mut labels = metadata.labels.unwrap_or_default();

@@ -119,6 +119,11 @@ impl Edit<'_> {
     /// Why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
         self.set(types::QUOTA_RESERVED, false, reason, message);
+        self.not_admitted();
+    }
+
+    /// The workload has no quota to be admitted with.
+    pub(crate) fn not_admitted(&mut self) {
         self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
     }
 

@@ -141,6 +141,8 @@ pub(crate) struct Rare {
     pub(crate) suspended_with_job: bool,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
+    /// Why its admission is none: it does not fit its pod sets.
+    pub(crate) misfit: Option<String>,
 }
 
 impl Rare {
@@ -250,6 +252,16 @@ impl WorkloadView {
     /// Holds quota.
     pub(crate) fn reserved(&self) -> bool {
         self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
+    }
+
+    /// Why its admission is none, `None` where it fits.
+    pub(crate) fn misfit(&self) -> Option<&str> {
+        self.rare.as_ref()?.misfit.as_deref()
+    }
+
+    /// Its pods may be started: it is admitted, has quota, and that is for these pods. What runs already is stopped by an eviction.
+    pub(crate) fn may_run(&self) -> bool {
+        self.is(types::ADMITTED) && self.reserved() && self.misfit().is_none()
     }
 
     /// The TrainingJob that controls it.

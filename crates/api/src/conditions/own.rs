@@ -11,6 +11,8 @@ pub mod own_reasons {
         STOCK_OUT = "StockOut";
         /// Workload Evicted=True: it lost nodes and gets no others.
         CAPACITY_RECLAIMED = "CapacityReclaimed";
+        /// Workload Evicted=True or QuotaReserved=False: its admission is for other pods than its pod sets have.
+        INVALID_ADMISSION = "InvalidAdmission";
         /// Workload Evicted=True: its job asks for other pods than those for which it holds quota.
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.

@@ -333,7 +333,7 @@ impl Case<'_> {
 
     /// Suspended and not evicted: start it when it is admitted.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
-        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+        if !workload.may_run() {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
                 Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
                 decision => decision,

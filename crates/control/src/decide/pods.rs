@@ -188,7 +188,7 @@ impl Case<'_> {
             (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
                 self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))
             }
-            (true, None) if admitted => self.start(workload),
+            (true, None) if workload.may_run() => self.start(workload),
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
             (false, None) if admitted => self.running(workload),

@@ -1,11 +1,11 @@
 //! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
 
-use berth_api::conditions::reasons;
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::workload::status_write;
+use super::workload::{evict, status_write};
 use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
@@ -15,6 +15,21 @@ use crate::write::Purpose;
 /// A reservation that no admission has followed yet is given back.
 pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
+}
+
+/// An admission for other pods than its Workload has is none: the quota goes back, and what runs is stopped first.
+pub(super) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp) -> Option<Decision> {
+    let why = workload.misfit()?;
+    Some(match only_reserved {
+        true => take_back(workload, (own_reasons::INVALID_ADMISSION, why), now),
+        false => Decision::write(evict(workload, now, (own_reasons::INVALID_ADMISSION, ""), why)),
+    })
+}
+
+/// Whoever says that a Workload is admitted which holds no quota is contradicted: nothing runs on it.
+pub(super) fn unadmitted(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let wrong = control.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
+    wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
 }
 
 /// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).

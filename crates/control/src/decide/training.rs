@@ -222,7 +222,8 @@ impl<'a> Case<'a> {
             return self.stop(workload);
         }
         if workload.reserved() && workload.is(types::ADMITTED) {
-            return self.running(workload);
+            // An admission that does not fit is evicted; nothing is made for it.
+            return if workload.may_run() { self.running(workload) } else { Decision::Done };
         }
         self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
-use super::stops::{missing_queue, queue_stop, take_back};
+use super::stops::{missing_queue, queue_stop, take_back, unadmitted, unfit};
 use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -178,6 +178,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     if let Some(draft) = gates::sync(control, workload, now) {
         return Decision::write(draft);
+    }
+    if let Some(decision) = unadmitted(control, workload, now) {
+        return decision;
     }
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return inactive(control, workload, now);
@@ -384,6 +387,9 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
     let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
+    if let Some(decision) = unfit(workload, only_reserved, now) {
+        return decision;
+    }
     if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved) {
         return take_back(workload, (reasons::MISCONFIGURED, &message), now);
     }

@@ -29,6 +29,7 @@ mod jobsets;
 mod labels;
 mod life;
 mod limits;
+mod misfits;
 mod mutated;
 mod overrides;
 mod owners;

@@ -51,8 +51,8 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         (false, None) if !admitted => case.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
         (false, None) if pod.placing => case.place(workload),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
-        (true, None) if admitted && is_admitted(case, workload) => case.start(workload),
-        (true, None) if admitted => case.withdraw_start().unwrap_or_else(|| without_place(case, workload)),
+        (true, None) if workload.may_run() && is_admitted(case, workload) => case.start(workload),
+        (true, None) if workload.may_run() => case.withdraw_start().unwrap_or_else(|| without_place(case, workload)),
         _ => case.withdraw_start().unwrap_or(Decision::Done),
     }
 }
