@@ -305,18 +305,48 @@ impl Case<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
+    /// Pods of the Workload's pod sets that need not run again: those that are not left. The job counts them by its own number of pods,
+    /// which is smaller where it runs with fewer than it asked for; while more pods are left than that, all of them are needed.
+    fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
+        let runs = self.job.asked();
+        let of = |pods: &api::ReclaimablePod| {
+            let all = workload.size(&pods.name);
+            let own = runs.iter().flat_map(|sets| sets.iter()).find(|set| set.name == pods.name);
+            let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
+            api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
+        };
+        self.job.reclaimable.iter().map(of).collect()
+    }
+
+    /// Tells which pods are over: while the job runs, so that their quota goes back, and that only grows; and while it waits without quota, so
+    /// that it asks for those that are left.
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !workload.reserved() || self.job.suspended || !self.control.settings.reclaimable_pods {
+        let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
+        let runs = workload.reserved() && !self.job.suspended;
+        if !(waits || runs) || !self.control.settings.reclaimable_pods {
             return None;
         }
-        let wanted = &self.job.reclaimable;
+        let mut wanted = self.over(workload);
         let old = &workload.status.reclaimable_pods;
-        let grown = wanted.iter().any(|pods| {
+        if waits {
+            // What is said of a pod set stays until something else is said of it.
+            let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
+            let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
+            wanted.extend(none);
+        }
+        let differs = wanted.iter().any(|pods| {
             let before = old.iter().find(|old| old.name == pods.name).map_or(0, |old| old.count);
-            pods.count > before
+            pods.count > before || (waits && pods.count != before)
         });
-        if !grown {
+        if !differs {
             return None;
+        }
+        let write = |pods: &[api::ReclaimablePod]| {
+            let pods = json!({ "reclaimablePods": pods });
+            separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods)
+        };
+        if waits {
+            return Some(write(&wanted));
         }
         // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
         // job ends with them.
@@ -327,8 +357,7 @@ impl Case<'_> {
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
-        let pods = json!({ "reclaimablePods": wanted });
-        Some(separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
+        Some(write(&wanted))
     }
 
     /// Suspended and not evicted: start it when it is admitted.
