@@ -189,6 +189,17 @@ impl JobKind for JobSet {
         topology_rules(&places.collect::<Vec<_>>())
     }
 
+    fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
+        // Quota of Jobs that are over has gone to others where nothing could run them again.
+        let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
+        if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
+            return Vec::new();
+        }
+        let message = "must not be added while the JobSet runs: it would make Jobs again whose quota has been given back; deactivate its \
+                       Workload first";
+        vec![FieldError::new("spec.failurePolicy", "", message)]
+    }
+
     fn suspend_patch(job: &Object) -> Value {
         patch(job, None, Some(true), None)
     }
@@ -246,12 +257,16 @@ fn is_end(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)
 
 /// Whether a failure may restart the whole, by `spec.failurePolicy`.
 fn may_restart(job: &Object) -> bool {
-    let Some(policy) = job.spec.0.get("failurePolicy") else { return false };
-    let most = policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default();
     let restarts = job.status.as_ref().map_or(0, |status| i64::from(status.restarts_count_towards_max));
-    let rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
+    restarts < most_restarts(job)
+}
+
+/// How often a failure may restart the whole.
+fn most_restarts(job: &Object) -> i64 {
+    let Some(policy) = job.spec.0.get("failurePolicy") else { return 0 };
+    let mut rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
     let endless = |rule: &Value| rule.get("action").is_some_and(|action| action == "RestartJobSetAndIgnoreMaxRestarts");
-    restarts < most || rules.into_iter().any(endless)
+    if rules.any(endless) { i64::MAX } else { policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default() }
 }
 
 fn entries(job: &Object) -> &[Value] {
