@@ -26,6 +26,8 @@ pub struct Departures {
     /// A pod set that is given no flavor, since it asks for nothing that counts, does not end the search for the others
     /// (`all-pod-sets-are-given-quota.md`).
     pub all_pod_sets: bool,
+    /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`equal-times.md`).
+    pub equals_by_lot: bool,
 }
 
 impl Departures {
@@ -41,6 +43,7 @@ impl Departures {
         all_must_fit: false,
         capacity_pins: false,
         all_pod_sets: false,
+        equals_by_lot: false,
     };
 }
 
@@ -57,6 +60,7 @@ impl Default for Departures {
             all_must_fit: true,
             capacity_pins: true,
             all_pod_sets: true,
+            equals_by_lot: true,
         }
     }
 }
