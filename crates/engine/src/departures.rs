@@ -28,6 +28,8 @@ pub struct Departures {
     pub all_pod_sets: bool,
     /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`equal-times.md`).
     pub equals_by_lot: bool,
+    /// Who is passed over for an equal that did not fit is told what that one was told (`equals-are-told-why.md`).
+    pub equals_told_why: bool,
 }
 
 impl Departures {
@@ -44,6 +46,7 @@ impl Departures {
         capacity_pins: false,
         all_pod_sets: false,
         equals_by_lot: false,
+        equals_told_why: false,
     };
 }
 
@@ -61,6 +64,7 @@ impl Default for Departures {
             capacity_pins: true,
             all_pod_sets: true,
             equals_by_lot: true,
+            equals_told_why: true,
         }
     }
 }

@@ -277,7 +277,7 @@ impl World {
         let class = queue.pending.classes.get(&workload.class)?;
         let told = workload.verdict.as_ref().map(|(reason, _)| *reason);
         let reason = class.parked.filter(|reason| place == Place::Class && told != Some(*reason))?;
-        Some((reason, Arc::clone(&self.store.bypassed)))
+        Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
     /// Objects whose figures or readiness changed since the last call.

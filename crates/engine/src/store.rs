@@ -270,7 +270,7 @@ pub(crate) struct Store {
     pub(crate) now: Millis,
     /// ClusterQueues with bounds of preemption.
     pub(crate) guarded: usize,
-    /// What equals of a workload without room are told.
+    /// What equals of a workload without room are told to the letter, and where nothing more is known.
     pub(crate) bypassed: Arc<str>,
 }
 
