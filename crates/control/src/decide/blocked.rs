@@ -5,6 +5,7 @@ use berth_engine::model::Blocked;
 
 use super::gates::{self, GATED};
 use super::orphan::{Standing, parts_of, standing};
+use super::stops::{WayBack, way_back};
 use super::workload::{ON_HOLD, REPORTER, notice};
 use crate::core::{Control, key};
 use crate::flight::Decision;
@@ -42,7 +43,8 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    if find(&workload.status.conditions, types::REQUEUED).is_some_and(|condition| condition.status == "False") {
+    // The engine knows by itself how long a back-off takes.
+    if matches!(way_back(control, workload), Some(WayBack::Stays)) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     held_back(workload)

@@ -1,6 +1,6 @@
 //! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
 
-use berth_api::conditions::reasons;
+use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,6 +9,7 @@ use super::workload::status_write;
 use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
+use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::Purpose;
 
@@ -58,5 +59,61 @@ pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(
             Some((reasons::LOCAL_QUEUE_STOPPED, true, "The LocalQueue is stopped".into()))
         }
         _ => None,
+    }
+}
+
+/// How a workload comes back that was told to stay away.
+pub(super) enum WayBack {
+    /// Not for now: what it was sent away for goes on.
+    Stays,
+    /// From that time on, with the reason and message that it is told then.
+    At(Timestamp, &'static str, String),
+}
+
+/// How a workload comes back that was told to stay away (`Requeued` is False); `None` where it was not. When it may be tried again the
+/// engine knows by the same answer, so that it has its place in the first plan after that (`docs/decisions/requeued-in-the-same-plan.md`).
+pub(super) fn way_back(control: &Control, workload: &WorkloadView) -> Option<WayBack> {
+    let condition =
+        find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
+    // Where it has ended nothing of it can run again: it goes with its pod.
+    if crate::pods::has_ended(control, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
+        return Some(WayBack::Stays);
+    }
+    let at_once = |reason, message: &str| WayBack::At(Timestamp::MIN, reason, message.to_owned());
+    Some(match condition.reason.as_str() {
+        reason if reason.starts_with(reasons::DEACTIVATED) => {
+            at_once(reasons::REACTIVATED, "The workload was reactivated")
+        }
+        reasons::INADMISSIBLE => WayBack::Stays,
+        reason @ (reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED) => {
+            if queue_stop(control, workload).is_some() {
+                WayBack::Stays
+            } else {
+                let (reason, what) = match reason {
+                    reasons::CLUSTER_QUEUE_STOPPED => (reasons::CLUSTER_QUEUE_RESTARTED, "ClusterQueue"),
+                    _ => (reasons::LOCAL_QUEUE_RESTARTED, "LocalQueue"),
+                };
+                at_once(reason, &stop_is_over(control, workload, condition.last_transition_time.0, what))
+            }
+        }
+        _ => {
+            let state = workload.status.requeue_state.as_ref();
+            let at = state.and_then(|state| state.requeue_at.as_ref()).map_or(Timestamp::MIN, |time| time.0);
+            WayBack::At(at, reasons::BACKOFF_FINISHED, "The workload backoff was finished".into())
+        }
+    })
+}
+
+/// Why a stop is over: where the LocalQueue is gone, or younger than the stop, nobody has restarted anything.
+fn stop_is_over(control: &Control, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
+    let Some(local) = control.view.local_queues.get(&workload.local_queue()) else {
+        return "The LocalQueue of the workload does not exist any more".into();
+    };
+    let is_younger = local.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > since);
+    match &local.spec.cluster_queue {
+        Some(queue) if is_younger => {
+            format!("The LocalQueue of the workload was created anew, and leads to ClusterQueue {queue}")
+        }
+        _ => format!("The {what} was restarted after being stopped"),
     }
 }

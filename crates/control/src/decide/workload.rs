@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
-use super::stops::{missing_queue, queue_stop, take_back};
+use super::stops::{WayBack, missing_queue, queue_stop, take_back, way_back};
 use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -233,6 +233,10 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
     let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
+        // It may be planned before it could be told that it may come back.
+        if let Some(WayBack::At(_, reason, message)) = way_back(control, workload) {
+            edit.requeue(reason, &message);
+        }
         edit.reserve(admission, checks);
         if let Some(older) = older {
             edit.take_over(&older.status);
@@ -435,35 +439,14 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         // It is deactivated in a moment, and says so then.
         return Decision::Done;
     }
-    let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
-    if let Some(condition) = requeued {
-        if crate::pods::has_ended(control, workload) {
-            // Nothing of it can run again: it goes with its pod.
-            return Decision::Done;
+    match way_back(control, workload) {
+        Some(WayBack::Stays) => return Decision::Done,
+        Some(WayBack::At(at, ..)) if at > now => return Decision::Wait(at),
+        Some(WayBack::At(_, reason, message)) => {
+            let requeue = |edit: &mut Edit<'_>| edit.requeue(reason, &message);
+            return Decision::write(status_write(workload, Purpose::Requeue, now, requeue));
         }
-        let requeue_at =
-            workload.status.requeue_state.as_ref().and_then(|state| state.requeue_at.as_ref()).map(|time| time.0);
-        let requeue = |reason: &str, message: &str| {
-            Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.requeue(reason, message)))
-        };
-        let reason = condition.reason.as_str();
-        if reason.starts_with(reasons::DEACTIVATED) {
-            return requeue(reasons::REACTIVATED, "The workload was reactivated");
-        }
-        return match reason {
-            reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED => match queue_stop(control, workload) {
-                Some(_) => Decision::Done,
-                None if reason == reasons::CLUSTER_QUEUE_STOPPED => {
-                    requeue(reasons::CLUSTER_QUEUE_RESTARTED, "The ClusterQueue was restarted after being stopped")
-                }
-                None => requeue(reasons::LOCAL_QUEUE_RESTARTED, "The LocalQueue was restarted after being stopped"),
-            },
-            reasons::INADMISSIBLE => Decision::Done,
-            _ => match requeue_at {
-                Some(at) if at > now => Decision::Wait(at),
-                _ => requeue(reasons::BACKOFF_FINISHED, "The workload backoff was finished"),
-            },
-        };
+        None => {}
     }
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
