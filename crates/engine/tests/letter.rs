@@ -11,6 +11,10 @@ fn cpu(amount: i64) -> BTreeMap<String, Amount> {
     BTreeMap::from([("cpu".to_owned(), Amount::new(amount))])
 }
 
+fn nano(amounts: BTreeMap<String, Amount>) -> BTreeMap<String, Nano> {
+    amounts.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount))).collect()
+}
+
 /// A queue of one flavor, `f`, with so much nominal quota and borrowing limit.
 fn queue(name: &str, cohort: Option<&str>, nominal: i64, limit: Option<i64>) -> ClusterQueueSpec {
     let quota = Quota { nominal: Amount::new(nominal), borrowing_limit: limit.map(Amount::new), lending_limit: None };
@@ -114,7 +118,7 @@ fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) ->
     let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
     let mut world = world(by_usage(), queues.collect());
     for (namespace, name, used) in usages {
-        let figures = LedgerFigures { consumed: cpu(used * 1000), at: NOW };
+        let figures = LedgerFigures { consumed: nano(cpu(used * 1000)), at: NOW };
         world.apply(local(namespace, name, "a")).unwrap();
         world.apply(Delta::Ledger((*namespace).into(), (*name).into(), figures)).unwrap();
     }

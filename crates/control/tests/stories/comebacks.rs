@@ -180,5 +180,8 @@ fn a_drained_workload_is_not_told_of_a_restart_that_never_was() {
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.put(Kind::LocalQueue, local_queue("lq", "other"));
     cluster.pass(5);
-    assert_eq!(said(&cluster), json!("The LocalQueue of the workload was created anew, and leads to ClusterQueue other"));
+    assert_eq!(
+        said(&cluster),
+        json!("The LocalQueue of the workload was created anew, and leads to ClusterQueue other")
+    );
 }
