@@ -159,7 +159,9 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         ..Settings::default()
     };
     let qps = file.client_connection.qps.filter(|qps| *qps != 0.0).unwrap_or(300.0);
-    let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    let endpoint = |given: &Option<String>, default: &str| {
+        given.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
+    };
     let readiness_path = endpoint(&file.health.readiness_endpoint_name, "readyz");
     let liveness_path = endpoint(&file.health.liveness_endpoint_name, "healthz");
     probe_paths(&readiness_path, &liveness_path)?;
@@ -279,7 +281,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
 fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, String> {
     let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
     let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
-    let interval = block.value.usage_sampling_interval.unwrap_or(GoDuration::minutes(5));
+    let interval = GoDuration::said(block.value.usage_sampling_interval).unwrap_or(GoDuration::minutes(5));
     let weights = &block.value.resource_weights;
     if half_life.is_negative() {
         return Err("admissionFairSharing.usageHalfLifeTime is negative; allowed is 0s or more".to_owned());
@@ -344,7 +346,7 @@ fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), Str
 fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, String> {
     let Some(strategy) = &resources.quota_check_strategy else { return Ok(false) };
     match strategy.value.as_str() {
-        "BlockUndeclared" => Ok(false),
+        "" | "BlockUndeclared" => Ok(false),
         "IgnoreUndeclared" if !resources.exclude_resource_prefixes.is_empty() => Err(
             "resources.quotaCheckStrategy: IgnoreUndeclared and resources.excludeResourcePrefixes exclude each other"
                 .to_owned(),
@@ -392,7 +394,7 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
         }
     }
     let order_by_creation = match strategy.timestamp.as_deref() {
-        None | Some("Eviction") => false,
+        None | Some("" | "Eviction") => false,
         Some("Creation") => true,
         Some(other) => {
             return Err(format!(

@@ -300,7 +300,7 @@ fn admission_fair_sharing_reaches_the_engine() {
     assert!(off.settings.engine.admission_fair_sharing.is_none());
     for (text, parts) in [
         ("usageHalfLifeTime: -1s", ["usageHalfLifeTime", "0s or more"]),
-        ("usageSamplingInterval: 0s", ["usageSamplingInterval", "at least"]),
+        ("usageSamplingInterval: -1s", ["usageSamplingInterval", "at least"]),
         ("resourceWeights: {cpu: -1}", ["resourceWeights.cpu", "-1"]),
     ] {
         refused(&format!("admissionFairSharing:\n  {text}\n"), &parts);
