@@ -14,6 +14,7 @@ use crate::decide::explain::{Told, explain};
 use crate::elastic::Growth;
 use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
+use crate::job_events::JobEvents;
 use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
@@ -52,6 +53,7 @@ pub struct Control {
     pub(crate) dirty: BTreeSet<ObjectKey>,
     pub(crate) schedule: QueueSchedule,
     pub(crate) ration: Ration,
+    pub(crate) job_events: JobEvents,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
     /// Admissions the engine has booked and that are not acknowledged yet, by workload uid.
@@ -108,6 +110,7 @@ impl Control {
             dirty: BTreeSet::new(),
             schedule: QueueSchedule::default(),
             ration,
+            job_events: JobEvents::default(),
             measures: Vec::new(),
             gone: Gone::default(),
             planned: BTreeMap::new(),
@@ -247,6 +250,7 @@ impl Control {
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
+            self.tell_jobs_later(now);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
@@ -266,8 +270,9 @@ impl Control {
         let timers = self.timers.keys().next().copied();
         let ladder = self.ladder.next_climb;
         let growth = self.growth.next_look.filter(|_| !self.growth.jobs.is_empty());
-        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep, ladder, growth];
-        times.into_iter().flatten().min()
+        let waits = [self.ration.wake_at(now), self.job_events.wake_at()];
+        let times = [timers, self.schedule.wake_at(), self.next_sweep, ladder, growth].into_iter().chain(waits);
+        times.flatten().min()
     }
 
     fn fire_timers(&mut self, now: Timestamp) {
@@ -352,6 +357,7 @@ impl Control {
             return false;
         }
         self.say_older_reasons(&mut draft);
+        self.tell_job(&mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
         if draft.purpose == Purpose::ScaleTraining {

@@ -31,6 +31,7 @@ pub mod event;
 pub mod feature_gates;
 mod figures;
 mod flight;
+mod job_events;
 mod ladder;
 pub mod measure;
 mod moments;

@@ -432,9 +432,15 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// True when it says why a Workload waits: once that is over, nobody needs to be told.
+    /// True when it says why a Workload or its job waits: once that is over, nobody needs to be told.
     #[must_use]
     pub fn explains_waiting(&self) -> bool {
-        self.key.kind == Kind::Workload && self.event_type == EventType::Warning && self.reporter == SCHEDULER
+        // What the scheduler says of a job is why it waits; flavors and Cohorts are told what is wrong with them.
+        let is_told = match self.key.kind {
+            Kind::Workload => self.event_type == EventType::Warning,
+            Kind::ResourceFlavor | Kind::Cohort | Kind::AdmissionCheck | Kind::ClusterQueue => false,
+            _ => true,
+        };
+        self.reporter == SCHEDULER && is_told
     }
 }
