@@ -301,8 +301,9 @@ impl Case<'_> {
         }
     }
 
-    /// How the number of workers may change, `None` for a job that is not elastic.
-    pub(super) fn elasticity(&self) -> Option<Words> {
+    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods were told other bounds at their start
+    /// has those until it ends.
+    pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
         let rules = self.view.facts.elastic?;
         let (min, max) = (rules.min, rules.max);
         if !self.control.settings.engine.partial_admission {
@@ -318,7 +319,14 @@ impl Case<'_> {
         let (reason, message) = match rules.rescale {
             Rescale::InPlace => {
                 let adds = format!("adds {up} at once, {after_up}s after its start or a change");
-                (own_reasons::SCALE_POLICY, format!("{min} to {max} workers; {adds}, and {takes}"))
+                let run = workload.and_then(|workload| self.control.run_under(workload)).map(|run| run.bounds);
+                let bounds = match run.filter(|bounds| *bounds != (min, max)) {
+                    Some((least, most)) => format!(
+                        "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"
+                    ),
+                    None => format!("{min} to {max} workers"),
+                };
+                (own_reasons::SCALE_POLICY, format!("{bounds}; {adds}, and {takes}"))
             }
             Rescale::ByRestart if self.view.facts.saves => {
                 let adds = format!(

@@ -188,7 +188,7 @@ impl Telling<'_> {
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
         self.scheduling_timeout(status);
-        match self.case.elasticity() {
+        match self.case.elasticity(self.workload) {
             Some(words) => self.set(status, ELASTIC, words),
             None => status.conditions.retain(|condition| condition.type_ != ELASTIC),
         }
