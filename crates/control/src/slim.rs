@@ -157,7 +157,7 @@ fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Sur
     let rules = RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
-        limit_ranges_first: settings.limit_ranges_first,
+        to_the_letter: settings.requests_to_the_letter,
     };
     Surroundings {
         limits: LimitSummary::of(view.limits_of(namespace)),

@@ -50,7 +50,7 @@ pub fn spec_as_run<'a>(
     rules: &RequestRules,
 ) -> PodSpec {
     let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
-    if rules.limit_ranges_first {
+    if rules.to_the_letter {
         return effective_pod_spec(spec, overhead, limits);
     }
     effective_pod_spec(&with_own_limits(spec), overhead, limits)
@@ -172,8 +172,8 @@ mod tests {
         let set: PodSet = serde_json::from_value(set).expect("pod set");
         let range = json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m"}}]}});
         let range: LimitRange = serde_json::from_value(range).expect("LimitRange");
-        for (limit_ranges_first, limited) in [(false, 4000), (true, 500)] {
-            let rules = RequestRules { limit_ranges_first, ..RequestRules::default() };
+        for (to_the_letter, limited) in [(false, 4000), (true, 500)] {
+            let rules = RequestRules { to_the_letter, ..RequestRules::default() };
             let needs = workload_needs(std::slice::from_ref(&set), &LimitSummary::of([&range]), |_| None, &rules);
             assert_eq!(needs.pod_sets[0].requests["cpu"], Amount::new(limited + 1000 + 500));
         }

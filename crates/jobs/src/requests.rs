@@ -30,8 +30,9 @@ pub struct RequestRules {
     pub exclude_prefixes: Vec<String>,
     /// `transformations`, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// Kueue's order: LimitRanges give requests before a container's own limits do.
-    pub limit_ranges_first: bool,
+    /// As Kueue has it: LimitRanges give requests before a container's own limits do, excluded resources are not transformed, a RuntimeClass
+    /// that does not exist is passed over, and LimitRanges are asked for no more than their bounds of requests.
+    pub to_the_letter: bool,
 }
 
 /// The pod spec as it will run: the RuntimeClass' `overhead` where the spec has none, LimitRange defaults, and limits in
@@ -131,15 +132,21 @@ fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What quota counts for one pod of an effective spec: requests without excluded resources, transformed, in quota's
-/// units, never negative.
+/// What quota counts for one pod of an effective spec: requests transformed, without excluded resources, in quota's units, never negative. To
+/// the letter an excluded resource is not transformed (`docs/decisions/transform-before-exclude.md`).
 ///
 /// # Errors
 /// [`RequestError`] for a text that is not a quantity.
 pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<String, Amount>, RequestError> {
     let mut requests = pod_requests(spec)?;
-    requests.retain(|resource, _| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str())));
-    let requests = transform(requests, &rules.transformations);
+    let counts = |resource: &String| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str()));
+    if rules.to_the_letter {
+        requests.retain(|resource, _| counts(resource));
+    }
+    let mut requests = transform(requests, &rules.transformations);
+    if !rules.to_the_letter {
+        requests.retain(|resource, _| counts(resource));
+    }
     Ok(requests
         .into_iter()
         .map(|(resource, nano)| {
@@ -281,5 +288,34 @@ mod tests {
             RequestRules { exclude_prefixes: vec!["networking.example.com/".to_owned()], ..RequestRules::default() };
         let requests = quota_requests(&spec, &rules).expect("requests");
         assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
+    }
+
+    /// What a pod is charged that asks for one slice of a card and two of another resource, where resources of `example.com/` are not
+    /// counted; `retain` keeps the input.
+    fn charged(output: &str, multiply_by: Option<&str>, retain: bool, to_the_letter: bool) -> Vec<(String, i64)> {
+        let asks = json!({"example.com/slice": "1", "example.com/copies": "2"});
+        let spec: PodSpec = serde_json::from_value(json!({"containers": [container(asks)]})).expect("pod spec");
+        let rule = Transformation::new("example.com/slice", multiply_by, [(output, "10")], retain).expect("factors");
+        let rules = RequestRules {
+            exclude_prefixes: vec!["example.com/".to_owned()],
+            transformations: vec![rule],
+            to_the_letter,
+        };
+        let found = quota_requests(&spec, &rules).expect("requests");
+        found.into_iter().map(|(resource, amount)| (resource, amount.get())).collect()
+    }
+
+    #[test]
+    fn an_excluded_input_is_transformed_first() {
+        let memory = |amount: i64| vec![("gpu-memory".to_owned(), amount)];
+        assert_eq!(charged("gpu-memory", None, false, false), memory(10));
+        assert_eq!(charged("gpu-memory", None, true, false), memory(10), "kept, it is excluded afterwards");
+        assert_eq!(charged("gpu-memory", Some("example.com/copies"), false, false), memory(20));
+        assert!(charged("gpu-memory", None, false, true).is_empty(), "by Kueue's letter nothing is charged");
+    }
+
+    #[test]
+    fn an_excluded_output_counts_nothing() {
+        assert!(charged("example.com/memory", None, false, false).is_empty());
     }
 }

@@ -127,6 +127,8 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let (job_kinds, unsupported) = frameworks(&file)?;
     warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
+    let transformations = transformations::read(&file.resources.transformations)?;
+    warnings.extend(transformations::excluded(&transformations, &file.resources.exclude_resource_prefixes));
     let metrics = &file.metrics;
     let reclaim_taints = RECLAIM_TAINTS.map(str::to_owned).into_iter().chain(given.reclaim_taints.iter().cloned());
     let settings = Settings {
@@ -136,7 +138,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
-        transformations: transformations::read(&file.resources.transformations)?,
+        transformations,
         cards: given.cards.clone(),
         reclaim_taints: reclaim_taints.collect(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,

@@ -329,3 +329,12 @@ fn gates_and_flags() {
     let same = Given { lease_name: Some("other".into()), ..given() };
     assert_eq!(load(text, &same).unwrap().warnings, Vec::<String>::new());
 }
+
+#[test]
+fn an_excluded_output_is_warned_of() {
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nresources:\n  excludeResourcePrefixes: [example.com/]\n  \
+                transformations: [{input: a.com/card, outputs: {example.com/memory: 1Gi, gpu: 1}}]\n";
+    let warnings = load(text, &Given::default()).unwrap().warnings;
+    let named: Vec<&String> = warnings.iter().filter(|warning| warning.contains("example.com/memory")).collect();
+    assert!(matches!(named.as_slice(), [one] if one.contains("`a.com/card`")), "{warnings:?}");
+}
