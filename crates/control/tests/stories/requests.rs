@@ -127,3 +127,22 @@ fn requests_beyond_limits_and_limit_ranges_are_named() {
         assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
     }
 }
+
+/// Its pods would be refused, and what they take beside their containers is not known.
+#[test]
+fn a_runtime_class_that_does_not_exist_is_waited_for_and_charged_with_its_overhead_when_it_is_there() {
+    let mut cluster = one_queue("2");
+    let mut object = job("a", "lq", "1", true);
+    object["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
+    cluster.put(Kind::JOB, object);
+    cluster.pass(5);
+    let told = cluster.condition("a", "QuotaReserved").unwrap();
+    let message = "RuntimeClass \"sandbox\" of pod set main does not exist";
+    assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{told}");
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    set_overheads(&mut cluster, &json!({"cpu": "500m"}));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
+    assert_eq!(usage["cpu"], json!("1500m"));
+}
