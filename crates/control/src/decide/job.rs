@@ -289,7 +289,7 @@ impl Case<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some((reason, text)) = self.control.untold(self.key, workload) {
+        if let Some((reason, text)) = self.control.untold(self.key, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         match self.reclaimable(workload) {

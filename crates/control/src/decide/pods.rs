@@ -224,7 +224,9 @@ impl Case<'_> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.pod.prebuilt_workload.is_some();
-        if let Some((reason, text)) = self.control.untold(&self.key(), workload).filter(|_| !prebuilt) {
+        if let Some((reason, text)) =
+            self.control.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
+        {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));

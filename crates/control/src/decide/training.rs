@@ -210,9 +210,7 @@ impl<'a> Case<'a> {
             return self.finish(workload, &end);
         }
         let object = key(Kind::TrainingJob, self.name);
-        let untold = self.control.untold(&object, workload);
-        let untold = untold.or_else(|| self.control.untold_class(&object, workload, self.classes()));
-        if let Some((reason, text)) = untold {
+        if let Some((reason, text)) = self.control.untold(&object, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {

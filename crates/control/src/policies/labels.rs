@@ -181,13 +181,20 @@ impl Control {
         Ok(made)
     }
 
-    /// What the user of a job is to be told of its policy and was not told yet. `object` is what is decided about.
-    pub(crate) fn untold(&self, object: &ObjectKey, workload: &WorkloadView) -> Option<Said> {
-        if self.view.claims.is_empty() {
-            return None;
-        }
-        let all = [self.passed_over(workload), self.watched(workload)];
-        all.into_iter().flatten().find(|said| self.is_untold(object, said))
+    /// What the user of a job is to be told of its policy, or of the classes that it names, and was not told yet. `object` is what is
+    /// decided about.
+    pub(crate) fn untold(
+        &self,
+        object: &ObjectKey,
+        workload: &WorkloadView,
+        classes: NamedClasses<'_>,
+    ) -> Option<Said> {
+        let of_policy = || {
+            let all = [self.passed_over(workload), self.watched(workload)];
+            all.into_iter().flatten().find(|said| self.is_untold(object, said))
+        };
+        let told = if self.view.claims.is_empty() { None } else { of_policy() };
+        told.or_else(|| self.untold_class(object, workload, classes))
     }
 
     /// Whether that was not yet, or not last, told of an object.
@@ -197,12 +204,15 @@ impl Control {
 
     /// The same of a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. One that was
     /// deleted meanwhile is no news.
-    pub(crate) fn untold_class(
+    fn untold_class(
         &self,
         object: &ObjectKey,
         workload: &WorkloadView,
         (of_workloads, of_pods): NamedClasses<'_>,
     ) -> Option<Said> {
+        if self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some()) {
+            return None;
+        }
         // Of one reason one thing is told.
         let by_label = self.class_of(workload);
         if by_label.is_some_and(|class| class.err().is_none_or(|(reason, _)| reason == NO_CLASS)) {

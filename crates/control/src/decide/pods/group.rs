@@ -151,7 +151,7 @@ impl<'a> Case<'a> {
             return decision;
         }
         let Some((name, pod)) = first else { return Decision::Done };
-        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload);
+        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
