@@ -185,7 +185,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if workload.reserved() {
         return holding(control, workload, now);
     }
-    super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
+    let checks =
+        super::checks::list(control, workload, now).or_else(|| super::checks::answered(control, workload, now));
+    checks.unwrap_or_else(|| waiting(control, workload, now))
 }
 
 /// Creates the Workload of a job; `tell` makes the event about it.
