@@ -61,7 +61,9 @@ impl World {
             }
         }
         if self.tree.is_below_cycle(queue.node) {
-            problems.push(("Unknown", "is below a cycle of cohorts".to_owned()));
+            let cycle = spec.cohort.as_deref().and_then(|cohort| self.cycle_above(cohort));
+            let named = cycle.map(|cycle| format!(" ({})", cycle.join(" -> "))).unwrap_or_default();
+            problems.push(("Unknown", format!("is below a cycle of cohorts{named}")));
         }
         let texts: Vec<&str> = problems.iter().map(|(_, text)| text.as_str()).collect();
         Some(match problems.first() {
@@ -272,7 +274,11 @@ impl World {
             return Some((PendingReason::Suspended, format!("LocalQueue {name} is inactive").into()));
         }
         if !queue.active {
-            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name).into()));
+            // A stop says enough by itself; of all else the queue's own words say what has to be mended.
+            let words =
+                local_queue.queue.and_then(|id| self.readiness_of(id)).filter(|found| found.reason != "Stopped");
+            let words = words.map(|found| format!(": {}", found.message)).unwrap_or_default();
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive{words}", queue.name).into()));
         }
         let class = queue.pending.classes.get(&workload.class)?;
         let told = workload.verdict.as_ref().map(|(reason, _)| *reason);

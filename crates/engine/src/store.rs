@@ -80,7 +80,6 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Arc<str>,
-    /// The last word between it and its equals.
     pub(crate) tie: Tie,
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i64,

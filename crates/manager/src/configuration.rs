@@ -130,6 +130,13 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let transformations = transformations::read(&file.resources.transformations)?;
     warnings.extend(transformations::excluded(&transformations, &file.resources.exclude_resource_prefixes));
     let metrics = &file.metrics;
+    if let Some(block) = &metrics.local_queue_metrics
+        && let Some(selector) = &block.value.local_queue_selector
+    {
+        namespaces::read(selector).map_err(|error| {
+            format!("line {}: metrics.localQueueMetrics.localQueueSelector: {error}", block.referenced.line())
+        })?;
+    }
     let reclaim_taints = RECLAIM_TAINTS.map(str::to_owned).into_iter().chain(given.reclaim_taints.iter().cloned());
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
