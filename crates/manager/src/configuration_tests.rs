@@ -344,6 +344,9 @@ fn a_selector_that_cannot_be_read_is_refused_with_its_line() {
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics:\n  localQueueMetrics:\n    \
                 localQueueSelector: {matchExpressions: [{key: a, operator: Near}]}\n";
     let error = load(text, &Given::default()).unwrap_err();
-    assert!(error.starts_with("line ") && error.contains(": metrics.localQueueMetrics.localQueueSelector: "), "{error}");
+    assert!(
+        error.starts_with("line ") && error.contains(": metrics.localQueueMetrics.localQueueSelector: "),
+        "{error}"
+    );
     assert!(error.contains("`Near`"), "{error}");
 }

@@ -15,6 +15,8 @@ pub mod own_reasons {
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
         JOB_ALTERED = "JobAltered";
+        /// Workload Evicted=True, and event: it cannot be started as it was admitted, and that may pass.
+        PLACEMENT_FAILED = "PlacementFailed";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
         /// Workload Finished=True: it has waited longer than its TrainingJob allows.
@@ -94,6 +96,10 @@ pub mod own_reasons {
         PRIORITY_LABEL_UNKNOWN = "PriorityLabelUnknown";
         /// Event: a priority class does not exist.
         WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
+        /// Event: what is to be deleted waits for those that use it.
+        DELETION_WAITS = "DeletionWaits";
+        /// Event: a job names its queue in an annotation, which its kind does not take.
+        QUEUE_NAME_ANNOTATION = "QueueNameAnnotation";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
         /// Event: no pod set of its Workload is for that pod.

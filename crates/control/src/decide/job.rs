@@ -21,7 +21,7 @@ use super::checks;
 use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
+use super::workload::{cannot_start, create, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
@@ -362,9 +362,8 @@ impl Case<'_> {
                 self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
-                }))
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
             }),
         }
     }

@@ -19,7 +19,7 @@ use super::checks;
 use super::follow::{Wishes, adopt, finish, follow, out_of_sync};
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, remove_finalizer, status_write};
+use super::workload::{cannot_start, create, has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -295,9 +295,8 @@ impl Case<'_> {
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
-                }))
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
             }),
         }
     }

@@ -7,7 +7,7 @@ use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
-use berth_jobs::{LimitSummary, Provisioning, RequestedPods, controller, version_of};
+use berth_jobs::{LimitSummary, PlacementError, Provisioning, RequestedPods, controller, version_of};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 /// Field manager and reporter of what the check's controller does in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
 const REPORTER: &str = "kueue-provisioning-request-controller";
+/// Pause before a workload is tried again whose pods cannot be described for now.
+const RETRY_SECONDS: i32 = 60;
 
 /// The number of the attempt for which a check asks, beginning at 1.
 fn attempt_of(state: &api::AdmissionCheckState) -> i32 {
@@ -79,8 +81,9 @@ impl Case<'_> {
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
-            // It could never start as it was admitted.
-            Err(problem) => return self.told(check_states::REJECTED, &problem),
+            // A flavor that is away is asked for again; all else could never start as it was admitted.
+            Err((true, problem)) => return self.told(check_states::RETRY, &problem),
+            Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
         };
         if pods.is_empty() {
             return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
@@ -140,11 +143,17 @@ impl Case<'_> {
         self.answer(check_states::RETRY, &message, |state| state.requeue_after_seconds = Some(delay))
     }
 
-    fn pods(&self, asked: &Asked, config: &api::ProvisioningRequestConfigSpec) -> Result<Vec<RequestedPods>, String> {
-        let sets: Vec<api::PodSet> = serde_json::from_str(&asked.pod_sets).map_err(|error| error.to_string())?;
-        let places = placements(self.control, self.workload).map_err(|error| error.to_string())?;
+    fn pods(
+        &self,
+        asked: &Asked,
+        config: &api::ProvisioningRequestConfigSpec,
+    ) -> Result<Vec<RequestedPods>, (bool, String)> {
+        let told = |error: PlacementError| (error.passes(), error.to_string());
+        let sets: Vec<api::PodSet> =
+            serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
+        let places = placements(self.control, self.workload).map_err(told)?;
         let limits = LimitSummary::of(self.control.view.limits_of(&self.workload.namespace));
-        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(|error| error.to_string())
+        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
     }
 
     /// Since when the quota is reserved for which something is made.
@@ -210,7 +219,12 @@ impl Case<'_> {
     /// The check says so, unless it does already.
     fn told(&self, state: &str, words: &str) -> Option<Decision> {
         let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
-        (!known).then(|| self.answer(state, words, |_| {}))
+        let later = |entry: &mut api::AdmissionCheckState| {
+            if entry.state == check_states::RETRY {
+                entry.requeue_after_seconds = Some(RETRY_SECONDS);
+            }
+        };
+        (!known).then(|| self.answer(state, words, later))
     }
 
     fn answer(&self, state: &str, words: &str, change: impl FnOnce(&mut api::AdmissionCheckState)) -> Decision {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
-use berth_api::conditions::{check_states, event_reasons, types};
+use berth_api::conditions::{check_states, event_reasons, own_reasons, types};
 use berth_engine::model as engine;
+use berth_jobs::PlacementError;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
 /// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
 const UNTOLD_SECONDS: i64 = 60;
+/// Pause before a workload is tried again that could not be started as it was admitted.
+const PLACEMENT_SECONDS: i64 = 60;
 /// Why a workload waits whose owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 
@@ -307,6 +310,28 @@ fn evict_and(
     };
     draft.notices.push(notice(workload, EventType::Normal, &event, message.to_owned(), REPORTER));
     draft
+}
+
+/// A workload that cannot be started as it was admitted. What may pass costs its reservation, and it is tried again after a minute; else it
+/// ends. `tell` makes the event at its job (`docs/decisions/placement-that-passes.md`).
+pub(crate) fn cannot_start(
+    workload: &WorkloadView,
+    now: Timestamp,
+    error: &PlacementError,
+    tell: impl FnOnce(&str, String) -> Notice,
+) -> Draft {
+    let message = error.to_string();
+    if !error.passes() {
+        return status_write(workload, Purpose::FinishWorkload, now, |edit| {
+            edit.finish(reasons::FAILED_TO_START, &message);
+        });
+    }
+    let at = after_seconds(now, PLACEMENT_SECONDS);
+    let draft = evict_and(workload, now, (own_reasons::PLACEMENT_FAILED, ""), &message, |edit| {
+        let state = edit.status.requeue_state.get_or_insert_with(Default::default);
+        state.requeue_at = Some(Time(seconds(at)));
+    });
+    draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
 }
 
 /// The job of a workload that Kueue or Berth itself deactivated goes, and that with it, when its time is over.

@@ -33,6 +33,7 @@ mod overrides;
 mod owners;
 mod partial;
 mod patience;
+mod placements;
 mod planning;
 mod pods;
 mod policies;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_api::conditions::{own_reasons, reasons, training_types};
-use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
+use berth_jobs::PlacementError;
+use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, RunError, Saved, children};
 use jiff::Timestamp;
 
 use super::{Case, status};
 use crate::core::{after_seconds, key};
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
-use crate::decide::workload::{evict, evict_for_seconds, status_write};
+use crate::decide::workload::{cannot_start, evict, evict_for_seconds, status_write};
 use crate::elastic::granted;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
@@ -97,10 +98,11 @@ impl Case<'_> {
         let saved = self.control.saved_of(self.name, self.view);
         let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
         let made = placements(self.control, workload)
-            .map_err(Into::into)
+            .map_err(RunError::from)
             .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
         let all = match made {
             Ok(all) => all,
+            Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
         let prepared = self.control.prepared.get(&self.view.uid);
@@ -165,6 +167,12 @@ impl Case<'_> {
                 edit.finish(reasons::FAILED_TO_START, fault);
             }))
         })
+    }
+
+    /// An object of an administrator is away, or says something else than when quota was reserved.
+    fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
+        let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+        Decision::write(cannot_start(workload, self.now, error, tell))
     }
 
     /// Quota was reserved for other pods than would be made now: it goes back, and the job is queued as it is.
