@@ -98,8 +98,6 @@ pub mod own_reasons {
         WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
         /// Event: what is to be deleted waits for those that use it.
         DELETION_WAITS = "DeletionWaits";
-        /// Event: a job names its queue in an annotation, which its kind does not take.
-        QUEUE_NAME_ANNOTATION = "QueueNameAnnotation";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
         /// Event: no pod set of its Workload is for that pod.

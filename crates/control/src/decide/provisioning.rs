@@ -337,6 +337,13 @@ pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> De
             "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1",
         ),
     };
+    let users = super::queues::naming_check(control, &object.name);
+    let waits = check.deleting && !users.is_empty();
+    let message = match waits {
+        true => format!("{message}; its deletion waits for {}", super::queues::listed(&users)),
+        false => message.to_owned(),
+    };
+    let message = message.as_str();
     let mut conditions = check.conditions.clone();
     if !set_in(&mut conditions, types::ACTIVE, (active, reason, message), check.generation, now) {
         return Decision::Done;
