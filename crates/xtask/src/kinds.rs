@@ -94,6 +94,8 @@ pub(crate) const ALL: &[Kind] = &[
             ("Strategy", "string", ".spec.queueingStrategy", 1),
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 1),
+            ("Active", "string", ".status.conditions[?(@.type=='Active')].status", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='Active')].reason", 1),
         ],
         older: Some(Older {
             spec: document::<v1beta1::ClusterQueueSpec>,
@@ -123,6 +125,8 @@ pub(crate) const ALL: &[Kind] = &[
             ("ClusterQueue", "string", ".spec.clusterQueue", 0),
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 0),
+            ("Active", "string", ".status.conditions[?(@.type=='Active')].status", 1),
+            ("Reason", "string", ".status.conditions[?(@.type=='Active')].reason", 1),
         ],
         older: Some(Older { spec: document::<api::LocalQueueSpec>, status: document::<v1beta1::LocalQueueStatus> }),
         ..PLAIN
@@ -217,6 +221,8 @@ pub(crate) const ALL: &[Kind] = &[
             ("Tier", "string", ".status.capacityTier", 0),
             ("Flavor", "string", ".status.flavors", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='Queued')].reason", 0),
+            ("Accelerators", "integer", ".spec.resources.replicaResources.gpu", 1),
         ],
         rules: api::berth::training_job_rules,
         ..OWN
@@ -245,6 +251,9 @@ pub(crate) const ALL: &[Kind] = &[
             ("Admitted", "string", ".status.conditions[?(@.type=='Admitted')].status", 0),
             ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='QuotaReserved')].reason", 0),
+            ("Job", "string", ".metadata.ownerReferences[0].name", 1),
+            ("Priority", "integer", ".spec.priority", 1),
         ],
         rules: api::workload_rules,
         older: Some(Older { spec: document::<v1beta1::WorkloadSpec>, status: document::<v1beta1::WorkloadStatus> }),
