@@ -45,7 +45,7 @@ pub use kind::{
     workload_priority_class,
 };
 pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
-pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
+pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, refused_by, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
 pub use patch::merge_diff;

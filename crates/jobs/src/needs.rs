@@ -1,6 +1,6 @@
 //! What a Workload's pod sets need of quota and nodes, as plain data.
 
-use crate::limits::{LimitSummary, validate_requests};
+use crate::limits::{LimitSummary, refused_by, validate_requests};
 use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests, with_own_limits};
 use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::Amount;
@@ -69,7 +69,8 @@ pub fn workload_needs<'a>(
     let as_run = |set: &PodSet| spec_as_run(set.template.spec.as_ref().unwrap_or(&empty), limits, &overhead, rules);
     let specs: Vec<PodSpec> = pod_sets.iter().map(as_run).collect();
     let mut refused = pod_sets.iter().find_map(|set| lacks_class(set, &overhead)).filter(|_| !rules.to_the_letter);
-    refused = refused.or_else(|| validate_requests(&specs, limits));
+    refused = refused
+        .or_else(|| if rules.to_the_letter { validate_requests(&specs, limits) } else { refused_by(&specs, limits) });
     let needs = pod_sets.iter().zip(specs).map(|(set, spec)| {
         let requests = quota_requests(&spec, rules).unwrap_or_else(|error| {
             refused.get_or_insert_with(|| format!("resources validation failed: {}: {error}", set.effective_name()));

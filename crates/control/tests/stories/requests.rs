@@ -111,9 +111,11 @@ fn requests_beyond_limits_and_limit_ranges_are_named() {
     let range = serde_json::from_value(range).unwrap();
     cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
     let field = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]";
-    let of_limit = format!("resources validation failed: {field}: requests must not exceed its limits");
+    let of_limit =
+        format!("resources validation failed: {field}: requests must not exceed its limits: cpu is 2, and its limit 1");
     let of_range = format!(
-        "resources didn't satisfy LimitRange constraints: {field}: requests must not be above the limitRange max"
+        "resources didn't satisfy LimitRange constraints: {field}: requests must not be above the limitRange max: cpu is 3, and \
+         at most 2 is allowed"
     );
     for (name, resources, message) in [
         ("beyond-limit", json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}), of_limit),
