@@ -36,6 +36,8 @@ pub(crate) struct Kind {
     pub(crate) deprecated: bool,
     /// Rules over the whole object: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,
+    /// The field of the spec that never changes, empty where there is none: it cannot be removed either.
+    pub(crate) fixed: &'static str,
 }
 
 impl Kind {
@@ -66,6 +68,7 @@ const PLAIN: Kind = Kind {
     older: None,
     deprecated: true,
     rules: Vec::new,
+    fixed: "",
 };
 
 /// A kind of Berth's own group.
@@ -80,6 +83,7 @@ pub(crate) const ALL: &[Kind] = &[
         description: "A further condition for admission that a controller answers for each workload.",
         spec: document::<api::AdmissionCheckSpec>,
         status: Some(document::<api::AdmissionCheckStatus>),
+        fixed: "controllerName",
         ..PLAIN
     },
     Kind {
@@ -125,6 +129,7 @@ pub(crate) const ALL: &[Kind] = &[
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 0),
         ],
         older: Some(Older { spec: document::<api::LocalQueueSpec>, status: document::<v1beta1::LocalQueueStatus> }),
+        fixed: "clusterQueue",
         ..PLAIN
     },
     Kind {
@@ -191,6 +196,7 @@ pub(crate) const ALL: &[Kind] = &[
         short_names: &["flavor", "flavors", "rf"],
         description: "A kind of capacity, described by the labels and taints of its nodes.",
         spec: document::<api::ResourceFlavorSpec>,
+        fixed: "topologyName",
         ..PLAIN
     },
     Kind {
@@ -199,6 +205,7 @@ pub(crate) const ALL: &[Kind] = &[
         short_names: &["topo"],
         description: "The levels of a data centre, from the widest domain to the narrowest.",
         spec: document::<api::TopologySpec>,
+        fixed: "levels",
         ..PLAIN
     },
     Kind {
@@ -219,6 +226,7 @@ pub(crate) const ALL: &[Kind] = &[
             ("Age", "date", ".metadata.creationTimestamp", 0),
         ],
         rules: api::berth::training_job_rules,
+        fixed: "jobType",
         ..OWN
     },
     Kind {
