@@ -86,6 +86,8 @@ pub mod own_reasons {
         /// TrainingJob Elastic=True: it gives workers up while it runs, and takes none, as it saves no checkpoints.
         SHRINKS_ONLY = "ShrinksOnly";
 
+        /// Event: somebody else has suspended a job that runs, and it is started again.
+        SUSPENSION_UNDONE = "SuspensionUndone";
         /// Event: a workload with quota has an owner of a kind that Berth does not know.
         OWNER_KIND_UNKNOWN = "OwnerKindUnknown";
         /// Event: of some quota nobody can say how much it is.

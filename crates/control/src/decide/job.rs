@@ -1,9 +1,10 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
 //! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
-//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, and who decides for a job that another one owns in
-//! `owners`.
+//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that somebody else suspends in `moved`,
+//! and who decides for a job that another one owns in `owners`.
 
 mod going;
+mod moved;
 mod owners;
 mod parts;
 mod stop;
@@ -338,6 +339,9 @@ impl Case<'_> {
                 decision => decision,
             };
         }
+        if let Some(decision) = self.moved(workload) {
+            return decision;
+        }
         if !self.job.is_suspended() {
             // A stop is under way: it is brought to its end first.
             return self.restore(workload).unwrap_or(Decision::Done);
@@ -359,7 +363,8 @@ impl Case<'_> {
                 }
                 let notice =
                     self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-                self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
+                let notices = self.suspension_undone(workload).into_iter().chain([notice]).collect();
+                self.write(Purpose::StartJob, Subresource::None, body, notices)
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
                 Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
