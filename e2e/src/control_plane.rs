@@ -140,6 +140,8 @@ impl ControlPlane {
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
             "--concurrent-job-syncs=20".to_owned(),
+            // Each controller under its own account, as clusters have it: reviews tell them from users by it.
+            "--use-service-account-credentials=true".to_owned(),
         ];
         args.extend(options.controller_manager_args.iter().cloned());
         self.spawn("kube-controller-manager", &binaries.controller_manager(), args, None)?;
@@ -241,6 +243,30 @@ impl ControlPlane {
     /// The administrator's kubeconfig file.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// A kubeconfig file by which somebody acts under another name, with an administrator's rights.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_as(&self, user: &str) -> Result<PathBuf> {
+        let path = self.folder.join(format!("{}.kubeconfig", user.replace(':', "-")));
+        let credentials = serde_json::json!({
+            "client-certificate": self.certificates.file("admin.crt"),
+            "client-key": self.certificates.file("admin.key"),
+            "as": user,
+            "as-groups": ["system:masters"],
+        });
+        write_kubeconfig(&path, &self.url, &self.certificates.file("ca.crt"), "acting", &credentials)?;
+        Ok(path)
+    }
+
+    /// A client of somebody who acts under another name, with an administrator's rights.
+    ///
+    /// # Errors
+    /// When the file cannot be written or read.
+    pub async fn client_as(&self, user: &str) -> Result<Client> {
+        client_from(&self.kubeconfig_as(user)?).await
     }
 
     /// An administrator's client.

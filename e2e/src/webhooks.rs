@@ -23,6 +23,8 @@ pub const VALIDATING: Kind = configuration("ValidatingWebhookConfiguration", "va
 pub const SECRET: Kind = Kind { api_version: "v1", kind: "Secret", plural: "secrets", namespaced: true };
 /// Name of that Secret.
 pub const SECRET_NAME: &str = "berth-webhook-server-cert";
+/// The account of a Kueue beside Berth, of which the chart's values have that it starts and stops jobs.
+pub const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// Names of the two configurations.
 pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
 
@@ -91,11 +93,14 @@ pub async fn convert(client: &Client, port: u16) -> Result<()> {
 fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     let path = repository().join("charts/berth/files").join(file);
     let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let managers = json!([KUEUE]).to_string();
     for (expression, value) in [
         (".Release.Namespace", NAMESPACE),
         (".Values.serviceAccount.name", SERVICE_ACCOUNT),
         (".Values.webhook.failurePolicy", failure_policy),
         (".Values.webhook.timeoutSeconds", "5"),
+        (".Values.webhook.otherManagers | toJson", &*managers),
+        (".Values.webhook.podControllers | toJson", "[]"),
     ] {
         text = text.replace(&format!("{{{{ {expression} }}}}"), value);
     }
@@ -210,18 +215,57 @@ mod tests {
     #[test]
     fn jobs_of_job_sets_are_only_asked_about_by_their_label() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
-        let of = |name: &str| {
-            let webhooks = list.as_array().unwrap();
-            let webhook = webhooks.iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
-            let conditions = kinds::items(webhook, "/matchConditions").iter();
-            conditions.map(|condition| kinds::text(condition, "/expression").to_owned()).collect::<Vec<_>>()
-        };
-        let [of_job_sets]: [String; 1] = of("mjob-opted-in.berth.dev").try_into().unwrap();
+        let of = |name: &str| conditions(&list, name);
+        let opted_in = of("mjob-opted-in.berth.dev");
+        let of_job_sets = &opted_in["not-of-a-job-set"];
         // The kind alone is somebody else's word, and an owner that does not control it proves nothing.
-        for part in ["owner.kind == 'JobSet'", "'jobset.x-k8s.io/'", "has(owner.controller) && owner.controller"] {
+        for part in [
+            "owner.kind == 'JobSet'",
+            "'jobset.x-k8s.io/'",
+            "has(owner.controller) && owner.controller",
+            "startsWith(owner.name + '-')",
+            "labels[?'jobset.sigs.k8s.io/jobset-uid'].orValue('') == owner.uid",
+        ] {
             assert!(of_job_sets.contains(part), "{of_job_sets}");
         }
-        assert!(of("mjob.berth.dev").is_empty(), "what names a queue is always asked about");
+        assert!(!of("mjob.berth.dev").contains_key("not-of-a-job-set"), "what names a queue is always asked about");
+    }
+
+    /// Names and expressions of the conditions of a webhook.
+    fn conditions(list: &Value, name: &str) -> std::collections::BTreeMap<String, String> {
+        let webhook = list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
+        let all = kinds::items(webhook, "/matchConditions").iter();
+        let text = |condition: &Value, key: &str| kinds::text(condition, key).to_owned();
+        all.map(|condition| (text(condition, "/name"), text(condition, "/expression"))).collect()
+    }
+
+    /// Berth and a Kueue beside it start and stop jobs; what waits and goes on waiting, and what is being deleted, is nobody's to ask about.
+    #[test]
+    fn changes_of_jobs_are_asked_about_where_they_may_start_or_stop_them() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        for name in ["mjob", "mjob-opted-in", "mjobset", "mjobset-opted-in"] {
+            let all = conditions(&list, &format!("{name}.berth.dev"));
+            for (condition, part) in [
+                ("created-started-or-running", "request.operation == 'CREATE' || object.?spec"),
+                ("not-berth-itself", "system:serviceaccount:berth-system:"),
+                ("not-another-manager", KUEUE),
+                ("not-being-deleted", "deletionTimestamp"),
+            ] {
+                assert!(all.get(condition).is_some_and(|expression| expression.contains(part)), "{name}: {all:?}");
+            }
+        }
+    }
+
+    /// Pods of Jobs are made while Berth is down, by the Job controller; whoever else names a Job as the controller of a pod is asked about.
+    #[test]
+    fn new_pods_of_jobs_are_let_by_where_kubernetes_makes_them() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        for (name, condition) in [("mpod", "not-admitted-with-its-owner"), ("mpod-opted-in", "not-left-to-its-owner")] {
+            let all = conditions(&list, &format!("{name}.berth.dev"));
+            for part in ["'system:kube-controller-manager'", "startsWith('system:serviceaccount:kube-system:')"] {
+                assert!(all[condition].contains(part), "{all:?}");
+            }
+        }
     }
 
     #[test]
@@ -265,7 +309,9 @@ mod tests {
             assert!(expression.contains(part), "{expression}");
         }
         assert_eq!(kinds::text(opted_in, "/name"), "mpod-opted-in.berth.dev");
-        let [owners, of_no_set, no_mirror] = kinds::items(opted_in, "/matchConditions") else { panic!("{opted_in}") };
+        let [_, owners, of_no_set, no_mirror] = kinds::items(opted_in, "/matchConditions") else {
+            panic!("{opted_in}")
+        };
         assert_eq!(kinds::text(of_no_set, "/expression"), format!("!({expression})"));
         // What has its node already could not wait for another one.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
@@ -280,8 +326,15 @@ mod tests {
         let opted_in = opted_in.filter(|webhook| kinds::text(webhook, "/name").contains("-opted-in."));
         let mut resources: Vec<&str> = opted_in
             .map(|webhook| {
-                assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]), "{webhook}");
-                kinds::text(webhook, "/rules/0/resources/0")
+                let resource = kinds::text(webhook, "/rules/0/resources/0");
+                // Of those that can be suspended, only that is looked at in a change.
+                let looked_at = if ["jobs", "jobsets"].contains(&resource) {
+                    json!(["CREATE", "UPDATE"])
+                } else {
+                    json!(["CREATE"])
+                };
+                assert_eq!(webhook["rules"][0]["operations"], looked_at, "{webhook}");
+                resource
             })
             .collect();
         resources.sort_unstable();

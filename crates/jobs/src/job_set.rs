@@ -94,6 +94,10 @@ impl JobKind for JobSet {
         sizes(job).unwrap_or_default().iter().fold(0, |sum, jobs| sum.saturating_add(jobs.replicas))
     }
 
+    fn part_names(job: &Object) -> Vec<(String, i32)> {
+        sizes(job).unwrap_or_default().iter().map(|jobs| (jobs.name.to_owned(), jobs.replicas)).collect()
+    }
+
     fn is_active(job: &Object) -> bool {
         job.status.as_ref().is_some_and(|status| status.replicated_jobs_status.iter().any(|jobs| jobs.active > 0))
     }

@@ -79,6 +79,10 @@ pub trait JobKind: Debug + Sized + 'static {
     fn parts(_: &Self::Object) -> i32 {
         0
     }
+    /// The names of the parts that it is made of, and how many Jobs each has; a Job is called after the job, its part and its number.
+    fn part_names(_: &Self::Object) -> Vec<(String, i32)> {
+        Vec::new()
+    }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
     /// Its controller says that it is suspended.

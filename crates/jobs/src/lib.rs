@@ -33,7 +33,10 @@ pub mod training;
 mod transform;
 mod unsupported;
 
-pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, validate_job_update};
+pub use admission::{
+    DEFAULT_NAME, Defaults, Facts, KeptSuspend, job_defaults, kept_suspend, validate_job, validate_job_update,
+    validate_leaving_job,
+};
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use constraints::{placement_constraints, template_shape};

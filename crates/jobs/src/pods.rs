@@ -21,7 +21,10 @@ pub use parents::{
 };
 pub use role::role_hash;
 pub(crate) use role::shape_with;
-pub use rules::{PodDefaults, controlling_set, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
+pub use rules::{
+    PodDefaults, controlling_set, forged_controller, pod_defaults, validate_leaving_pod, validate_pod,
+    validate_pod_update,
+};
 pub use state::{Membership, Phase, PodState};
 pub use topology::place;
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};

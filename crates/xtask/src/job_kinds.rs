@@ -14,16 +14,13 @@ const FILES: [(&str, &[Part]); 4] = [
         "files/mutating-webhooks.yaml",
         &[
             ("webhooks of job kinds", mutating),
-            ("owners that pods are admitted with", || owners("object")),
+            ("owners that pods are admitted with", owners_of_new),
             ("owners whose pods are given no queue", owners_without),
         ],
     ),
     (
         "files/validating-webhooks.yaml",
-        &[
-            ("webhooks of job kinds", validating),
-            ("owners that pods are admitted with", || owners("(request.operation == 'UPDATE' ? oldObject : object)")),
-        ],
+        &[("webhooks of job kinds", validating), ("owners that pods are admitted with", owners)],
     ),
     ("files/rules.yaml", &[("job kinds", rules)]),
     ("templates/batch-roles.yaml", &[("job kinds", roles)]),
@@ -119,10 +116,32 @@ const MUTATING_TAIL: &str = "  failurePolicy: {{ .Values.webhook.failurePolicy }
   sideEffects: None
   admissionReviewVersions: [v1]
 ";
-const VALIDATING_TAIL: &str = "  - name: not-berth-itself
+/// Of a change, what may be one of `spec.suspend` or of the size of what runs. Berth starts and stops jobs itself; so does a Kueue that still
+/// leads beside it.
+const MUTATING_CONDITIONS: &str = "  # A new job, and a change of the spec but for that of a job that waits and goes on waiting.
+  - name: created-started-or-running
+    expression: >-
+      request.operation == 'CREATE' || object.?spec.orValue({}) != oldObject.?spec.orValue({}) &&
+      !(object.?spec.?suspend.orValue(false) && oldObject.?spec.?suspend.orValue(false))
+  - name: not-berth-itself
     expression: request.userInfo.username != 'system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}'
+  - name: not-another-manager
+    expression: >-
+      !(request.userInfo.username in {{ .Values.webhook.otherManagers | toJson }})
   - name: not-being-deleted
     expression: \"!has(object.metadata.deletionTimestamp)\"
+";
+const VALIDATING_TAIL: &str = "  - name: not-berth-itself
+    expression: request.userInfo.username != 'system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}'
+  # Of one that is being deleted only that is looked at by which its quota is counted.
+  - name: not-being-deleted
+    expression: >-
+      !has(object.metadata.deletionTimestamp) || request.operation == 'UPDATE' &&
+      (['kueue.x-k8s.io/queue-name', 'kueue.x-k8s.io/prebuilt-workload-name'].exists(key,
+      oldObject.metadata.?labels[?key].orValue('') != object.metadata.?labels[?key].orValue('') ||
+      oldObject.metadata.?annotations[?key].orValue('') != object.metadata.?annotations[?key].orValue('')) ||
+      object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
+      !oldObject.metadata.?ownerReferences.orValue([]).exists(was, was.?controller.orValue(false) && was.uid == owner.uid)))
   failurePolicy: {{ .Values.webhook.failurePolicy }}
   timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}
   sideEffects: None
@@ -143,7 +162,7 @@ fn mutating() -> String {
         let [label, annotation] = has_queue("object");
         for (opted_in, operator) in [(false, "Exists"), (true, "DoesNotExist")] {
             let suffix = if opted_in { "-opted-in" } else { "" };
-            out += &head(kind, &format!("m{name}{suffix}"), "mutate", "CREATE");
+            out += &head(kind, &format!("m{name}{suffix}"), "mutate", "CREATE, UPDATE");
             if !kind.queue_in_annotation {
                 out += &OBJECT_SELECTOR.replace("OPERATOR", operator);
             }
@@ -160,7 +179,7 @@ fn mutating() -> String {
             }
             if opted_in && job_type == JobType::JOB {
                 conditions += "  # What a job that is made of Jobs controls waits with it and is never changed here: it goes on while Berth is down.\n";
-                let made_of_jobs: Vec<String> = infos().filter(|kind| kind.made_of_jobs).map(owner).collect();
+                let made_of_jobs: Vec<String> = infos().filter(|kind| kind.made_of_jobs).map(part_of).collect();
                 let _ = write!(
                     conditions,
                     "  - name: not-of-a-job-set\n    expression: >-\n      !has(object.metadata.ownerReferences) || \
@@ -168,14 +187,24 @@ fn mutating() -> String {
                     made_of_jobs.join(" ||\n      ")
                 );
             }
-            if !conditions.is_empty() {
-                out += "  matchConditions:\n";
-                out += &conditions;
-            }
+            conditions += MUTATING_CONDITIONS;
+            out += "  matchConditions:\n";
+            out += &conditions;
             out += MUTATING_TAIL;
         }
     }
     out
+}
+
+/// Whether an owner is of that kind, made of Jobs, and the object has a name and the label of a Job that it makes. The kind alone would be
+/// anybody's word; control looks at the rest.
+fn part_of(kind: &JobInfo) -> String {
+    format!(
+        "{} &&\n      object.metadata.?name.orValue('').startsWith(owner.name + '-') &&\n      \
+         object.metadata.?labels[?'{}'].orValue('') == owner.uid",
+        owner(kind),
+        kind.uid_label
+    )
 }
 
 fn validating() -> String {
@@ -214,30 +243,44 @@ fn owner_of(group: &str, kind: &str) -> String {
     format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}/')")
 }
 
-fn owners(object: &str) -> String {
-    controlled_by_none("not-admitted-with-its-owner", object, &admitted_with_pods())
+fn owners() -> String {
+    let old = "(request.operation == 'UPDATE' ? oldObject : object)";
+    format!("{}\n", condition("not-admitted-with-its-owner", &controlled_by_none(old, &admitted_with_pods())))
+}
+
+/// A new pod of such an owner is left to it where one of Kubernetes' own controllers makes it, so that Jobs run while Berth is down. Whoever
+/// else names one is asked about.
+const MADE_FOR_IT: &str = "request.userInfo.username == 'system:kube-controller-manager' ||
+      request.userInfo.username.startsWith('system:serviceaccount:kube-system:') ||
+      request.userInfo.username in {{ .Values.webhook.podControllers | toJson }}";
+
+fn owners_of_new() -> String {
+    let none = controlled_by_none("object", &admitted_with_pods());
+    format!("{} ||\n      !({MADE_FOR_IT})\n", condition("not-admitted-with-its-owner", &none))
 }
 
 /// Those, and DaemonSets, whose pods have their nodes.
 fn owners_without() -> String {
-    let mut all = admitted_with_pods();
-    all.push(owner_of("apps", "DaemonSet"));
-    controlled_by_none("not-left-to-its-owner", "object", &all)
+    let daemon_set = controlled_by_none("object", &[owner_of("apps", "DaemonSet")]);
+    let of_none = condition("not-of-a-daemon-set", &daemon_set);
+    let none = controlled_by_none("object", &admitted_with_pods());
+    format!("{} ||\n      !({MADE_FOR_IT})\n{of_none}\n", condition("not-left-to-its-owner", &none))
 }
 
 fn admitted_with_pods() -> Vec<String> {
     infos().map(owner).chain([owner_of(berth_api::berth::GROUP, "TrainingJob")]).collect()
 }
 
-/// The condition of that name, that no such owner controls the object.
-fn controlled_by_none(name: &str, object: &str, owners: &[String]) -> String {
+fn condition(name: &str, expression: &str) -> String {
+    format!("  - name: {name}\n    expression: >-\n      {expression}")
+}
+
+/// Whether no such owner controls the object.
+fn controlled_by_none(object: &str, owners: &[String]) -> String {
     format!(
-        "  - name: {name}
-    expression: >-
-      !has({object}.metadata.ownerReferences) ||
+        "!has({object}.metadata.ownerReferences) ||
       !{object}.metadata.ownerReferences.exists(owner, has(owner.controller) &&
-      owner.controller && ({}))
-",
+      owner.controller && ({}))",
         owners.join(" ||\n      ")
     )
 }

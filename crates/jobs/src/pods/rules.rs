@@ -6,9 +6,9 @@ use super::workload::POD_INDEX_LABEL;
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
-    prebuilt_rule, time_rule,
+    prebuilt_path, prebuilt_rule, time_rule,
 };
-use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
+use crate::kind::{annotation, controller, group_of, prebuilt_workload_name, queue_name, workload_priority_class};
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
@@ -111,6 +111,20 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     defaults
 }
 
+/// What is wrong with a new pod that nobody but the Job controller makes, and that somebody else does: it would run by quota that a Job
+/// holds for other pods, or by none. A pod that would be left alone without its controller is left alone with it.
+#[must_use]
+pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
+    let metadata = &pod.metadata;
+    let asked = queue_name(metadata).is_some() || facts.default_queue || facts.without_queue_name;
+    let forged = asked && facts.pods && facts.managed_namespace && is_admitted_with_owner(metadata);
+    let kind = controller(metadata).map(|owner| owner.kind.as_str()).filter(|_| forged)?;
+    let message = format!(
+        "a pod of a {kind} is made by the Job controller alone: leave the controller out, and the pod waits in a queue by itself"
+    );
+    Some(FieldError::new("metadata.ownerReferences", "", message))
+}
+
 /// Of what an object is to get, leaves what it has not, or with another value.
 pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Option<&BTreeMap<String, String>>) {
     wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
@@ -207,10 +221,6 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
     errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
-    if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
-        let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
-        errors.push(FieldError::new("metadata.ownerReferences", "", message));
-    }
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
     // Of a pod by itself nobody asks, as in Kueue.
     if group_name(after).is_some() && refuses(before) && !refuses(after) {
@@ -231,27 +241,51 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let mut errors = identity_change_rules(old, new);
     let queue = queue_name(&new.metadata);
     if queue_name(&old.metadata) != queue {
-        let message = "must stay until the pod has ended";
-        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), queue.unwrap_or_default(), message));
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), queue.unwrap_or_default(), UNTIL_ENDED));
+    }
+    let prebuilt = prebuilt_workload_name(&new.metadata);
+    if !is_gated(old) && prebuilt_workload_name(&old.metadata) != prebuilt {
+        // What is gone stood in the pod as it was.
+        let path = prebuilt_path(if prebuilt.is_some() { &new.metadata } else { &old.metadata });
+        errors.push(FieldError::new(path, prebuilt.unwrap_or_default(), UNTIL_ENDED));
     }
     errors
 }
 
-/// By what a pod is known must stay: its group always, and that it is managed until it has ended.
+const UNTIL_ENDED: &str = "must stay until the pod has ended";
+
+/// By what a pod is known must stay: its group always, and until it has ended that it is managed, and by which place. A pod that runs by a
+/// place of its own joins no group: its Workload would be nobody's. Neither does it change its role, which names the place in its group.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
-    if group_name(before).is_some() && group_name(before) != group_name(after) {
+    let runs = is_managed(before) && !is_gated(old) && !has_ended(old);
+    let (was, is) = (group_name(before), group_name(after));
+    if was != is && (was.is_some() || runs) {
         // What is gone stood in the pod as it was.
-        let (path, value) = match group_name(after) {
+        let (path, value) = match is {
             Some(group) => (group_path(after), group),
             None => (group_path(before), ""),
         };
-        errors.push(FieldError::new(path, value, "is immutable"));
+        let message = if was.is_some() {
+            "is immutable"
+        } else {
+            "must not be added while the pod runs: it has a place of its own"
+        };
+        errors.push(FieldError::new(path, value, message));
+    }
+    let role = |metadata| annotation(metadata, labels::ROLE_HASH);
+    if runs && role(before) != role(after) {
+        let value = role(after).unwrap_or_default();
+        errors.push(FieldError::new(annotation_path(labels::ROLE_HASH), value, UNTIL_ENDED));
     }
     if is_managed(before) && !is_managed(after) && !has_ended(old) {
         // Without it the pod is not seen any more, and its quota neither used nor given back.
-        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
+        errors.push(FieldError::new(label_path(labels::MANAGED), "", UNTIL_ENDED));
+    }
+    if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
+        let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
+        errors.push(FieldError::new("metadata.ownerReferences", "", message));
     }
     errors
 }

@@ -28,6 +28,13 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
         }
         "errors" => Found::Errors(job.errors()),
         "changeErrors" => Found::Errors(read(kind, &case.after()).change_errors(&*job, case.default_queue)),
+        "leavingErrors" => Found::Errors(read(kind, &case.after()).leaving_errors(&*job)),
+        "keptSuspend" => Found::of(
+            read(kind, &case.after())
+                .kept_suspend(&*job, case.facts())
+                .map(|kept| if kept.stopping { json!("stopping") } else { json!(kept.suspend) }),
+        ),
+        "warning" => Found::Text(read(kind, &case.after()).kept_suspend(&*job, case.facts()).map(|kept| kept.warning)),
         _ => return None,
     })
 }
