@@ -1,9 +1,10 @@
 //! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
 
+mod namespaces;
 mod pods;
 mod queues;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::types;
@@ -15,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::core::{Control, key};
 use crate::event::{Change, Observation};
 use crate::ladder::Pods;
+use crate::shed::asks_alike;
 use crate::view::{Name, WorkloadView, name_of};
 use crate::write::{Kind, ObjectKey};
 
@@ -79,12 +81,7 @@ impl Control {
                     me.touch_all_jobs();
                 });
             }
-            Observation::Namespace(change) => {
-                let known = known(&change, self.view.namespaces.keys().cloned());
-                self.each(change, known, |me, name, object| {
-                    me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
-                });
-            }
+            Observation::Namespace(change) => self.observe_namespaces(change),
             Observation::LimitRange(change) => {
                 let known = known(&change, self.view.limit_ranges.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| {
@@ -170,21 +167,6 @@ impl Control {
         self.replan();
     }
 
-    fn put_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
-        match labels {
-            Some(labels) => {
-                self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
-                if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) {
-                    self.touch_jobs_of(name);
-                }
-            }
-            None => {
-                self.engine(engine::Delta::RemoveNamespace(name.to_owned()));
-                self.view.namespaces.remove(name);
-            }
-        }
-    }
-
     fn observe_jobs(&mut self, kind: Kind, change: Change<SharedJob>, now: Timestamp) {
         let all = self.view.jobs.keys().filter(|key| key.kind == kind);
         let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
@@ -261,7 +243,7 @@ impl Control {
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
         let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
         let before = old.map(Pods::of);
-        let moved = old.is_none_or(|old| old.deleting != job.deleting);
+        let moved = old.is_none_or(|old| old.deleting != job.deleting || !asks_alike(old, &job));
         let owner = job.owner.as_ref().map(|owner| owner.uid.to_string());
         let moved = moved.then(|| [Some(job.uid.clone()), owner]);
         let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
@@ -361,6 +343,7 @@ impl Control {
         let stage = old.as_ref().map(|old| old.stage());
         let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
         let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
+        self.note_hands(&name, old.as_deref());
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
             let counts = self.leads() && !old.is(types::FINISHED);

@@ -57,6 +57,13 @@ impl PodBook {
         self.all.keys()
     }
 
+    /// The pods of a namespace, by name.
+    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a PodState)> {
+        let first = (namespace.to_owned(), String::new());
+        let all = self.all.range(first..).take_while(move |(name, _)| name.0 == namespace);
+        all.map(|(name, pod)| (name, &**pod))
+    }
+
     pub(crate) fn group(&self, name: &Name) -> Option<&Group> {
         self.groups.get(name)
     }

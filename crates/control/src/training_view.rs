@@ -228,7 +228,7 @@ impl Control {
     /// TrainingJob need not wait for a status that is refused.
     pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
         let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
-        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid && self.manages(&name.0));
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
         let runs_on = view.filter(|view| !view.deleting && !view.is_over());
         runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }

@@ -12,6 +12,7 @@ use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, berth};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -176,6 +177,15 @@ impl JobState {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
+    /// Suspends a job into whose templates nothing was put, also one that was let go.
+    #[must_use]
+    pub fn suspend_patch(&self) -> Value {
+        json!({
+            "metadata": {"uid": self.uid, "resourceVersion": self.version.to_string()},
+            "spec": {"suspend": true},
+        })
+    }
+
     /// Lets go of the job itself, and of what it asks for: its next state says both again.
     pub fn shed(&mut self) {
         self.packed = None;
@@ -237,7 +247,6 @@ mod tests {
     use super::*;
     use crate::BatchJob;
     use k8s_openapi::api::batch::v1::Job;
-    use serde_json::json;
 
     fn job(generation: i64, image: &str, queue: &str) -> Job {
         serde_json::from_value(json!({
@@ -262,6 +271,7 @@ mod tests {
         let whole = state.whole().expect("packed");
         assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
         assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
+        assert_eq!(state.suspend_patch(), whole.suspend_patch());
     }
 
     #[test]

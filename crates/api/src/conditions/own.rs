@@ -88,6 +88,8 @@ pub mod own_reasons {
 
         /// Event: a workload with quota has an owner of a kind that Berth does not know.
         OWNER_KIND_UNKNOWN = "OwnerKindUnknown";
+        /// Event: a workload with quota has a job that is not managed by it any more.
+        NOT_MANAGED = "NotManaged";
         /// Event: of some quota nobody can say how much it is.
         UNREADABLE_USAGE = "UnreadableUsage";
         /// Event: a label has a value to which no policy gives a class.

@@ -4,7 +4,9 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
 
 use super::gates::{self, GATED};
+use super::job;
 use super::orphan::{Standing, parts_of, standing};
+use super::pods;
 use super::workload::{ON_HOLD, REPORTER, notice};
 use crate::core::{Control, key};
 use crate::flight::Decision;
@@ -14,6 +16,8 @@ use crate::write::{EventType, Kind, ObjectKey};
 
 /// Reason of the event about quota of which nobody can say how much it is.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
+/// Reason of the event about quota by which nobody asks any more.
+const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
@@ -22,6 +26,9 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     }
     if !control.manages_owner(workload) {
         return Some((reasons::MISCONFIGURED, unmanaged(workload)));
+    }
+    if let Some(why) = unasked(control, workload) {
+        return Some((reasons::MISCONFIGURED, why));
     }
     if standing(control, workload) != Standing::There || is_suspended(control, workload) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
@@ -55,6 +62,34 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
         return Some((ON_HOLD, held.message.clone()));
     }
     workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| (reasons::PENDING_EVALUATION, String::new()))
+}
+
+/// Why nobody asks by a workload although whoever controls it is there, in words for the user; `None` where somebody does, or nobody is there.
+pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let whole = workload.whole()?;
+    if whole.kind.is_job() {
+        return job::unasked(control, &whole, control.view.job_of(workload)?, workload);
+    }
+    if standing(control, workload) != Standing::There {
+        return None;
+    }
+    if whole.kind == Kind::Pod {
+        let name = (whole.namespace, whole.name);
+        return pods::unasked(control, &name, control.view.pods.get(&name)?);
+    }
+    (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
+}
+
+/// Tells once of quota that a workload keeps although nobody asks by it any more.
+pub(super) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+    if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
+        return None;
+    }
+    let why = unasked(control, workload)?;
+    let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
+    let said = (NOT_MANAGED, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
 /// Whether a pending workload must not be tried, and how it is counted then.

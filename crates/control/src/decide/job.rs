@@ -1,9 +1,10 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
 //! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
-//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, and who decides for a job that another one owns in
-//! `owners`.
+//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that does not ask by its Workload any
+//! more in `kept`, and who decides for a job that another one owns in `owners`.
 
 mod going;
+mod kept;
 mod owners;
 mod parts;
 mod stop;
@@ -21,12 +22,15 @@ use super::checks;
 use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
 use super::placement::placements;
 use super::pods_ready;
+use super::stops::let_go;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use kept::{Asks, displaced};
+pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use owners::Governor;
 
 /// Why no Workload can be made of a job.
@@ -59,16 +63,6 @@ fn object(workload: &WorkloadView) -> ObjectKey {
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
     let case = Case { control, key, job, now };
-    if !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
-        return Decision::Done;
-    }
-    match case.governor() {
-        Governor::Itself if control.manages_job(key.kind, job) => {}
-        Governor::Itself | Governor::TrainingJob => return Decision::Done,
-        _ if job.deleting => return Decision::Done,
-        Governor::Job(above) => return case.below(above),
-        Governor::TooFar => return case.too_far(),
-    }
     let owned = control.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
@@ -78,10 +72,19 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         // Whether it may run cannot be told: it goes on as it is.
         return Decision::Done;
     }
-    match &job.prebuilt_workload {
-        _ if job.deleting => case.going(&owned),
-        Some(prebuilt) => case.prebuilt(prebuilt),
-        None => case.ordinary(&owned),
+    let asks = case.asks();
+    if let Some(workload) = case.kept(&owned, &asks) {
+        return case.decide_kept(workload, &asks);
+    }
+    match asks {
+        Asks::Own if job.deleting => case.going(&owned),
+        Asks::Own => match &job.prebuilt_workload {
+            Some(prebuilt) => case.prebuilt(prebuilt, &owned),
+            None => case.ordinary(&owned),
+        },
+        Asks::Above(Governor::Job(above)) if !job.deleting => case.below(above),
+        Asks::Above(Governor::TooFar) if !job.deleting => case.too_far(),
+        Asks::Above(_) | Asks::Nothing(_) => Decision::Done,
     }
 }
 
@@ -110,12 +113,17 @@ impl Case<'_> {
 
     fn suspend(&self, why: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
-        let Some(job) = self.job.whole() else { return Decision::Done };
-        let body = if self.job.placed { job.stop_patch() } else { job.suspend_patch() };
+        let body = match self.job.whole() {
+            Some(job) if self.job.placed => job.stop_patch(),
+            Some(job) => job.suspend_patch(),
+            // Nothing was put into its template.
+            None if !self.job.placed => self.job.suspend_patch(),
+            None => return Decision::Done,
+        };
         self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
     }
 
-    fn prebuilt(&self, name: &str) -> Decision {
+    fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
         let name = (self.key.namespace.clone(), name.to_owned());
         // As long as it names no owner, only who waits for it knows whom it concerns.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
@@ -126,7 +134,10 @@ impl Case<'_> {
             Some(owner) if owner.uid == self.job.uid && !workload.deleting && !self.same(workload) => {
                 self.out_of_sync(workload)
             }
-            Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
+            Some(owner) if owner.uid == self.job.uid => match displaced(owned, workload) {
+                Some(other) => self.delete(other),
+                None => self.with_workload(workload),
+            },
             Some(_) if !self.job.suspended => self.suspend(MISSING),
             Some(_) => later,
             None => self.adopt(workload),
@@ -240,6 +251,9 @@ impl Case<'_> {
         if self.job.finished.is_some() {
             return Decision::Done;
         }
+        if let Some(decision) = self.namesake() {
+            return decision;
+        }
         if !self.job.suspended {
             return self.suspend(MISSING);
         }
@@ -263,10 +277,7 @@ impl Case<'_> {
         if !finished && let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        if has_finalizer(workload) && (finished || !self.job.active) {
-            return Decision::write(remove_finalizer(workload));
-        }
-        Decision::Done
+        if finished || !self.job.active { let_go(workload, self.now) } else { Decision::Done }
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {

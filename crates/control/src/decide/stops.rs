@@ -1,11 +1,11 @@
 //! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
 
-use berth_api::conditions::reasons;
+use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::workload::status_write;
+use super::workload::{has_finalizer, remove_finalizer, status_write};
 use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
@@ -15,6 +15,18 @@ use crate::write::Purpose;
 /// A reservation that no admission has followed yet is given back.
 pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
+}
+
+/// The last steps of a workload that is being deleted and of which nothing runs: its quota goes back where somebody else's finalizer keeps it,
+/// and then our finalizer goes.
+pub(super) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
+    let kept = workload.rare.as_ref().is_some_and(|rare| !rare.finalizers.is_empty());
+    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    if holds && (kept || !has_finalizer(workload)) {
+        let message = "the Workload is being deleted, and nothing runs by it";
+        return take_back(workload, (reasons::PENDING_EVALUATION, message), now);
+    }
+    if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
 /// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).

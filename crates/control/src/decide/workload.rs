@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::blocked::{blocked, is_suspended, unreadable_usage};
+use super::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
@@ -151,7 +151,8 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     if let Some(admission) = control.planned.get(&workload.uid) {
         let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
-        if super::orphan::standing(control, workload) == Standing::Leaving && !feared {
+        let leaves = super::orphan::standing(control, workload) == Standing::Leaving;
+        if (leaves || unasked(control, workload).is_some()) && !feared {
             // Nobody would start it. Where an earlier write may still land, only the next one shows what became of it.
             return Decision::Done;
         }
@@ -183,7 +184,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return inactive(control, workload, now);
     }
     if workload.reserved() {
-        return holding(control, workload, now);
+        return kept(control, workload).unwrap_or_else(|| holding(control, workload, now));
     }
     super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
 }
@@ -310,7 +311,7 @@ fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Deci
     let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
         return Decision::Done;
     };
-    if workload.reserved() {
+    if workload.reserved() || unasked(control, workload).is_some() {
         return Decision::Done;
     }
     let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {

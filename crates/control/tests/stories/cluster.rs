@@ -97,6 +97,8 @@ pub struct Cluster {
     /// What a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
     settings: Settings,
+    /// Labels of the namespace.
+    namespace_labels: Value,
     version: u64,
     uids: u64,
 }
@@ -138,10 +140,11 @@ impl Cluster {
             controller_sleeps: false,
             adds_to_jobs: None,
             settings,
+            namespace_labels: json!({"team": "a"}),
             version: 100,
             uids: 0,
         };
-        cluster.control.observe(leaders::namespace(), cluster.now);
+        cluster.control.observe(leaders::namespace(&cluster.namespace_labels), cluster.now);
         cluster
     }
 
@@ -150,13 +153,19 @@ impl Cluster {
     }
 
     /// Creates or replaces an object as a user would.
-    pub fn put(&mut self, kind: Kind, mut object: Value) {
+    pub fn put(&mut self, kind: Kind, object: Value) {
+        self.put_as(kind, object, None);
+    }
+
+    /// The same; one that is new gets that uid.
+    pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
         let metadata = object["metadata"].as_object_mut().unwrap();
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
         let name = metadata["name"].as_str().unwrap().to_owned();
         let key = Self::key(kind, &namespace, &name);
         let uid = match self.objects.get(&key) {
             Some(old) => old["metadata"]["uid"].clone(),
+            None if given.is_some() => json!(given),
             None => {
                 self.uids += 1;
                 json!(format!("uid-{}", self.uids))

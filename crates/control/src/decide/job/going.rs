@@ -14,9 +14,11 @@ use crate::write::{Kind, Purpose};
 impl Case<'_> {
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
-        let holds =
-            |workload: &&&WorkloadView| workload.reserved() && !workload.deleting && !workload.is(types::FINISHED);
+        let holds = |workload: &&&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
+        if workload.deleting {
+            return self.going_with(workload);
+        }
         if let Some(end) = &self.job.finished {
             return if self.has_moving_parts() {
                 Decision::Done
@@ -36,6 +38,18 @@ impl Case<'_> {
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, &message) }
         }))
+    }
+
+    /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the
+    /// job, nobody else stops these pods.
+    fn going_with(&self, workload: &WorkloadView) -> Decision {
+        if self.job.finished.is_some() || self.control.rid_of_pods.contains(&self.job.uid) {
+            return Decision::Done;
+        }
+        if !self.job.suspended {
+            return self.time_to_save(workload).unwrap_or_else(|| self.suspend("Workload is deleted"));
+        }
+        self.withdraw_start().or_else(|| self.drive_out()).unwrap_or(Decision::Done)
     }
 
     fn ask_to_leave(&self, workload: &WorkloadView) -> Decision {

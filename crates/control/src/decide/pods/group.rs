@@ -18,7 +18,9 @@ use super::{classes_of, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
 use crate::decide::follow::{Wishes, finish, follow};
+use crate::decide::job::UNMANAGED_NAMESPACE;
 use crate::decide::pods_ready;
+use crate::decide::stops::{let_go, take_back};
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
 use crate::flight::Decision;
 use crate::ladder::watch::returns_at_once;
@@ -44,11 +46,10 @@ struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
     let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
-    let managed = control.settings.job_kinds.contains(&Kind::Pod) && control.manages(&name.0);
-    if !managed || (group.is_none() && set.is_none()) {
+    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
+    if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
-    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
     match control.view.workloads.get(name) {
         None => case.without_workload(),
         Some(workload) if workload.group.is_none() => case.name_taken(),
@@ -60,6 +61,19 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 }
 
 impl<'a> Case<'a> {
+    fn managed(&self) -> bool {
+        self.control.settings.job_kinds.contains(&Kind::Pod) && self.control.manages(&self.name.0)
+    }
+
+    /// Whether its Workload has to be followed, whoever is managed: it holds quota, or waits to be let go.
+    fn has_quota(&self) -> bool {
+        let workload = self.control.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
+        workload.is_some_and(|workload| {
+            let goes = workload.deleting || workload.is(types::FINISHED);
+            workload.holds().is_some() || (goes && has_finalizer(workload))
+        })
+    }
+
     fn tally(&self) -> &Tally {
         &self.group.tally
     }
@@ -103,15 +117,13 @@ impl<'a> Case<'a> {
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        // One that names no queue any more is stopped by nobody.
-        let stopped = |pod: &PodState| pod.ended() && pod.deleting() || !self.control.names_a_queue(pod);
+        // One that is not managed any more and does not run is stopped by nobody.
+        let ours = |pod: &PodState| self.managed() && self.control.names_a_queue(pod);
+        let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
         let running = running && !workload.is(types::FINISHED);
-        match has_finalizer(workload) && !running {
-            true => Decision::write(remove_finalizer(workload)),
-            false => Decision::Done,
-        }
+        if running { Decision::Done } else { let_go(workload, self.now) }
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
@@ -142,7 +154,16 @@ impl<'a> Case<'a> {
                 true => Decision::Done,
             };
         }
-        self.follow(workload)
+        if self.managed() { self.follow(workload) } else { self.kept(workload) }
+    }
+
+    /// What runs in a namespace that is not managed any more runs on, and quota that nothing uses goes back.
+    fn kept(&self, workload: &WorkloadView) -> Decision {
+        if self.tally().running == 0 && !self.may_be_starting() {
+            return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
+        }
+        let ready = self.tally().is_ready(workload.sizes());
+        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
