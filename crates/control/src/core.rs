@@ -11,6 +11,7 @@ use crate::checkpoints::Saving;
 use crate::children::Children;
 use crate::decide;
 use crate::decide::explain::{Told, explain};
+use crate::decide::left::Left;
 use crate::elastic::Growth;
 use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
@@ -62,6 +63,8 @@ pub struct Control {
     pub(crate) refused_evictions: BTreeSet<String>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
+    /// What was seen last of the pods that a job has left behind, by the uid of its Workload.
+    pub(crate) left: BTreeMap<String, Left>,
     pub(crate) saving: Saving,
     pub(crate) growth: Growth,
     pub(crate) children: Children,
@@ -114,6 +117,7 @@ impl Control {
             evictions: BTreeMap::new(),
             refused_evictions: BTreeSet::new(),
             pods_gone: BTreeSet::new(),
+            left: BTreeMap::new(),
             saving: Saving::default(),
             growth: Growth::default(),
             children: Children::default(),

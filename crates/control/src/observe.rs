@@ -297,6 +297,7 @@ impl Control {
             self.evictions.remove(&old.uid);
             self.refused_evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
+            self.left.remove(&old.uid);
             self.growth.shrunk.remove(&old.uid);
             self.growth.gives_up.remove(&old.uid);
             self.note_lost_slice(&old, now);
@@ -331,6 +332,7 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
+            self.left.remove(&new.uid);
             self.growth.shrunk.remove(&new.uid);
             self.saving.forget(&new.uid);
             self.ladder.reclaims.forget(&new.uid);

@@ -402,6 +402,7 @@ fn answer(question: &Question) -> Outcome {
         Question::ProbePods { .. } => Outcome::Applied { resource_version: String::new() },
         Question::FindStuckPods { .. } | Question::AskAutoscalers { .. } => Outcome::Stuck(Vec::new()),
         Question::FindPodsOnNode => Outcome::OnNode(Vec::new()),
+        Question::FindLeftPods { .. } => Outcome::Left(Vec::new()),
         Question::CountNodes { .. } => Outcome::Nodes(0),
         Question::ListCheckpoints { .. } => Outcome::Checkpoints(Ok(Vec::new())),
     }

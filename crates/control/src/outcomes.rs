@@ -34,6 +34,9 @@ impl Control {
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
         self.note_saving(&object, &flight, &outcome, now);
+        if matches!(outcome, Outcome::Applied { .. } | Outcome::Gone) {
+            self.note_sent_off(&flight.origin, &object);
+        }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
             self.untold.insert(object.clone());
         }
@@ -43,6 +46,10 @@ impl Control {
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
+            }
+            Outcome::Left(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_left(&object, pods, now);
             }
             Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
             Outcome::OnNode(pods) => {

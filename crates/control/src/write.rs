@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
-pub use pods::{PodOnNode, PodsOf};
+pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 pub use question::Question;
 
@@ -385,6 +385,8 @@ pub enum Outcome {
     Stuck(Vec<StuckPod>),
     /// The pods on a node.
     OnNode(Vec<PodOnNode>),
+    /// The pods that a job has left behind, some of them where there are many.
+    Left(Vec<LeftPod>),
     /// How many nodes the pods of a job are on.
     Nodes(usize),
     /// What a look into a store has shown, or why it failed.

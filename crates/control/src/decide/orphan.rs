@@ -6,6 +6,7 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use super::follow::adopt;
+use super::left;
 use super::stops::let_go;
 use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
@@ -19,7 +20,7 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
 const CHILDREN_PAUSE_MS: i64 = 1_000;
 /// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
 /// there says nothing before.
-const PODS_COME_MS: i64 = 3_000;
+pub(super) const PODS_COME_MS: i64 = 3_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
@@ -82,6 +83,15 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
     };
     if let Some(decision) = taken_back(control, workload, job) {
         return Some(decision);
+    }
+    let mut pods = control.view.pods.in_namespace(&workload.namespace);
+    if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
+        return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
+    }
+    if holds && workload.is(types::ADMITTED) && !control.pods_gone.contains(&workload.uid) {
+        // What runs holds its quota, and can be told to leave like any other.
+        let leaves = workload.deleting || workload.is(types::EVICTED);
+        return leaves.then(|| left::stop(control, workload, now));
     }
     if workload.deleting {
         return Some(let_go(workload, now));

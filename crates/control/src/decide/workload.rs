@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
+use super::left;
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key, seconds_between};
@@ -184,7 +185,8 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return inactive(control, workload, now);
     }
     if workload.reserved() {
-        return kept(control, workload).unwrap_or_else(|| holding(control, workload, now));
+        let told = kept(control, workload);
+        return told.unwrap_or_else(|| holding(control, workload, now).or_else(|| left::watch(control, workload, now)));
     }
     super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
 }

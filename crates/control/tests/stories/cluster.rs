@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term, Write,
+    Checkpoint, Kind, LeftPod, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term,
+    Write,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -70,6 +71,8 @@ pub struct Cluster {
     pub pods_left: Vec<String>,
     /// Pods that stay: the uid in their label, and their metadata.
     pub labelled: Vec<(String, ObjectMeta)>,
+    /// Pods that a job has left behind, with its uid.
+    pub left_behind: Vec<(String, LeftPod)>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
     /// Jobs whose pods keep the nodes that they have.
@@ -126,6 +129,7 @@ impl Cluster {
             conflicts_lie: false,
             pods_left: Vec::new(),
             labelled: Vec::new(),
+            left_behind: Vec::new(),
             without_nodes: Vec::new(),
             keep_nodes: Vec::new(),
             on_node: BTreeMap::new(),
@@ -272,6 +276,10 @@ impl Cluster {
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
             Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
+            Question::FindLeftPods { uid, .. } => {
+                let left = self.left_behind.iter().filter(|(of, _)| of == uid);
+                Outcome::Left(left.map(|(_, pod)| pod.clone()).collect())
+            }
             Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
             Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
             Question::ListCheckpoints { place } => {
@@ -306,6 +314,9 @@ impl Cluster {
             Request::DeleteCheckpoints { place, ids } => {
                 let here = self.saved.entry(place.spec.uri(&place.namespace, &place.job)).or_default();
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
+                return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::Delete { uid, .. } if self.end_left(uid) => {
                 return Outcome::Applied { resource_version: String::new() };
             }
             Request::Delete { uid, owned_first } => {

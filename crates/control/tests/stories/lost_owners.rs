@@ -1,7 +1,7 @@
 //! Workloads that lose who controls them, never had anybody, or are kept by somebody else's finalizer: none of them holds quota that nothing
 //! uses, and none lets anything run outside of quota.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job, made_before};
@@ -137,4 +137,88 @@ fn workload_of_nobody_gives_its_quota_back_when_evicted() {
         cluster.pass(30);
         assert_eq!(cluster.workload_is("before", "Admitted"), !of_group, "{:?}", cluster.writes);
     }
+}
+
+/// One queue in which `t` runs, of a kind, and the key of that.
+fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
+    let mut cluster = contested("2");
+    let begins = match kind {
+        Kind::TrainingJob => {
+            cluster.put(kind, training("t", json!({})));
+            "trainingjob-t-"
+        }
+        _ => {
+            cluster.put(kind, job("t", "lq", "2", true));
+            "job-t-"
+        }
+    };
+    cluster.pass(10);
+    assert!(is(&cluster, begins, "Admitted"), "{:?}", cluster.writes);
+    (cluster, Cluster::key(kind, "team", "t"), begins)
+}
+
+/// A job is deleted and its pods are left: they hold its quota until they have ended, and it is finished and let go then.
+#[test]
+fn orphaned_pods_hold_their_quota_until_they_end() {
+    for kind in [Kind::JOB, Kind::TrainingJob] {
+        for restarts in [false, true] {
+            let (mut cluster, key, begins) = to_be_orphaned(kind);
+            cluster.delete_orphaning(&key);
+            if restarts {
+                cluster.restart();
+            }
+            cluster.put(Kind::JOB, job("next", "lq", "2", true));
+            cluster.pass(120);
+            assert!(
+                is(&cluster, begins, "Admitted") && !is(&cluster, begins, "Finished"),
+                "{kind:?}: {:?}",
+                cluster.writes
+            );
+            assert!(!cluster.is("next", "QuotaReserved"), "{kind:?}");
+            assert!(cluster.count(Purpose::FindLeftPods) < 20, "{kind:?}: {:?}", cluster.writes);
+            let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "OwnerNotFound").collect();
+            assert_eq!(told.len(), 1, "{told:?}");
+            cluster.left_behind.clear();
+            cluster.pass(15);
+            assert!(
+                is(&cluster, begins, "Finished") && cluster.is("next", "Admitted"),
+                "{kind:?}: {:?}",
+                cluster.writes
+            );
+            assert_eq!(workload(&cluster, begins).unwrap()["metadata"]["finalizers"], json!([]), "{kind:?}");
+        }
+    }
+}
+
+/// Somebody else is to have their quota: the pods that were left are stopped, those that a Job makes again with that Job.
+#[test]
+fn evicted_workload_without_owner_stops_its_pods() {
+    for kind in [Kind::JOB, Kind::TrainingJob] {
+        let (mut cluster, key, begins) = to_be_orphaned(kind);
+        cluster.delete_orphaning(&key);
+        cluster.pass(30);
+        assert!(urgent_has_its_turn(&mut cluster, "2"), "{kind:?}: {:?}", cluster.writes);
+        assert!(
+            cluster.left_behind.is_empty() && !is(&cluster, begins, "QuotaReserved")
+                || is(&cluster, begins, "Finished")
+        );
+        let purpose = if kind == Kind::JOB { Purpose::DeletePod } else { Purpose::DeleteChild };
+        assert_eq!(cluster.count(purpose), 1, "{kind:?}: {:?}", cluster.writes);
+    }
+}
+
+/// The Workload of a job that was deleted without it, and of which no pod is left, goes when it is deleted.
+#[test]
+fn orphaned_workload_without_pods_is_let_go() {
+    let (mut cluster, key, begins) = to_be_orphaned(Kind::JOB);
+    cluster.delete_orphaning(&key);
+    cluster.left_behind.clear();
+    cluster.pass(10);
+    let left = workload(&cluster, begins).unwrap();
+    assert!(is(&cluster, begins, "Finished") && left["metadata"]["finalizers"] == json!([]), "{:?}", cluster.writes);
+    cluster.restart();
+    cluster.pass(10);
+    let name = name_of(&cluster, begins);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    assert!(workload(&cluster, begins).is_none());
 }
