@@ -21,6 +21,9 @@ use crate::status::set_in;
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
+/// A status has room for so many flavors: as many as a spec, without those of which a queue has no quota any more.
+const MOST_FLAVORS: usize = 64;
+
 /// Usage per flavor and resource.
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
@@ -267,6 +270,7 @@ fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -
             None => flavors.push((usage.flavor.clone(), vec![resource])),
         }
     }
+    flavors.truncate(MOST_FLAVORS);
     flavors
 }
 

@@ -31,6 +31,18 @@ pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Optio
         .then(|| format!("ClusterQueue {name} is terminating or missing"))
 }
 
+/// The flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
+pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
+    let queue = control.view.cluster_queues.get(name)?;
+    let has = |flavor: &String| {
+        let mut groups = queue.spec.resource_groups.iter();
+        groups.any(|group| group.flavors.iter().any(|quota| quota.name == *flavor))
+    };
+    let flavor = workload.given_flavors().find(|flavor| !has(flavor))?;
+    Some(format!("ClusterQueue {name} has flavor {flavor} no longer"))
+}
+
 /// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
 pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
     let local = control.view.local_queues.get(&workload.local_queue());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::orphan::Standing;
-use super::stops::{missing_queue, queue_stop, take_back};
+use super::stops::{lost_flavor, missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
@@ -384,7 +384,8 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
     let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
-    if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved) {
+    let lost = || missing_queue(control, workload).or_else(|| lost_flavor(control, workload));
+    if let Some(message) = only_reserved.then(lost).flatten() {
         return take_back(workload, (reasons::MISCONFIGURED, &message), now);
     }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {

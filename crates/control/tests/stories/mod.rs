@@ -28,6 +28,7 @@ mod jobsets;
 mod labels;
 mod life;
 mod limits;
+mod lost_flavors;
 mod mutated;
 mod overrides;
 mod owners;
