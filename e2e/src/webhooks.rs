@@ -229,12 +229,15 @@ mod tests {
         for (file, name) in [
             ("mutating-webhooks.yaml", "mpod.berth.dev"),
             ("mutating-webhooks.yaml", "mpod-opted-in.berth.dev"),
+            ("mutating-webhooks.yaml", "mpod-of-parent.berth.dev"),
             ("validating-webhooks.yaml", "vpod.berth.dev"),
         ] {
             let list = webhooks(file, 1, "Fail").unwrap();
             let webhook =
                 list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
-            let expression = kinds::text(&kinds::items(webhook, "/matchConditions")[0], "/expression");
+            let by_owner = |one: &&Value| kinds::text(one, "/name").ends_with("-its-owner");
+            let condition = kinds::items(webhook, "/matchConditions").iter().find(by_owner).unwrap();
+            let expression = kinds::text(condition, "/expression");
             // Anybody may call what he makes up a JobSet: the pod's gate would be missing.
             for (kind, group) in [("Job", "batch/"), ("JobSet", "jobset.x-k8s.io/"), ("TrainingJob", "berth.dev/")] {
                 let part = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}')");
@@ -249,11 +252,13 @@ mod tests {
         let about_pods = list.as_array().unwrap().iter();
         let about_pods = about_pods.filter(|webhook| kinds::text(webhook, "/rules/0/resources/0") == "pods");
         let others: Vec<&Value> = about_pods.filter(|webhook| webhook["name"] != json!("mpod.berth.dev")).collect();
-        let [webhook, opted_in] = others[..] else { panic!("{others:?}") };
+        let [webhook, of_parent, opted_in] = others[..] else { panic!("{others:?}") };
         let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/queue-name", "operator": "DoesNotExist"}]});
-        for webhook in [webhook, opted_in] {
+        for webhook in [webhook, of_parent, opted_in] {
             assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
         }
+        let url = kinds::text(of_parent, "/clientConfig/url");
+        assert!(url.ends_with("/mutate--v1-pod-of-parent"), "a replica that lets such pods by does not answer: {url}");
         let url = kinds::text(webhook, "/clientConfig/url");
         assert!(url.ends_with("/mutate--v1-pod-of-set"), "a replica that lets such pods by does not answer: {url}");
         let [condition] = kinds::items(webhook, "/matchConditions") else { panic!("{webhook}") };
@@ -265,8 +270,12 @@ mod tests {
             assert!(expression.contains(part), "{expression}");
         }
         assert_eq!(kinds::text(opted_in, "/name"), "mpod-opted-in.berth.dev");
-        let [owners, of_no_set, no_mirror] = kinds::items(opted_in, "/matchConditions") else { panic!("{opted_in}") };
+        let [waits, _, of_no_set, _] = kinds::items(of_parent, "/matchConditions") else { panic!("{of_parent}") };
         assert_eq!(kinds::text(of_no_set, "/expression"), format!("!({expression})"));
+        let [owners, of_no_parent, no_mirror] = kinds::items(opted_in, "/matchConditions") else {
+            panic!("{opted_in}")
+        };
+        assert_eq!(kinds::text(of_no_parent, "/expression"), format!("!({})", kinds::text(waits, "/expression")));
         // What has its node already could not wait for another one.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
         assert!(kinds::text(owners, "/expression").contains(part), "{owners}");

@@ -62,7 +62,7 @@ pub struct Route {
 }
 
 /// Every path but those of jobs that can be suspended.
-const OTHERS: [Route; 14] = [
+const OTHERS: [Route; 15] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod"),
         name: Cow::Borrowed("mutate-pod"),
@@ -72,6 +72,11 @@ const OTHERS: [Route; 14] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod-of-set"),
         name: Cow::Borrowed("mutate-pod-of-set"),
+        handle: Handle::Admission(pods::mutate_pod),
+    },
+    Route {
+        path: Cow::Borrowed("/mutate--v1-pod-of-parent"),
+        name: Cow::Borrowed("mutate-pod-of-parent"),
         handle: Handle::Admission(pods::mutate_pod),
     },
     Route {

@@ -60,8 +60,8 @@ pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
-/// where that is not known yet it waits all the same, and is told when it starts. Who names no queue is given the one called
-/// [`DEFAULT_NAME`], where there is one.
+/// where that is not known yet it waits all the same, and is told when it starts. A pod that says that it waits with a parent waits, too, before it
+/// names a queue. Who names no queue is given the one called [`DEFAULT_NAME`], where there is one.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -70,7 +70,9 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
     let may_be_given = !named && !through_set && !goes_without(metadata);
     let given = may_be_given && facts.default_queue;
-    let asked = named || through_set || given || may_be_given && facts.without_queue_name;
+    // What its parent is, and when that names a queue, is not ours to know: it waits until it names one.
+    let told_to_wait = parent.is_some() && annotation(metadata, MIRROR).is_none();
+    let asked = named || through_set || told_to_wait || given || may_be_given && facts.without_queue_name;
     if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
         return PodDefaults::default();
     }
@@ -225,7 +227,10 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
 /// Nothing else may hold it up.
 #[must_use]
 pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
-    if !is_managed(&old.metadata) || has_ended(old) {
+    if has_ended(old) {
+        return mark_rule(old, new).into_iter().collect();
+    }
+    if !is_managed(&old.metadata) {
         return Vec::new();
     }
     let mut errors = identity_change_rules(old, new);
@@ -237,7 +242,7 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// By what a pod is known must stay: its group always, and that it is managed until it has ended.
+/// By what a pod is known must stay: its group always, and that it is managed until it has ended and is let go.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
@@ -249,11 +254,21 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
         };
         errors.push(FieldError::new(path, value, "is immutable"));
     }
-    if is_managed(before) && !is_managed(after) && !has_ended(old) {
-        // Without it the pod is not seen any more, and its quota neither used nor given back.
-        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
-    }
+    errors.extend(mark_rule(old, new));
     errors
+}
+
+/// Without its mark a pod is not seen any more: its quota is neither used nor given back, and nobody takes our finalizer off.
+fn mark_rule(old: &Pod, new: &Pod) -> Option<FieldError> {
+    let is_held = new.metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
+    let lost = is_managed(&old.metadata) && !is_managed(&new.metadata);
+    let message = match has_ended(old) {
+        _ if !lost => return None,
+        false => "must stay until the pod has ended",
+        true if is_held => "must stay until the finalizer of that name is off: nobody would take it off",
+        true => return None,
+    };
+    Some(FieldError::new(label_path(labels::MANAGED), "", message))
 }
 
 fn is_managed(metadata: &ObjectMeta) -> bool {
