@@ -1,9 +1,10 @@
 //! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
 
+mod namespaces;
 mod pods;
 mod queues;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::types;
@@ -82,7 +83,7 @@ impl Control {
             Observation::Namespace(change) => {
                 let known = known(&change, self.view.namespaces.keys().cloned());
                 self.each(change, known, |me, name, object| {
-                    me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
+                    me.put_namespace(&name.1, object.map(|object| *object));
                 });
             }
             Observation::LimitRange(change) => {
@@ -168,21 +169,6 @@ impl Control {
         // A refusal means the engine does not know the object: nothing is booked for it.
         let _ = self.world.apply(delta);
         self.replan();
-    }
-
-    fn put_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
-        match labels {
-            Some(labels) => {
-                self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
-                if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) {
-                    self.touch_jobs_of(name);
-                }
-            }
-            None => {
-                self.engine(engine::Delta::RemoveNamespace(name.to_owned()));
-                self.view.namespaces.remove(name);
-            }
-        }
     }
 
     fn observe_jobs(&mut self, kind: Kind, change: Change<SharedJob>, now: Timestamp) {

@@ -146,23 +146,31 @@ impl Control {
         }
     }
 
+    /// How the configuration has requests counted.
+    pub(crate) fn request_rules(&self) -> RequestRules {
+        request_rules(&self.settings)
+    }
+
     /// What pod sets of a namespace ask for that no Workload has.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
         surroundings(&self.view, &self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 }
 
-/// What the requests of pods in a namespace depend on.
-fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
-    let rules = RequestRules {
+fn request_rules(settings: &Settings) -> RequestRules {
+    RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
         limit_ranges_first: settings.limit_ranges_first,
-    };
+    }
+}
+
+/// What the requests of pods in a namespace depend on.
+fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
     Surroundings {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: &view.overheads,
-        rules,
+        rules: request_rules(settings),
         strict: settings.refuse_invalid,
         compares_templates: settings.compares_templates,
     }

@@ -339,6 +339,8 @@ pub(crate) struct View {
     /// Workloads, by uid, whose class has another value that they are to take over.
     pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// Those of them that are being deleted.
+    pub(crate) ending: BTreeSet<String>,
     pub(crate) checks: BTreeMap<String, crate::checks::Check>,
     pub(crate) provisioning: crate::provisioning::ProvisioningBook,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,

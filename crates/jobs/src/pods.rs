@@ -14,7 +14,7 @@ mod state;
 mod topology;
 mod workload;
 
-pub use group::{Place, RoleTally, Tally, excess, last_place, replaced};
+pub use group::{Place, RoleTally, Tally, excess, last_place, placed, replaced};
 pub use parents::{
     OwningSet, ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,

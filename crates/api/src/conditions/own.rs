@@ -15,6 +15,8 @@ pub mod own_reasons {
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
         JOB_ALTERED = "JobAltered";
+        /// Workload Evicted=True: its pod asks for more than it has quota for.
+        POD_RESIZED = "PodResized";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
         /// Workload Finished=True: it has waited longer than its TrainingJob allows.
@@ -96,9 +98,9 @@ pub mod own_reasons {
         WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
-        /// Event: no pod set of its Workload is for that pod.
+        /// Event, and Pod TerminationTarget=True: no pod set of its Workload is for that pod.
         ROLE_NOT_FOUND = "RoleNotFound";
-        /// Event: the pod is one more than its group was admitted for.
+        /// Event, and Pod TerminationTarget=True: the pod is one more than its group was admitted for.
         EXCESS_POD = "ExcessPod";
         /// Event: an elastic job got more workers.
         SCALED_UP = "ScaledUp";

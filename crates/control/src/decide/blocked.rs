@@ -23,8 +23,15 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if !control.manages_owner(workload) {
         return Some((reasons::MISCONFIGURED, unmanaged(workload)));
     }
-    if standing(control, workload) != Standing::There || is_suspended(control, workload) {
-        return Some((reasons::PENDING_EVALUATION, String::new()));
+    if control.is_ending(&workload.namespace) {
+        return Some((reasons::PENDING_EVALUATION, "its namespace is being deleted".to_owned()));
+    }
+    match standing(control, workload) {
+        Standing::Absent if workload.group.is_some() => {
+            return Some((reasons::PENDING_EVALUATION, "waits for the pods of its group: none is there".to_owned()));
+        }
+        Standing::There if !is_suspended(control, workload) => {}
+        _ => return Some((reasons::PENDING_EVALUATION, String::new())),
     }
     if let Some(part) = last_run(control, workload) {
         let ObjectKey { namespace, name, .. } = part;
@@ -54,7 +61,10 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
         return Some((ON_HOLD, held.message.clone()));
     }
-    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| (reasons::PENDING_EVALUATION, String::new()))
+    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| {
+        let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+        (reasons::PENDING_EVALUATION, format!("waits until all {size} pods of its group are there"))
+    })
 }
 
 /// Whether a pending workload must not be tried, and how it is counted then.

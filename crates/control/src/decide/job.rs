@@ -80,6 +80,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     }
     match &job.prebuilt_workload {
         _ if job.deleting => case.going(&owned),
+        _ if control.is_ending(&key.namespace) && case.ends_with_namespace(&owned) => case.go_with_namespace(),
         Some(prebuilt) => case.prebuilt(prebuilt),
         None => case.ordinary(&owned),
     }
@@ -242,6 +243,9 @@ impl Case<'_> {
         }
         if !self.job.suspended {
             return self.suspend(MISSING);
+        }
+        if self.control.is_ending(&self.key.namespace) {
+            return Decision::Done;
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;

@@ -5,6 +5,7 @@ use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
+use super::pods::group::without_pods;
 use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
@@ -44,8 +45,11 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return None;
     }
     if kind.is_pods() {
-        let goes = workload.deleting && has_finalizer(workload);
-        return Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done });
+        if workload.deleting && has_finalizer(workload) {
+            return Some(Decision::write(remove_finalizer(workload)));
+        }
+        let of_group = kind == Kind::PodGroup && !workload.deleting;
+        return if of_group { without_pods(workload, now) } else { Some(Decision::Done) };
     }
     let parts = parts_of(control, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {

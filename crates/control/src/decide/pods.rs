@@ -3,8 +3,10 @@
 //! (`member` for the pod, `group` for the Workload). One write per call.
 
 pub(crate) mod group;
+mod kept;
 mod member;
 mod place;
+mod right;
 
 use std::collections::BTreeSet;
 
@@ -86,11 +88,10 @@ impl Case<'_> {
             && !whole.is_some_and(Kind::is_admitted_with_pods)
     }
 
-    /// It is not ours any more: it names no queue now, or its namespace is not managed. Its deletion waits for our finalizer all the
+    /// It is not ours any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for our finalizer all the
     /// same, which nobody else takes away.
     fn unmanaged(&self) -> Decision {
-        let seen = self.control.settings.job_kinds.contains(&Kind::Pod)
-            && self.control.view.namespaces.contains_key(&self.name.0);
+        let seen = self.control.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
             true => self.release(),
             false => Decision::Done,
@@ -188,6 +189,9 @@ impl Case<'_> {
             (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
                 self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))
             }
+            (true, None) if admitted && self.control.is_ending(&self.name.0) => {
+                self.withdraw_start().unwrap_or(Decision::Done)
+            }
             (true, None) if admitted => self.start(workload),
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
@@ -233,6 +237,9 @@ impl Case<'_> {
     }
 
     fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.too_large(workload) {
+            return decision;
+        }
         let decision = self.follow(workload);
         if !matches!(decision, Decision::Done) {
             return decision;
@@ -246,6 +253,9 @@ impl Case<'_> {
             let found = self.control.view.workloads.get(&name).filter(|found| found.owner.is_none());
             // As long as it names no owner, only who waits for it knows whom it concerns.
             return found.map_or_else(|| Decision::WaitFor(key(Kind::Workload, &name)), |found| self.adopt(found));
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;

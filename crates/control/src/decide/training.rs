@@ -57,8 +57,11 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
-    let next =
-        |workload: &WorkloadView| if view.deleting { case.going(workload) } else { case.with_workload(workload) };
+    let next = |workload: &WorkloadView| match view.deleting {
+        true => case.going(workload),
+        false if control.is_ending(&name.0) => case.ending(workload),
+        false => case.with_workload(workload),
+    };
     let decision = match control.view.slice_of(&view.uid) {
         Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
         // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
@@ -162,6 +165,9 @@ impl<'a> Case<'a> {
         }
         if let Some(decision) = self.delete_children("Missing Workload") {
             return decision;
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
         }
         if let Err(fault) = &self.view.asked {
             return Decision::tell(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));

@@ -151,7 +151,8 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     if let Some(admission) = control.planned.get(&workload.uid) {
         let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
-        if super::orphan::standing(control, workload) == Standing::Leaving && !feared {
+        let goes = super::orphan::standing(control, workload) == Standing::Leaving || control.is_ending(&name.0);
+        if goes && !feared {
             // Nobody would start it. Where an earlier write may still land, only the next one shows what became of it.
             return Decision::Done;
         }
@@ -388,6 +389,10 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     if let Some(message) = only_reserved.then(lost).flatten() {
         return take_back(workload, (reasons::MISCONFIGURED, &message), now);
     }
+    if only_reserved && control.is_ending(&workload.namespace) {
+        let message = "its namespace is being deleted";
+        return take_back(workload, (reasons::PENDING_EVALUATION, message), now);
+    }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {
         if only_reserved {
             return take_back(workload, (reasons::SUSPENDED, &message), now);
@@ -469,7 +474,8 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
     let blocked = blocked(control, workload);
-    let holds = blocked.is_some();
+    // An event says something.
+    let holds = blocked.as_ref().is_some_and(|(_, message)| !message.is_empty());
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);

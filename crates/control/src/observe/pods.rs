@@ -1,9 +1,13 @@
 //! Pods and StatefulSets as they are seen.
 
+use std::sync::Arc;
+
+use berth_api::PodSet;
 use berth_jobs::pods::{PodState, SetState};
+use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_needs};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::known;
 use crate::core::{Control, key};
@@ -16,16 +20,32 @@ impl Control {
     pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>, now: Timestamp) {
         let known = known(&change, self.view.pods.keys().cloned());
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(pod) => {
-                let mut pod = PodState::read(&pod);
+            Some(object) => {
+                let mut pod = PodState::read(&object);
                 // Who only says that it is of a group is none of it: its end would not be that of the group.
                 if !me.names_a_queue(&pod) && !pod.held {
                     pod.group = None;
                 }
-                me.put_pod(name, pod, now);
+                me.view.pods.keep_role(&name, &mut pod);
+                let asked = (!pod.gated && !pod.ended()).then(|| me.needs_of_running(&object)).flatten();
+                if me.put_pod(name.clone(), pod, now) {
+                    me.view.pods.note_asked(&name, asked);
+                }
             }
             None => me.drop_pod(&name),
         });
+    }
+
+    /// What a pod asks for that has no gate, as its Workload would be charged for it: it was given its defaults and its overhead when it was made.
+    fn needs_of_running(&mut self, pod: &Pod) -> Option<Arc<PodSetNeeds>> {
+        let template = PodTemplateSpec { metadata: None, spec: pod.spec.clone() };
+        let digest = requests_digest(&template);
+        let rules = self.request_rules();
+        self.view.pods.needs(digest, || {
+            let set = PodSet { count: Some(1), template, ..PodSet::default() };
+            let none = |_: &str| None;
+            workload_needs(&[set], &LimitSummary::default(), none, &rules).pod_sets.into_iter().next()
+        })
     }
 
     /// Whether a pod says that it waits for a queue, or its StatefulSet does.
@@ -35,10 +55,11 @@ impl Control {
         pod.queue_name.is_some() || through_set || settings.manage_jobs_without_queue_name
     }
 
-    fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) {
+    /// Puts a pod in place of its older state; `false` when a newer one is known.
+    fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) -> bool {
         let object = key(Kind::Pod, &name);
         match self.view.pods.get(&name) {
-            Some(old) if old.uid == new.uid && old.version > new.version => return,
+            Some(old) if old.uid == new.uid && old.version > new.version => return false,
             Some(old) if old.uid != new.uid => self.drop_pod(&name),
             _ => {}
         }
@@ -58,6 +79,7 @@ impl Control {
         if let Some((group, _)) = group.filter(|_| crowded) {
             self.view.pods.crowd(group);
         }
+        true
     }
 
     fn drop_pod(&mut self, name: &Name) {

@@ -96,6 +96,8 @@ pub struct Cluster {
     pub controller_sleeps: bool,
     /// What a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
+    /// Since when the namespace is being deleted.
+    ends: Option<Timestamp>,
     settings: Settings,
     version: u64,
     uids: u64,
@@ -137,11 +139,12 @@ impl Cluster {
             pods_per_node: 1,
             controller_sleeps: false,
             adds_to_jobs: None,
+            ends: None,
             settings,
             version: 100,
             uids: 0,
         };
-        cluster.control.observe(leaders::namespace(), cluster.now);
+        cluster.control.observe(leaders::namespace(None), cluster.now);
         cluster
     }
 

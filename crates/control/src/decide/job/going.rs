@@ -9,9 +9,22 @@ use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose};
+use crate::write::{EventType, Kind, Purpose};
 
 impl Case<'_> {
+    /// Whether it goes because its namespace does: it has quota, or its pods run. That it has ended is booked as ever.
+    pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
+        let holds = |workload: &&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
+        self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
+    }
+
+    /// The namespace is deleted pods first, and whatever controls pods only when none is left. A Job that keeps a pod which failed until another
+    /// one comes in its place would wait for ever: it is deleted, as it would be next.
+    pub(super) fn go_with_namespace(&self) -> Decision {
+        let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
+        Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
+    }
+
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
         let holds =

@@ -61,6 +61,26 @@ impl Case<'_> {
         })
     }
 
+    /// Its namespace is being deleted, and it goes itself only after all pods there. Its Jobs would keep pods that failed until others came in
+    /// their places: they are deleted, and the quota goes with the last pod.
+    pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            return self.with_workload(workload);
+        }
+        if let Some(end) = training_end(&self.states()) {
+            return self.finish(workload, &end);
+        }
+        let (reason, message) = (reasons::PENDING_EVALUATION, "its namespace is being deleted");
+        if !workload.reserved() {
+            return self.delete_children(message).unwrap_or(Decision::Done);
+        }
+        self.clear_away(workload, message).unwrap_or_else(|| {
+            Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                if workload.is(types::EVICTED) { edit.release(false) } else { edit.take_back(reason, message) }
+            }))
+        })
+    }
+
     /// The next step until nothing runs of what was evicted, `None` when nothing does.
     fn halt(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.time_to_save(workload) {
