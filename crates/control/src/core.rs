@@ -22,6 +22,7 @@ use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::shape::Shapes;
+use crate::starts::Starts;
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Term, Write};
 
@@ -69,6 +70,8 @@ pub struct Control {
     pub(crate) at_rest: BTreeSet<String>,
     /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
     pub(crate) rid_of_pods: BTreeSet<String>,
+    /// Those that were stopped and are to run on.
+    pub(crate) starts: Starts,
     pub(crate) ladder: Ladder,
     /// What was applied for the present run of a TrainingJob, by its uid.
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
@@ -119,6 +122,7 @@ impl Control {
             children: Children::default(),
             at_rest: BTreeSet::new(),
             rid_of_pods: BTreeSet::new(),
+            starts: Starts::default(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
             untold: BTreeSet::new(),

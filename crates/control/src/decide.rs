@@ -1,6 +1,7 @@
 //! From the view to the next write of one object, one file per kind. To decide changes nothing; what has to be remembered of writes and
 //! their outcomes is noted in the file of the decision that reads it.
 
+pub(crate) mod altered;
 pub(crate) mod blocked;
 pub(crate) mod checkpoints;
 pub(crate) mod checks;

@@ -167,7 +167,7 @@ impl Control {
     /// Jobs of all kinds, TrainingJobs, pods and their groups.
     fn jobs_and_pods(&self) -> BTreeMap<&'static str, Objects> {
         let mut objects: BTreeMap<&'static str, Objects> = BTreeMap::new();
-        for (key, job) in &self.view.jobs {
+        for (key, job) in self.view.jobs.iter() {
             let digest = json!({
                 "uid": job.uid,
                 "resourceVersion": job.version,

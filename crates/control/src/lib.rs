@@ -18,6 +18,7 @@
 )]
 
 mod ask;
+mod attempts;
 pub mod autoscaler;
 mod checkpoints;
 mod checks;
@@ -50,6 +51,7 @@ pub mod settings;
 mod shape;
 mod shed;
 mod slim;
+mod starts;
 mod status;
 mod strays;
 pub mod surroundings;

@@ -96,6 +96,11 @@ impl Control {
         self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
     }
 
+    /// Marks the Jobs of a namespace that name this uid as their controller's.
+    pub(crate) fn touch_jobs_below(&mut self, namespace: &str, uid: &str) {
+        self.dirty.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+    }
+
     /// Marks an object and those whose decisions depend on it.
     pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());

@@ -25,15 +25,15 @@ impl Control {
 impl View {
     /// Lets go of the template of a job that is over, and can neither start nor change again: its Workload knows it, or it has none.
     pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
-        let Some(job) = self.jobs.get_mut(key).filter(|job| job.finished.is_some()) else { return };
-        let knows = self.workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
-        // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
-        let alone = self.workloads.owned_by(&job.uid).next().is_none()
-            && job.prebuilt_workload.is_none()
-            && above(job) != Some(Kind::TrainingJob);
-        if knows || alone {
-            job.shed();
-        }
+        let workloads = &self.workloads;
+        self.jobs.shed_where(key, |job| {
+            let knows = workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
+            // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
+            let alone = workloads.owned_by(&job.uid).next().is_none()
+                && job.prebuilt_workload.is_none()
+                && above(job) != Some(Kind::TrainingJob);
+            job.finished.is_some() && (knows || alone)
+        });
     }
 }
 

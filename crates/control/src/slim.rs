@@ -85,6 +85,7 @@ impl Control {
             scale: annotations.get(api::labels::LAST_SCALE).and_then(|text| Scale::parse(text)),
             end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
             suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
+            again: Vec::new(),
             unsupported,
         };
         let (namespace, name) = name;

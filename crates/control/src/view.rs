@@ -2,6 +2,7 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
+mod jobs;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +140,8 @@ pub(crate) struct Rare {
     pub(crate) end: Option<TrainingEnd>,
     /// It was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
+    /// Pods that run again, by pod set, though their quota went back: not what it says, but what is seen of its job.
+    pub(crate) again: Vec<api::ReclaimablePod>,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
 }
@@ -201,7 +204,14 @@ impl WorkloadView {
     pub(crate) fn remaining(&self, pod_set: &str, reclaims: bool) -> Option<i64> {
         let set = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?;
         let over = self.status.reclaimable_pods.iter().find(|pods| reclaims && pods.name == pod_set);
-        Some(set.count.saturating_sub(over.map_or(0, |pods| i64::from(pods.count))).max(0))
+        let again = self.runs_again().iter().find(|pods| reclaims && pods.name == pod_set);
+        let [over, again] = [over, again].map(|pods| pods.map_or(0, |pods| i64::from(pods.count)));
+        Some(set.count.saturating_sub(over.saturating_sub(again)).max(0))
+    }
+
+    /// Pods that run again, by pod set, though their quota went back.
+    pub(crate) fn runs_again(&self) -> &[api::ReclaimablePod] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.again)
     }
 
     /// The pods of a pod set, and how many of them may still run: of one that the spec does not have none do, as in Kueue. `None`
@@ -211,7 +221,8 @@ impl WorkloadView {
             return (!self.unreadable).then(Pods::default);
         };
         let runs = self.remaining(pod_set, reclaims)?;
-        Some(Pods { all: set.count, runs, requests: Some(&set.requests) })
+        let again = self.runs_again().iter().any(|pods| pods.name == pod_set);
+        Some(Pods { all: set.count, runs, again, requests: Some(&set.requests) })
     }
 
     pub(crate) fn key(&self) -> Name {
@@ -320,7 +331,7 @@ impl WorkloadView {
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) jobs: BTreeMap<ObjectKey, JobState>,
+    pub(crate) jobs: jobs::Jobs,
     pub(crate) training: BTreeMap<Name, TrainingView>,
     pub(crate) pods: PodBook,
     pub(crate) sets: SetBook,
@@ -419,16 +430,6 @@ impl View {
     pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
         let class = workload.priority_class.as_ref().filter(|_| self.repriced.contains(&workload.uid))?;
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
-    }
-
-    /// The Jobs of which a job is made. Costs the namespace's jobs.
-    pub(crate) fn children<'a>(
-        &'a self,
-        namespace: &'a str,
-        uid: &'a str,
-    ) -> impl Iterator<Item = (&'a ObjectKey, &'a JobState)> {
-        let all = self.jobs_in(namespace).filter_map(|key| Some((key, self.jobs.get(key)?)));
-        all.filter(move |(_, job)| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid))
     }
 
     /// LimitRanges of a namespace.

@@ -6,7 +6,8 @@
 
 mod rules;
 
-use crate::kind::{Finish, JobKind, annotation, go_bool, is_stopping};
+use crate::equivalence::requests_digest;
+use crate::kind::{Finish, JobKind, PartSize, annotation, go_bool, is_stopping, label};
 use crate::kinds::JobInfo;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
@@ -21,6 +22,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+/// The attempt of its JobSet for which it was made.
+const JOB_SET_ATTEMPT_LABEL: &str = "jobset.sigs.k8s.io/restart-attempt";
 const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The kind batch/v1 Job.
@@ -59,6 +62,15 @@ impl JobKind for BatchJob {
         job.spec.as_ref().is_some_and(|spec| is_placed(&spec.template))
     }
 
+    fn attempt(job: &Job) -> Option<i32> {
+        label(&job.metadata, JOB_SET_ATTEMPT_LABEL)?.parse().ok()
+    }
+
+    fn part_size(job: &Job) -> Option<PartSize> {
+        let spec = job.spec.as_ref()?;
+        Some(PartSize { pods: pod_count(spec), asks: requests_digest(&spec.template) })
+    }
+
     fn is_active(job: &Job) -> bool {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
     }
@@ -81,6 +93,7 @@ impl JobKind for BatchJob {
         end_of(job).map(|condition| Finish {
             success: condition.type_ == "Complete",
             message: condition.message.clone().unwrap_or_default(),
+            at: None,
         })
     }
 

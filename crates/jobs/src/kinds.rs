@@ -4,7 +4,7 @@ use crate::admission::{Defaults, Facts, job_defaults, validate_job, validate_job
 use crate::batch_job::BatchJob;
 use crate::build::{Priority, build_workload};
 use crate::job_set::JobSet;
-use crate::kind::{JobKind, group_of};
+use crate::kind::{JobKind, Part, group_of};
 use crate::placement::{Placement, PlacementError};
 use crate::state::JobState;
 use crate::template::TemplateParts;
@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 /// Every kind of job that can be suspended. A new one is its file, its `mod` in `lib.rs`, its name here, and its cases.
 pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet>()];
+
+/// [`JobKind::part_called`].
+type PartCalled = for<'a> fn(&str, &str, &'a [Part]) -> Option<(&'a Part, i32)>;
 
 /// What a kind is called, how its pods name it, and how its objects are read.
 #[derive(Debug)]
@@ -52,6 +55,7 @@ pub struct JobInfo {
     pub made_of_jobs: bool,
     /// See [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
+    pub(crate) part_called: PartCalled,
     pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,
     pub(crate) read: fn(&Value) -> serde_json::Result<Box<dyn JobObject>>,
 }
@@ -79,6 +83,7 @@ impl JobInfo {
             built_in: K::BUILT_IN,
             made_of_jobs: K::MADE_OF_JOBS,
             takes_affinity: K::TAKES_AFFINITY,
+            part_called: K::part_called,
             decode: |text| Ok(Box::new(Object::<K>(*lean::decode(text)?))),
             read: |value| Ok(Box::new(Object::<K>(K::Object::deserialize(value)?))),
         }

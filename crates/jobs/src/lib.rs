@@ -41,8 +41,8 @@ pub use equivalence::{
     PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
 };
 pub use kind::{
-    Finish, JobKind, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
-    workload_priority_class,
+    Finish, JobKind, Part, PartSize, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name,
+    version_of, workload_priority_class,
 };
 pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};

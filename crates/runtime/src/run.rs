@@ -108,6 +108,9 @@ pub async fn run<B: Brain>(
     for kind in Kind::jobs().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
     }
+    for kind in Kind::jobs().chain([Kind::TrainingJob]) {
+        metrics.count("berth_repeated_starts", &[("kind", kind.name())], 0);
+    }
     let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());
     let rate = Rate::new(Bucket::new(options.write_rate, options.write_burst, Instant::now()));
     let writer = Arc::new(Writer::new(clients.rpc.clone(), leadership.clone(), stores, rate, Arc::clone(&metrics)));

@@ -15,6 +15,10 @@ pub mod own_reasons {
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
         JOB_ALTERED = "JobAltered";
+        /// Event: a job is started that was stopped in the same admission, and not by an eviction.
+        REPEATED_START = "RepeatedStart";
+        /// Event: a queue is named where nobody acts on it.
+        QUEUE_MISPLACED = "QueueMisplaced";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
         /// Workload Finished=True: it has waited longer than its TrainingJob allows.

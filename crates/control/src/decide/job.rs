@@ -11,7 +11,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::{event_reasons, reasons, types};
+use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
 use berth_jobs::{JobState, Priority, Standing};
 use jiff::Timestamp;
@@ -27,7 +27,7 @@ use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
-use owners::Governor;
+use owners::RunsWith;
 
 /// Why no Workload can be made of a job.
 enum Unbuilt {
@@ -62,12 +62,14 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     if !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
         return Decision::Done;
     }
-    match case.governor() {
-        Governor::Itself if control.manages_job(key.kind, job) => {}
-        Governor::Itself | Governor::TrainingJob => return Decision::Done,
-        _ if job.deleting => return Decision::Done,
-        Governor::Job(above) => return case.below(above),
-        Governor::TooFar => return case.too_far(),
+    let runs_with = case.runs_with();
+    match &runs_with {
+        RunsWith::Itself if control.manages_job(key.kind, job) => {}
+        RunsWith::Itself => return case.tell_misplaced(),
+        RunsWith::TrainingJob => return Decision::Done,
+        RunsWith::JobSet(_) if job.deleting => return Decision::Done,
+        RunsWith::JobSet(set) => return case.below(*set),
+        RunsWith::FreeJobSet(_) => {}
     }
     let owned = control.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
@@ -77,6 +79,9 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     if owned.iter().any(|workload| workload.unreadable) {
         // Whether it may run cannot be told: it goes on as it is.
         return Decision::Done;
+    }
+    if let RunsWith::FreeJobSet(set) = runs_with {
+        return case.left_alone(set, &owned);
     }
     match &job.prebuilt_workload {
         _ if job.deleting => case.going(&owned),
@@ -308,7 +313,7 @@ impl Case<'_> {
         if !workload.reserved() || self.job.suspended || !self.control.settings.reclaimable_pods {
             return None;
         }
-        let wanted = &self.job.reclaimable;
+        let wanted = self.control.over_of(self.key, self.job);
         let old = &workload.status.reclaimable_pods;
         let grown = wanted.iter().any(|pods| {
             let before = old.iter().find(|old| old.name == pods.name).map_or(0, |old| old.count);
@@ -348,6 +353,10 @@ impl Case<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
+        let again = self.control.starts.again(&self.job.uid, "", workload);
+        if let Some(again) = again.filter(|again| again.due > self.now) {
+            return Decision::Wait(again.due);
+        }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let Some(job) = self.job.whole() else { return Decision::Done };
@@ -357,9 +366,14 @@ impl Case<'_> {
                 if let Some(decision) = self.remake_parts(workload, &placements, &body) {
                     return decision;
                 }
-                let notice =
-                    self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-                self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
+                let text = format!("Admitted by clusterQueue {queue}");
+                let mut notices = vec![self.notice(EventType::Normal, reasons::STARTED, text)];
+                notices.extend(
+                    again.map(|again| {
+                        self.notice(EventType::Warning, own_reasons::REPEATED_START, again.words(self.now))
+                    }),
+                );
+                self.write(Purpose::StartJob, Subresource::None, body, notices)
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
                 Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {

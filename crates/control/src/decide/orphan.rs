@@ -96,7 +96,7 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
-/// The Jobs that are left of those of which its job is made. Costs those of the namespace.
+/// The Jobs that are left of those of which its job is made.
 pub(crate) fn parts_of<'a>(
     control: &'a Control,
     workload: &'a WorkloadView,
@@ -115,7 +115,7 @@ pub(crate) fn parts_of<'a>(
             roles.filter_map(|set| child(&set.name)).collect()
         }
         None if kind.is_made_of_jobs() => {
-            let all = view.children(&workload.namespace, uid);
+            let all = view.jobs.controlled_by(&workload.namespace, uid);
             all.map(|(object, job)| (object.clone(), job)).collect()
         }
         None => Vec::new(),

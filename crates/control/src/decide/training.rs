@@ -390,7 +390,7 @@ impl<'a> Case<'a> {
             let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
             return if noted_end(workload).is_some() { decision } else { note() };
         }
-        let Finish { success, message } = end.finish();
+        let Finish { success, message, .. } = end.finish();
         let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
         let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, &message));
         let kind = if success { EventType::Normal } else { EventType::Warning };

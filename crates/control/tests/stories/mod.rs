@@ -1,5 +1,6 @@
 //! Stories of jobs, told on a cluster that fits in a test.
 
+mod attempts;
 mod checkpoints;
 mod checks;
 mod climbs;
@@ -42,6 +43,7 @@ mod queues;
 mod random;
 mod reasons;
 mod reclaim;
+mod repeated_starts;
 mod requests;
 mod restarts;
 mod rights;
@@ -57,6 +59,7 @@ mod tiers;
 mod topologies;
 mod training;
 mod training_figures;
+mod true_parts;
 mod unsupported;
 mod usage;
 mod values;

@@ -118,7 +118,7 @@ impl Tally {
         let all = succeeded >= size;
         let given_up = self.unfinished == 0 && self.unretriable > 0;
         let over = self.serving == 0 && self.pods > 0 && (all || given_up);
-        over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}.") })
+        over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}."), at: None })
     }
 
     /// Pods that have succeeded: their quota is free. A group that serves keeps what it has.

@@ -48,7 +48,7 @@ fn state(job: &dyn JobObject) -> Value {
         "priorityClass": state.workload_priority_class, "podPriorityClass": state.pod_priority_class,
         "maxExecutionSeconds": state.max_execution_seconds,
         "suspended": state.is_suspended(), "hasSuspend": state.suspended, "placed": state.placed,
-        "parts": state.parts, "active": state.active, "still": state.still, "atRest": state.at_rest,
+        "parts": state.part_count(), "active": state.active, "still": state.still, "atRest": state.at_rest,
         "seenStart": state.seen_start, "ready": state.ready, "succeeded": state.succeeded,
         "independent": state.independent, "mayChangeTemplate": state.may_change_template,
         "finished": finished, "reclaimable": state.reclaimable,

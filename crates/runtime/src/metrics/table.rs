@@ -464,6 +464,12 @@ pub(super) const TABLE: &[Definition] = &[
         "Checkpoints of a TrainingJob, saved and missed, after an interval or before a stop",
     ),
     metric("berth_unacknowledged_admissions", Shape::Gauge, "", "Admissions decided and not yet written"),
+    metric(
+        "berth_repeated_starts",
+        Shape::Counter,
+        "kind",
+        "Starts of jobs that were stopped in the same admission, and not by an eviction",
+    ),
     metric("berth_writes_refused", Shape::Counter, "kind", "Writes that the API server refused for good"),
     metric("berth_watch_errors", Shape::Counter, "resource", "Failures of watches, by resource"),
     metric("berth_undecodable_objects", Shape::Counter, "resource", "Objects passed over because they do not decode"),
