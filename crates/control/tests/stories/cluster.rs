@@ -6,6 +6,7 @@
 
 mod deletion;
 mod job_controller;
+mod job_set_controller;
 mod kubelet;
 mod leaders;
 mod objects;
@@ -94,6 +95,8 @@ pub struct Cluster {
     pub pods_per_node: usize,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
+    /// There is a controller of JobSets.
+    pub job_sets_run: bool,
     /// What a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
     settings: Settings,
@@ -136,6 +139,7 @@ impl Cluster {
             nodes: None,
             pods_per_node: 1,
             controller_sleeps: false,
+            job_sets_run: false,
             adds_to_jobs: None,
             settings,
             version: 100,
@@ -191,7 +195,7 @@ impl Cluster {
             let step = self.control.step(self.now);
             let quiet = step.writes.is_empty();
             self.take(step);
-            let moved = self.job_controller() | self.kubelet();
+            let moved = self.job_controller() | self.kubelet() | self.job_set_controller();
             if quiet && !moved {
                 return;
             }

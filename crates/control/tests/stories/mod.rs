@@ -10,6 +10,7 @@ mod contract;
 mod crowds;
 mod edits;
 mod elastic;
+mod endings;
 mod ends;
 mod events;
 mod faults;
