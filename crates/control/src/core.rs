@@ -18,6 +18,7 @@ use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
 use crate::older_reasons;
+use crate::plans::Plans;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
@@ -54,8 +55,8 @@ pub struct Control {
     pub(crate) ration: Ration,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
-    /// Admissions the engine has booked and that are not acknowledged yet, by workload uid.
-    pub(crate) planned: BTreeMap<String, engine::Admission>,
+    /// Admissions the engine has booked and that are not acknowledged yet.
+    pub(crate) planned: Plans,
     /// Preemptions still to be written: victim uid to eviction.
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Those of them that the API server refused, by victim uid.
@@ -110,7 +111,7 @@ impl Control {
             ration,
             measures: Vec::new(),
             gone: Gone::default(),
-            planned: BTreeMap::new(),
+            planned: Plans::default(),
             evictions: BTreeMap::new(),
             refused_evictions: BTreeSet::new(),
             pods_gone: BTreeSet::new(),
@@ -144,7 +145,7 @@ impl Control {
         }
         self.term = term;
         // What an earlier term has planned and not written is void: the books follow the objects again.
-        let planned = std::mem::take(&mut self.planned);
+        let planned = self.planned.take();
         self.evictions.clear();
         self.refused_evictions.clear();
         self.growth.wanted.clear();
@@ -153,7 +154,7 @@ impl Control {
         self.ladder.better.clear();
         self.ladder.climbers.clear();
         let asked = std::mem::take(&mut self.growth.gives_up);
-        for uid in planned.into_keys().chain(asked.into_keys()) {
+        for uid in planned.into_iter().chain(asked.into_keys()) {
             self.unplan(&uid);
         }
         self.replan = true;
@@ -212,7 +213,7 @@ impl Control {
             return;
         }
         let Some(uid) = self.uid_of(object) else { return };
-        if self.planned.remove(&uid).is_some() {
+        if self.planned.remove(&uid) {
             self.unplan(&uid);
         }
     }
@@ -225,7 +226,7 @@ impl Control {
             // Seen: the admission is no longer a plan, whatever became of the answer.
             self.planned.remove(&uid);
         }
-        if !self.planned.contains_key(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+        if !self.planned.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -283,6 +284,7 @@ impl Control {
                 }
                 if object.kind == Kind::Workload {
                     // A back-off may be over: the engine is told anew.
+                    self.flights.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
                 }
@@ -372,7 +374,7 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if !self.planned.is_empty() {
+        if self.planned.under_way() > 0 {
             return;
         }
         let mut blocked = Vec::new();

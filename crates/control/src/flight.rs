@@ -143,6 +143,8 @@ pub(crate) struct Flights {
     pub(crate) strays: Strays,
     /// What the API server said last of an object that was to be made, by the TrainingJob for which it is.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
+    /// Workloads that the API server refused to give quota, and until when they take none from others.
+    refused_reservations: FxHashMap<ObjectKey, Timestamp>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
@@ -166,6 +168,10 @@ const LONGEST_DELAY_MS: i64 = 60_000;
 
 /// So many writes in a row fail for another reason than that somebody else has written meanwhile.
 const SEVERAL: u32 = 3;
+
+/// So long a workload preempts nobody after its reservation was refused: those that it evicts would come back, and be evicted again with
+/// each of its tries.
+const REFUSED_MS: i64 = 3_600_000;
 
 /// So long after its end a delay counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
@@ -299,6 +305,7 @@ impl Flights {
     /// The object is gone: nothing is awaited of it.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
         self.refusals.remove(key);
+        self.refused_reservations.remove(key);
         self.awaited.remove(key);
         self.backoffs.remove(key);
         self.strays.vanished(key);

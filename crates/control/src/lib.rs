@@ -39,6 +39,7 @@ pub mod offline;
 mod older_reasons;
 mod outcomes;
 mod planning;
+mod plans;
 mod pods;
 mod policies;
 mod provisioning;

@@ -385,6 +385,9 @@ impl Control {
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.planned.remove(&uid);
         }
+        if asks_otherwise {
+            self.flights.forget_refused_reservation(&object_key);
+        }
         self.wake_group(&name, stage);
         self.touch_requests_of(&name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
@@ -410,7 +413,7 @@ impl Control {
     /// engine's own booking holds until the result is seen.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        if self.planned.contains_key(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+        if self.planned.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
             return;
         }
         let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));

@@ -70,8 +70,9 @@ impl Control {
                 self.wait(object, until);
             }
             // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
-            Outcome::Unknown(_) => {
+            Outcome::Unknown(text) => {
                 self.doubt(&object, &flight, now);
+                self.note_unanswered(&object, flight.purpose, &text);
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object, until);
             }
@@ -85,6 +86,7 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
+        self.replan |= self.planned.made();
         self.note_done(&object, &flight, now);
         self.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
@@ -114,6 +116,7 @@ impl Control {
             Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
             Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
             Purpose::ReserveQuota => {
+                self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.uid_of(object) {
                     self.planned.remove(&uid);
                     self.replan = true;
@@ -146,6 +149,10 @@ impl Control {
         });
         self.drop_settled_plan(&object);
         self.note_refused_eviction(&object, flight.purpose);
+        if flight.purpose == Purpose::ReserveQuota {
+            let until = self.flights.refused_reservation(&object, now);
+            self.wait(object.clone(), until);
+        }
         let until = self.flights.failed(&object, now, 5_000);
         let absent = flight.purpose.makes_anew();
         if absent {
@@ -153,6 +160,7 @@ impl Control {
         }
         let absent = absent || flight.purpose == Purpose::CreateWorkload;
         self.refused(if absent { &flight.origin } else { &object }, absent, text);
+        self.tell_job_of(&object, "refused a change by Berth", text);
         self.wait(object, until);
     }
 

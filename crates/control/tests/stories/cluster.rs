@@ -60,6 +60,8 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
+    /// How the API server answers every write of a purpose to objects whose names begin like that, and makes none.
+    pub answers: Vec<(Purpose, &'static str, Outcome)>,
     /// Purposes whose next write is lost: its outcome is unknown, and it may be applied when nobody reckons with it ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost.
@@ -119,6 +121,7 @@ impl Cluster {
             moves: Vec::new(),
             moved_at: Vec::new(),
             faults: Vec::new(),
+            answers: Vec::new(),
             loses: Vec::new(),
             lost: Vec::new(),
             conflicts_lie: false,
@@ -223,6 +226,13 @@ impl Cluster {
                 self.loses.remove(index);
                 self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now);
                 self.lost.push(write);
+                continue;
+            }
+            let meant = |(purpose, name, _): &&(Purpose, &str, Outcome)| {
+                *purpose == write.purpose && write.key.name.starts_with(name)
+            };
+            if let Some((_, _, outcome)) = self.answers.iter().find(meant) {
+                self.control.outcome(write.id, outcome.clone(), self.now);
                 continue;
             }
             let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == write.purpose);

@@ -42,6 +42,7 @@ mod queues;
 mod random;
 mod reasons;
 mod reclaim;
+mod refusals;
 mod requests;
 mod restarts;
 mod rights;
