@@ -8,10 +8,13 @@ mod topology;
 pub(crate) use topology::{Place, topology_rules};
 
 use crate::batch_job::BatchJob;
+use crate::build::{Priority, build_workload};
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class, written};
+use crate::size::size_rule;
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 
 /// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
 pub const DEFAULT_NAME: &str = "default";
@@ -77,6 +80,12 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
     }
     errors.extend(K::invalid(job));
+    // A job without a queue gets no Workload, and one that was made beforehand is reviewed by itself.
+    if K::queue_name(job).is_some() && prebuilt_workload_name(K::metadata(job)).is_none() {
+        errors.extend(size_rule(job, 1, || {
+            Some(build_workload::<K>(job, K::pod_sets(job).ok()?, Priority::default(), &BTreeSet::new()))
+        }));
+    }
     errors
 }
 

@@ -27,6 +27,7 @@ pub mod pods;
 mod priority;
 mod provisioning;
 mod requests;
+mod size;
 mod state;
 mod template;
 pub mod training;
@@ -57,6 +58,7 @@ pub use provisioning::{
     provisioning_request_name, provisioning_request_spec, provisioning_state, requested_pods, retry_after,
 };
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
+pub use size::{MOST_BYTES, prebuilt_size_rule, too_large};
 pub use state::{JobOwner, JobState, kind_in_group};
 pub use template::TemplateParts;
 pub use transform::Transformation;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use berth_api as api;
 use berth_api::conditions::{event_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::{JobState, Priority, Standing};
+use berth_jobs::{JobState, Priority, Standing, too_large};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -416,6 +416,9 @@ impl Case<'_> {
         let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
         let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
         let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
+        if let Some(problem) = too_large(&made) {
+            return Err(Unbuilt::Invalid(problem));
+        }
         self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }

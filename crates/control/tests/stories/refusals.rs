@@ -197,3 +197,47 @@ fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
     cluster.pass(120);
     assert!(cluster.is("poison", "Admitted"), "{:?}", cluster.writes);
 }
+
+/// Where no webhook refuses a job whose Workload would be too large, the job says why it waits, with the size and the limit.
+#[test]
+fn a_stored_job_above_the_size_limit_is_told_why_it_waits() {
+    let args = |bytes: usize| json!(["x".repeat(bytes)]);
+    let most = 1_048_576;
+    let mut large = job("x", "lq", "1", true);
+    large["spec"]["template"]["spec"]["containers"][0]["args"] = args(most);
+    let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "x", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "replicatedJobs": [
+            {"name": "job", "replicas": 1, "template": {"spec": large["spec"].clone()}}]}});
+    let training = training(
+        "x",
+        json!({"template": {"spec": {"containers": [
+        {"name": "c", "image": "i", "args": args(most)}]}}}),
+    );
+    let mut alone = pod("x", "1");
+    alone["spec"]["containers"][0]["args"] = args(most);
+    let parts = ["x", "y"].map(|name| {
+        let mut part = member(name, "1", 2, &[("role-hash", name)]);
+        part["spec"]["containers"][0]["args"] = args(most * 6 / 10);
+        (Kind::Pod, part)
+    });
+    for objects in [
+        vec![(Kind::JOB, large)],
+        vec![(Kind::JOB_SET, job_set)],
+        vec![(Kind::TrainingJob, training)],
+        vec![(Kind::Pod, alone)],
+        parts.to_vec(),
+    ] {
+        let kind = objects[0].0;
+        let mut cluster = pod_queue("4");
+        for (kind, object) in objects {
+            cluster.put(kind, object);
+        }
+        cluster.pass(60);
+        assert_eq!(cluster.count(Purpose::CreateWorkload), 0, "{kind:?}");
+        let said = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == "x");
+        let said: Vec<&str> = said.map(|notice| notice.message.as_str()).collect();
+        let about = said.iter().filter(|text| text.contains("may have 1048576 bytes: this one would have 1"));
+        assert_eq!(about.count(), 1, "{kind:?}: {said:?}");
+    }
+}

@@ -2,18 +2,20 @@
 
 use super::parents::OwningSet;
 use super::role::role_hash;
-use super::workload::POD_INDEX_LABEL;
+use super::workload::{POD_INDEX_LABEL, pod_workload};
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
     prebuilt_rule, time_rule,
 };
-use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
+use crate::build::Priority;
+use crate::kind::{annotation, controller, group_of, prebuilt_workload_name, queue_name, workload_priority_class};
+use crate::size::size_rule;
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Annotation by which a kubelet shows a pod that it runs of itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -156,6 +158,9 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     if !is_admitted_with_owner(metadata) {
         // How many pods there are like it, it does not know.
         errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
+    }
+    if queue_name(metadata).is_some() && prebuilt_workload_name(metadata).is_none() {
+        errors.extend(size_rule(pod, 1, || pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()));
     }
     errors
 }

@@ -10,9 +10,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeSet;
 
 use super::facts::training_facts;
-use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
+use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, role_names, roles, worker_bounds};
+use super::workload::training_workload;
 use crate::admission::{Place, elastic_rule, label_path, metadata_rules, time_rule};
+use crate::build::Priority;
 use crate::kind::{label, queue_name, workload_priority_class};
+use crate::size::size_rule;
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
 const PREEMPTION_POLICIES: [&str; 3] = ["Never", "PreemptLower", "PreemptAlways"];
@@ -45,6 +48,10 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
     errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
     if let Err(more) = roles(job, cards) {
         errors.extend(more);
+    }
+    if errors.is_empty() {
+        let workload = || training_workload(job, cards, Priority::default(), &BTreeSet::new()).ok();
+        errors.extend(size_rule(&job.spec, role_names(job).len(), workload));
     }
     errors
 }
