@@ -26,7 +26,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -99,7 +99,8 @@ pub async fn run<B: Brain>(
         pulse: Arc::clone(&pulse),
         fresh: fresh(clients.rpc.clone(), Arc::clone(&make), job_kinds.clone()),
         missing,
-        last: Arc::default(),
+        scrape: Arc::default(),
+        comparing: Arc::new(Semaphore::new(1)),
     };
     let mut servers = serve(&options, &context).await?;
     servers.spawn(dump::tell_when_asked(dump, context.queries.clone(), dump::log));
