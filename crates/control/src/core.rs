@@ -300,8 +300,8 @@ impl Control {
         }
         let changed = self.world.take_changed();
         for name in changed.cluster_queues {
-            if let Some(policy) = self.rules_of(&name).map(|rules| rules.policy.clone()) {
-                self.schedule.mark(Kind::QueuePolicy, "", &policy, now);
+            for policy in self.view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
+                self.schedule.mark(Kind::QueuePolicy, "", policy, now);
             }
             self.schedule.mark(Kind::ClusterQueue, "", &name, now);
         }

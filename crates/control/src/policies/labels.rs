@@ -10,7 +10,7 @@ use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Claim, Rules};
+use super::{Claim, Rules, fields};
 use crate::core::Control;
 use crate::deltas;
 use crate::ladder::rules::TiersFor;
@@ -59,10 +59,7 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 impl Claim {
     /// Whether tiers hang on labels.
     fn reads_labels(&self) -> bool {
-        match self {
-            Self::By(rules) => rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty()),
-            Self::Contested(_) => false,
-        }
+        self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
@@ -118,7 +115,7 @@ impl Control {
     ) -> Option<Result<Priority, Said>> {
         let classes = rules.classes.as_ref()?;
         let value = value(&classes.label)?;
-        let (policy, label) = (&rules.policy, &classes.label);
+        let (policy, label) = (rules.source(fields::CLASSES), &classes.label);
         let Some(name) = classes.names.get(value) else {
             let listed: Vec<&str> = classes.names.keys().map(String::as_str).collect();
             let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
@@ -226,7 +223,7 @@ impl Control {
         if !is_job_set || !self.overrides_selectors(workload) {
             return None;
         }
-        let policy = &self.rules_for(workload)?.policy;
+        let policy = self.rules_for(workload)?.source(fields::TIERS);
         let labels = runner_labels(workload, self.view.job_of(workload));
         let (label, value) = labels.first().filter(|_| labels.iter().all(|(_, value)| *value != "disabled"))?;
         let text = format!(
