@@ -9,6 +9,7 @@ mod follow;
 pub(crate) mod gates;
 pub(crate) mod grace;
 pub(crate) mod job;
+pub(crate) mod names;
 pub(crate) mod orphan;
 pub(crate) mod placement;
 pub(crate) mod pods;

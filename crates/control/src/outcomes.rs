@@ -52,7 +52,8 @@ impl Control {
             Outcome::Conflict => self.take_conflict(object, &flight, now),
             Outcome::AlreadyExists => {
                 self.flights.strays.landed(&object);
-                self.take_conflict(object, &flight, now);
+                self.take_conflict(object.clone(), &flight, now);
+                self.note_name_taken(&object, &flight, now);
             }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -162,6 +163,28 @@ impl Control {
         self.refused(if absent { &flight.origin } else { &object }, absent, text);
         self.tell_job_of(&object, "refused a change by Berth", text);
         self.wait(object, until);
+    }
+
+    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. One of ours, whose creation was
+    /// answered late, would have been seen by now.
+    fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
+        if asks && self.flights.keeps_failing(object, now) {
+            self.flights.refused(&flight.origin, object, "exists and is somebody else's: delete it");
+            self.touch(flight.origin.clone());
+        }
+    }
+
+    /// No answer says what became of a write. Where that goes on with a planned admission, nobody waits for it any longer, and its user is
+    /// told.
+    fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
+        let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
+        if self.planned.unanswered(&uid) {
+            self.replan = true;
+            let what = "does not say whether it has made a change by Berth";
+            self.tell_of_write(object, false, what, text);
+            self.tell_job_of(object, what, text);
+        }
     }
 
     /// Notes what the present run of a TrainingJob has.

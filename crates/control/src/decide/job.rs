@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
+use super::names::made_for_another;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
@@ -128,7 +129,9 @@ impl Case<'_> {
             }
             Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
             Some(_) if !self.job.suspended => self.suspend(MISSING),
-            Some(_) => later,
+            Some(_) => made_for_another(self.control, self.key, workload, |reason, text| {
+                self.notice(EventType::Warning, reason, text)
+            }),
             None => self.adopt(workload),
         }
     }
@@ -251,7 +254,9 @@ impl Case<'_> {
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
-        create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
+        create(self.control, self.key, &workload, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        })
     }
 
     /// The Workload is being deleted: the job stops, then the Workload may go.

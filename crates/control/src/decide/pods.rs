@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::follow::{Wishes, adopt, finish, follow, out_of_sync};
+use super::names::made_for_another;
 use super::placement::placements;
 use super::pods_ready;
 use super::workload::{create, has_finalizer, remove_finalizer, status_write};
@@ -243,9 +244,14 @@ impl Case<'_> {
     fn without_workload(&self) -> Decision {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
             let name = (self.name.0.clone(), prebuilt.to_string());
-            let found = self.control.view.workloads.get(&name).filter(|found| found.owner.is_none());
-            // As long as it names no owner, only who waits for it knows whom it concerns.
-            return found.map_or_else(|| Decision::WaitFor(key(Kind::Workload, &name)), |found| self.adopt(found));
+            return match self.control.view.workloads.get(&name) {
+                Some(found) if found.owner.is_none() => self.adopt(found),
+                Some(found) => made_for_another(self.control, &self.key(), found, |reason, text| {
+                    self.notice(EventType::Warning, reason, text)
+                }),
+                // As long as it names no owner, only who waits for it knows whom it concerns.
+                None => Decision::WaitFor(key(Kind::Workload, &name)),
+            };
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;
@@ -258,9 +264,9 @@ impl Case<'_> {
             self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });
         match made {
-            Ok(workload) => {
-                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
-            }
+            Ok(workload) => create(self.control, &self.key(), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
         }
     }

@@ -90,7 +90,8 @@ impl Case<'_> {
             let missing = pods.iter().zip(&spec.pod_sets).find_map(|(pods, set)| {
                 self.template(pods, (self.workload.namespace.clone(), set.pod_template_ref.name.clone()))
             });
-            return Some(missing.unwrap_or_else(|| self.ask(&spec)));
+            let next = missing.unwrap_or_else(|| self.ask(&spec));
+            return Some(self.in_the_way(&next).unwrap_or(next));
         };
         if request.metadata.deletion_timestamp.is_some() {
             // Its name is free when it is gone.
@@ -172,6 +173,15 @@ impl Case<'_> {
         // One of an earlier reservation may have the node selectors of that.
         let good = template.owner() == self.workload.uid && self.is_current(&template.metadata);
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
+    }
+
+    /// What is to be made and cannot be, for an object of that name which somebody else has made: the check names it. That is tried again
+    /// all the same.
+    fn in_the_way(&self, next: &Decision) -> Option<Decision> {
+        let Decision::Write(draft) = next else { return None };
+        let refusal = self.control.flights.refusal(&key(Kind::Workload, &self.workload.key()));
+        let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
+        self.told(check_states::PENDING, &format!("{object} {words}"))
     }
 
     fn ask(&self, spec: &api::autoscaling::ProvisioningRequestSpec) -> Decision {

@@ -182,9 +182,9 @@ impl<'a> Case<'a> {
             return Decision::Done;
         };
         match self.control.with_priority(made, self.classes()) {
-            Ok(workload) => {
-                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
-            }
+            Ok(workload) => create(self.control, &key(Kind::TrainingJob, self.name), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the job");
                 Decision::tell(self.notice(EventType::Warning, reason, text))

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::blocked::{blocked, is_suspended, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
+pub(crate) use super::names::create;
 use super::orphan::Standing;
 use super::stops::{missing_queue, queue_stop, take_back};
 use crate::core::{Control, after, after_seconds, key, seconds_between};
@@ -186,15 +187,6 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return holding(control, workload, now);
     }
     super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
-}
-
-/// Creates the Workload of a job; `tell` makes the event about it.
-pub(crate) fn create(workload: &api::Workload, tell: impl FnOnce(String) -> Notice) -> Decision {
-    let Ok(body) = serde_json::to_value(workload) else { return Decision::Done };
-    let name = (workload.namespace().to_owned(), workload.name().to_owned());
-    let message = format!("Created Workload: {}/{}", name.0, name.1);
-    let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Request::Create(body));
-    Decision::write(draft.telling(tell(message)))
 }
 
 fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {

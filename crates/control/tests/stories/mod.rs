@@ -29,6 +29,7 @@ mod labels;
 mod life;
 mod limits;
 mod mutated;
+mod names;
 mod overrides;
 mod owners;
 mod partial;

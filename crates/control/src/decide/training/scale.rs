@@ -200,7 +200,10 @@ impl Case<'_> {
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
-        Some(create(&new, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)))
+        let asker = key(Kind::TrainingJob, self.name);
+        Some(create(self.control, &asker, &new, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        }))
     }
 
     /// Takes workers of a run, or stops them all to start again, once it has saved its work: what runs then goes on from there. Whoever

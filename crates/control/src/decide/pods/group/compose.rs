@@ -129,7 +129,7 @@ impl Case<'_> {
             Err(problem) => return self.refuse(problem),
         };
         match self.control.with_priority(made, classes_of(first)) {
-            Ok(workload) => create(&workload, |message| {
+            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
                 self.notice(name, first, EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err(class) => {
