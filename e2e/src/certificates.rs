@@ -31,8 +31,12 @@ impl Certificates {
         let serving = issue(&authority, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
         let proxy = issue(&authority, "front-proxy-client", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let admin = issue(&authority, "berth-e2e-admin", Some("system:masters"), ExtendedKeyUsagePurpose::ClientAuth)?;
+        // A user without a group: what he may do he has by bindings alone.
+        let tenant = issue(&authority, "alice", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let account = KeyPair::generate()?;
         let files = [
+            ("alice.crt", tenant.0),
+            ("alice.key", tenant.1),
             ("ca.crt", authority.pem()),
             ("apiserver.crt", serving.0),
             ("apiserver.key", serving.1),

@@ -16,6 +16,7 @@ use kube::{Api, Client, Config};
 use crate::binaries::{self, Binaries};
 use crate::certificates::Certificates;
 use crate::own_folder::OwnFolder;
+use crate::plane_args::{GARBAGE, api_server_args, etcd_args};
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait;
 
@@ -140,6 +141,8 @@ impl ControlPlane {
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
             "--concurrent-job-syncs=20".to_owned(),
+            // Each controller under its own account, as clusters have it: reviews tell them from users by it.
+            "--use-service-account-credentials=true".to_owned(),
         ];
         args.extend(options.controller_manager_args.iter().cloned());
         self.spawn("kube-controller-manager", &binaries.controller_manager(), args, None)?;
@@ -243,6 +246,44 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
+    /// A kubeconfig file by which somebody acts under another name, with an administrator's rights.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_as(&self, user: &str) -> Result<PathBuf> {
+        let path = self.folder.join(format!("{}.kubeconfig", user.replace(':', "-")));
+        let credentials = serde_json::json!({
+            "client-certificate": self.certificates.file("admin.crt"),
+            "client-key": self.certificates.file("admin.key"),
+            "as": user,
+            "as-groups": ["system:masters"],
+        });
+        write_kubeconfig(&path, &self.url, &self.certificates.file("ca.crt"), "acting", &credentials)?;
+        Ok(path)
+    }
+
+    /// A client of somebody who acts under another name, with an administrator's rights.
+    ///
+    /// # Errors
+    /// When the file cannot be written or read.
+    pub async fn client_as(&self, user: &str) -> Result<Client> {
+        client_from(&self.kubeconfig_as(user)?).await
+    }
+
+    /// Writes a kubeconfig of a user who has a certificate, and gives its path.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn kubeconfig_of(&self, user: &str) -> Result<PathBuf> {
+        let path = self.folder.join(format!("{user}.kubeconfig"));
+        let credentials = serde_json::json!({
+            "client-certificate": self.certificates.file(&format!("{user}.crt")),
+            "client-key": self.certificates.file(&format!("{user}.key")),
+        });
+        write_kubeconfig(&path, &self.url, &self.authority(), user, &credentials)?;
+        Ok(path)
+    }
+
     /// An administrator's client.
     pub fn client(&self) -> Client {
         self.client.clone()
@@ -319,56 +360,6 @@ impl Drop for ControlPlane {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
-}
-
-/// The programs are Go's: a third of the API server's time goes into collecting garbage unless it may keep several times as much of it.
-/// What all of them keep is bounded, since several control planes share a machine.
-const GARBAGE: [(&str, &str); 2] = [("GOGC", "800"), ("GOMEMLIMIT", "1500MiB")];
-
-fn etcd_args(data: &Path, store: &str, peer: u16) -> Vec<String> {
-    vec![
-        format!("--data-dir={}", data.display()),
-        format!("--listen-client-urls={store}"),
-        format!("--advertise-client-urls={store}"),
-        format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-        format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
-        format!("--initial-cluster=default=http://127.0.0.1:{peer}"),
-        "--unsafe-no-fsync".to_owned(),
-        "--quota-backend-bytes=8589934592".to_owned(),
-        "--auto-compaction-mode=periodic".to_owned(),
-        "--auto-compaction-retention=5m".to_owned(),
-        "--log-level=warn".to_owned(),
-    ]
-}
-
-fn api_server_args(certificates: &Certificates, store: &str, port: u16, url: &str) -> Vec<String> {
-    let file = |name: &str| certificates.file(name);
-    vec![
-        format!("--etcd-servers={store}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-        format!("--tls-cert-file={}", file("apiserver.crt")),
-        format!("--tls-private-key-file={}", file("apiserver.key")),
-        format!("--client-ca-file={}", file("ca.crt")),
-        format!("--service-account-key-file={}", file("service-account.pub")),
-        format!("--service-account-signing-key-file={}", file("service-account.key")),
-        format!("--service-account-issuer={url}"),
-        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-        "--authorization-mode=RBAC".to_owned(),
-        "--allow-privileged=true".to_owned(),
-        // Managed clouds run it: pods that ask for a device tolerate that device's taint by themselves.
-        "--enable-admission-plugins=ExtendedResourceToleration".to_owned(),
-        format!("--requestheader-client-ca-file={}", file("ca.crt")),
-        "--requestheader-allowed-names=front-proxy-client".to_owned(),
-        "--requestheader-username-headers=X-Remote-User".to_owned(),
-        "--requestheader-group-headers=X-Remote-Group".to_owned(),
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
-        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
-        "--max-requests-inflight=5000".to_owned(),
-        "--max-mutating-requests-inflight=2500".to_owned(),
-        "--service-account-lookup=false".to_owned(),
-    ]
 }
 
 /// Writes a kubeconfig with one cluster, one user and one context.

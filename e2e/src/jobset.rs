@@ -18,6 +18,9 @@ use crate::webhooks::{MUTATING, VALIDATING};
 pub const JOBSET: Kind =
     Kind { api_version: "jobset.x-k8s.io/v1alpha2", kind: "JobSet", plural: "jobsets", namespaced: true };
 
+/// The account of its controller.
+const ACCOUNT: &str = "system:serviceaccount:jobset-system:jobset-controller-manager";
+
 /// The folder of its CRD, for [`crate::control_plane::Options`].
 ///
 /// # Errors
@@ -52,7 +55,10 @@ pub async fn start(plane: &ControlPlane) -> Result<Guarded> {
     let process = Guarded::start(Launch {
         name: "jobset",
         program: &program,
-        args: vec![format!("--kubeconfig={}", plane.kubeconfig().display()), format!("--config={}", path.display())],
+        args: vec![
+            format!("--kubeconfig={}", plane.kubeconfig_as(ACCOUNT)?.display()),
+            format!("--config={}", path.display()),
+        ],
         env: Vec::new(),
         folder: plane.folder(),
         doomed: None,

@@ -381,7 +381,8 @@ fn collect(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
 
 fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
     let cel = items(node, "/x-kubernetes-validations").iter();
-    into.extend(cel.map(|rule| (format!("{place}{}", text(rule, "/fieldPath")), text(rule, "/message").to_owned())));
+    let of = |rule: &Value| format!("{place}{}", text(rule, "/fieldPath")).trim_start_matches('.').to_owned();
+    into.extend(cel.map(|rule| (of(rule), text(rule, "/message").to_owned())));
     for (name, child, must) in fields(node, place) {
         let place = join(place, name);
         if must {

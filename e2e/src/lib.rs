@@ -35,6 +35,7 @@ pub mod nodes;
 pub mod observer;
 pub mod own_folder;
 pub mod pages;
+mod plane_args;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;

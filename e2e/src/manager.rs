@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use kube::Client;
@@ -26,6 +26,9 @@ pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 
 /// A started manager has its views within this time, or something is wrong.
 const READY_LIMIT: Duration = Duration::from_secs(90);
+
+/// All who ask for figures within this time may be shown the same text.
+const SAME_TEXT: Duration = Duration::from_millis(1_100);
 
 /// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute,
 /// and where stories kill it others may do so for as long again and more.
@@ -73,6 +76,8 @@ pub struct Manager {
     process: Guarded,
     launch: Invocation,
     metrics_port: u16,
+    /// When its figures were asked for last.
+    asked: tokio::sync::Mutex<Option<Instant>>,
     health_port: u16,
 }
 
@@ -224,7 +229,7 @@ impl Manager {
             restarts: options.restarts,
         };
         let process = launch.start()?;
-        Ok(Manager { process, launch, metrics_port, health_port })
+        Ok(Manager { process, launch, metrics_port, asked: tokio::sync::Mutex::default(), health_port })
     }
 
     /// Waits until `/readyz` answers 200.
@@ -373,6 +378,14 @@ impl Manager {
     /// # Errors
     /// When it does not answer with 200.
     pub async fn metrics(&self) -> Result<String> {
+        {
+            // All who ask within a second are shown the same text: what was asked for just now is none of this moment.
+            let mut last = self.asked.lock().await;
+            if let Some(at) = *last {
+                tokio::time::sleep_until((at + SAME_TEXT).into()).await;
+            }
+            *last = Some(Instant::now());
+        }
         let (code, text) = http_get(self.metrics_port, "/metrics").await?;
         ensure!(code == 200, "/metrics answered {code}: {text}");
         Ok(text)

@@ -23,6 +23,8 @@ pub const VALIDATING: Kind = configuration("ValidatingWebhookConfiguration", "va
 pub const SECRET: Kind = Kind { api_version: "v1", kind: "Secret", plural: "secrets", namespaced: true };
 /// Name of that Secret.
 pub const SECRET_NAME: &str = "berth-webhook-server-cert";
+/// The account of a Kueue beside Berth, of which the chart's values have that it starts and stops jobs.
+pub const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// Names of the two configurations.
 pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
 
@@ -91,11 +93,14 @@ pub async fn convert(client: &Client, port: u16) -> Result<()> {
 fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     let path = repository().join("charts/berth/files").join(file);
     let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let managers = json!([KUEUE]).to_string();
     for (expression, value) in [
         (".Release.Namespace", NAMESPACE),
         (".Values.serviceAccount.name", SERVICE_ACCOUNT),
         (".Values.webhook.failurePolicy", failure_policy),
         (".Values.webhook.timeoutSeconds", "5"),
+        (".Values.webhook.otherManagers | toJson", &*managers),
+        (".Values.webhook.podControllers | toJson", "[]"),
     ] {
         text = text.replace(&format!("{{{{ {expression} }}}}"), value);
     }
@@ -210,18 +215,57 @@ mod tests {
     #[test]
     fn jobs_of_job_sets_are_only_asked_about_by_their_label() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
-        let of = |name: &str| {
-            let webhooks = list.as_array().unwrap();
-            let webhook = webhooks.iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
-            let conditions = kinds::items(webhook, "/matchConditions").iter();
-            conditions.map(|condition| kinds::text(condition, "/expression").to_owned()).collect::<Vec<_>>()
-        };
-        let [of_job_sets]: [String; 1] = of("mjob-opted-in.berth.dev").try_into().unwrap();
+        let of = |name: &str| conditions(&list, name);
+        let opted_in = of("mjob-opted-in.berth.dev");
+        let of_job_sets = &opted_in["not-of-a-job-set"];
         // The kind alone is somebody else's word, and an owner that does not control it proves nothing.
-        for part in ["owner.kind == 'JobSet'", "'jobset.x-k8s.io/'", "has(owner.controller) && owner.controller"] {
+        for part in [
+            "owner.kind == 'JobSet'",
+            "'jobset.x-k8s.io/'",
+            "has(owner.controller) && owner.controller",
+            "startsWith(owner.name + '-')",
+            "labels[?'jobset.sigs.k8s.io/jobset-uid'].orValue('') == owner.uid",
+        ] {
             assert!(of_job_sets.contains(part), "{of_job_sets}");
         }
-        assert!(of("mjob.berth.dev").is_empty(), "what names a queue is always asked about");
+        assert!(!of("mjob.berth.dev").contains_key("not-of-a-job-set"), "what names a queue is always asked about");
+    }
+
+    /// Names and expressions of the conditions of a webhook.
+    fn conditions(list: &Value, name: &str) -> std::collections::BTreeMap<String, String> {
+        let webhook = list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
+        let all = kinds::items(webhook, "/matchConditions").iter();
+        let text = |condition: &Value, key: &str| kinds::text(condition, key).to_owned();
+        all.map(|condition| (text(condition, "/name"), text(condition, "/expression"))).collect()
+    }
+
+    /// Berth and a Kueue beside it start and stop jobs; what waits and goes on waiting, and what is being deleted, is nobody's to ask about.
+    #[test]
+    fn changes_of_jobs_are_asked_about_where_they_may_start_or_stop_them() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        for name in ["mjob", "mjob-opted-in", "mjobset", "mjobset-opted-in"] {
+            let all = conditions(&list, &format!("{name}.berth.dev"));
+            for (condition, part) in [
+                ("created-started-or-running", "request.operation == 'CREATE' || object.?spec"),
+                ("not-berth-itself", "system:serviceaccount:berth-system:"),
+                ("not-another-manager", KUEUE),
+                ("not-being-deleted", "deletionTimestamp"),
+            ] {
+                assert!(all.get(condition).is_some_and(|expression| expression.contains(part)), "{name}: {all:?}");
+            }
+        }
+    }
+
+    /// Pods of Jobs are made while Berth is down, by the Job controller; whoever else names a Job as the controller of a pod is asked about.
+    #[test]
+    fn new_pods_of_jobs_are_let_by_where_kubernetes_makes_them() {
+        let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
+        for (name, condition) in [("mpod", "not-admitted-with-its-owner"), ("mpod-opted-in", "not-left-to-its-owner")] {
+            let all = conditions(&list, &format!("{name}.berth.dev"));
+            for part in ["'system:kube-controller-manager'", "startsWith('system:serviceaccount:kube-system:')"] {
+                assert!(all[condition].contains(part), "{all:?}");
+            }
+        }
     }
 
     #[test]
@@ -229,12 +273,15 @@ mod tests {
         for (file, name) in [
             ("mutating-webhooks.yaml", "mpod.berth.dev"),
             ("mutating-webhooks.yaml", "mpod-opted-in.berth.dev"),
+            ("mutating-webhooks.yaml", "mpod-of-parent.berth.dev"),
             ("validating-webhooks.yaml", "vpod.berth.dev"),
         ] {
             let list = webhooks(file, 1, "Fail").unwrap();
             let webhook =
                 list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
-            let expression = kinds::text(&kinds::items(webhook, "/matchConditions")[0], "/expression");
+            let by_owner = |one: &&Value| kinds::text(one, "/name").ends_with("-its-owner");
+            let condition = kinds::items(webhook, "/matchConditions").iter().find(by_owner).unwrap();
+            let expression = kinds::text(condition, "/expression");
             // Anybody may call what he makes up a JobSet: the pod's gate would be missing.
             for (kind, group) in [("Job", "batch/"), ("JobSet", "jobset.x-k8s.io/"), ("TrainingJob", "berth.dev/")] {
                 let part = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}')");
@@ -249,11 +296,13 @@ mod tests {
         let about_pods = list.as_array().unwrap().iter();
         let about_pods = about_pods.filter(|webhook| kinds::text(webhook, "/rules/0/resources/0") == "pods");
         let others: Vec<&Value> = about_pods.filter(|webhook| webhook["name"] != json!("mpod.berth.dev")).collect();
-        let [webhook, opted_in] = others[..] else { panic!("{others:?}") };
+        let [webhook, of_parent, opted_in] = others[..] else { panic!("{others:?}") };
         let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/queue-name", "operator": "DoesNotExist"}]});
-        for webhook in [webhook, opted_in] {
+        for webhook in [webhook, of_parent, opted_in] {
             assert_eq!(webhook["objectSelector"], selector, "no pod is asked about twice");
         }
+        let url = kinds::text(of_parent, "/clientConfig/url");
+        assert!(url.ends_with("/mutate--v1-pod-of-parent"), "a replica that lets such pods by does not answer: {url}");
         let url = kinds::text(webhook, "/clientConfig/url");
         assert!(url.ends_with("/mutate--v1-pod-of-set"), "a replica that lets such pods by does not answer: {url}");
         let [condition] = kinds::items(webhook, "/matchConditions") else { panic!("{webhook}") };
@@ -265,8 +314,12 @@ mod tests {
             assert!(expression.contains(part), "{expression}");
         }
         assert_eq!(kinds::text(opted_in, "/name"), "mpod-opted-in.berth.dev");
-        let [owners, of_no_set, no_mirror] = kinds::items(opted_in, "/matchConditions") else { panic!("{opted_in}") };
+        let [waits, _, of_no_set, _] = kinds::items(of_parent, "/matchConditions") else { panic!("{of_parent}") };
         assert_eq!(kinds::text(of_no_set, "/expression"), format!("!({expression})"));
+        let [_, owners, of_no_parent, no_mirror] = kinds::items(opted_in, "/matchConditions") else {
+            panic!("{opted_in}")
+        };
+        assert_eq!(kinds::text(of_no_parent, "/expression"), format!("!({})", kinds::text(waits, "/expression")));
         // What has its node already could not wait for another one.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
         assert!(kinds::text(owners, "/expression").contains(part), "{owners}");
@@ -280,8 +333,15 @@ mod tests {
         let opted_in = opted_in.filter(|webhook| kinds::text(webhook, "/name").contains("-opted-in."));
         let mut resources: Vec<&str> = opted_in
             .map(|webhook| {
-                assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]), "{webhook}");
-                kinds::text(webhook, "/rules/0/resources/0")
+                let resource = kinds::text(webhook, "/rules/0/resources/0");
+                // Of those that can be suspended, only that is looked at in a change.
+                let looked_at = if ["jobs", "jobsets"].contains(&resource) {
+                    json!(["CREATE", "UPDATE"])
+                } else {
+                    json!(["CREATE"])
+                };
+                assert_eq!(webhook["rules"][0]["operations"], looked_at, "{webhook}");
+                resource
             })
             .collect();
         resources.sort_unstable();

@@ -363,7 +363,11 @@ async fn judged(s: &Scenario<'_>) -> Result<()> {
     for (kind, name, expected) in [
         ("Workload", "bad-negative-request", "spec.podSets[0]"),
         ("ClusterQueue", "bad-quota-is-negative", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"),
-        ("ClusterQueue", "bad-below-a-cycle", "Can't admit new workloads: is below a cycle of cohorts."),
+        (
+            "ClusterQueue",
+            "bad-below-a-cycle",
+            "Can't admit new workloads: is below a cycle of cohorts (bad-own-parent -> bad-own-parent).",
+        ),
     ] {
         let (kind, type_) = if kind == "Workload" { (WORKLOAD, "QuotaReserved") } else { (CLUSTER_QUEUE, "Active") };
         wait::until(wait::STEP, &format!("{name} is told why"), || async {

@@ -4,7 +4,7 @@
 //! length has three million characters, and refuses the whole definition above 10,000,000. So texts are not looked through, and are
 //! compared in lists, of which only the entries count. What stays with the webhook and why: `docs/decisions/rules-in-the-crd.md`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rules::telling;
 
@@ -182,3 +182,20 @@ pub(crate) fn slices() -> Value {
         ],
     ])
 }
+
+/// A field that never changes and may be absent cannot be removed either: a rule on the field itself is not asked when the field goes, so that
+/// it could come back with another value.
+pub(crate) fn cluster_queue_stays() -> Value {
+    telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
+}
+
+/// The rule over a whole object by which the spec cannot be removed where it has that field, which never changes; none for an empty name. A
+/// rule in the spec is not asked when the spec goes.
+#[must_use]
+pub fn stays(field: &str) -> Option<Value> {
+    let rule = format!("!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)");
+    let path = format!(".spec.{field}");
+    (!field.is_empty()).then(|| json!({"rule": rule, "message": NOT_REMOVED, "fieldPath": path}))
+}
+
+const NOT_REMOVED: &str = "field is immutable: it must not be removed";

@@ -95,6 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_about_selectors_names_them_all() {
+        let page = include_str!("../../../docs/decisions/capacity-selectors-pin.md");
+        for key in CAPACITY_SELECTORS {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
     fn words_become_tiers() {
         for (text, expected) in [
             ("reserved", Ok(vec![Reserved])),

@@ -29,6 +29,8 @@ pub struct JobSetSpec(pub Map<String, Value>);
 pub struct JobSetStatus {
     /// `Suspended`, `Completed`, `Failed` and others.
     pub conditions: Vec<Condition>,
+    /// Restarts of the whole, which make all its Jobs anew.
+    pub restarts: i32,
     /// Restarts that count towards `spec.failurePolicy.maxRestarts`.
     pub restarts_count_towards_max: i32,
     /// One entry per replicated job.

@@ -150,6 +150,8 @@ strings! {
     SAVE_REASON = "berth.dev/save-reason";
     /// Annotation on pods that wait, Berth's own: the version at which a start of unknown outcome was withdrawn.
     START_WITHDRAWN = "berth.dev/start-withdrawn";
+    /// Annotation on Jobs that run with fewer pods, Berth's own: the parallelism of their user, where it is more than their completions.
+    OWN_PARALLELISM = "berth.dev/own-parallelism";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.

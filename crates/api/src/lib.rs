@@ -46,6 +46,7 @@ pub mod v1beta1;
 pub mod validation;
 
 pub use admission_check::*;
+pub use beyond_kueue::stays;
 pub use capacity::{BASTION_JOB_VERSION, BASTION_TIER, CAPACITY_SELECTORS, CapacityTier, parse_tiers};
 pub use cluster_queue::*;
 pub use cohort::*;

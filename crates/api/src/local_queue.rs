@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::beyond_kueue::cluster_queue_stays;
 use crate::quota::FairSharing;
 use crate::rules::{SUBDOMAIN, immutable};
 
@@ -18,7 +19,7 @@ root_object! {
 /// Desired state of a LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = cluster_queue_stays()))]
 pub struct LocalQueueSpec {
     /// Name of the ClusterQueue behind this queue; immutable.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -185,7 +185,7 @@ pub struct RequeueState {
 }
 
 /// Pods of one pod set that will not run again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReclaimablePod {

@@ -176,7 +176,11 @@ impl Control {
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
             // Growth takes what is idle.
-            preempts: if replaces.is_some() { engine::Preempts::Nobody } else { workload.preempts },
+            preempts: match replaces.is_some() || self.flights.was_refused_quota(&key(Kind::Workload, &workload.key()))
+            {
+                true => engine::Preempts::Nobody,
+                false => workload.preempts,
+            },
             points_per_hour: self.rules_for(workload).map_or(0, |rules| rules.points_per_hour),
             waits_since: millis(workload.waits_since()),
             replaces,

@@ -123,7 +123,7 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
 }
 
 /// The checks that concern a workload with this admission: those of a flavor that it was given, so that nothing is asked of who was given
-/// none. While it has no admission, only those that concern every flavor of the queue do.
+/// none. A check of no named flavors concerns every flavor, also one that was taken out of the queue since. While it has no admission, only those that concern every flavor of the queue do.
 pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
@@ -131,8 +131,11 @@ pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::
     let all = flavors(queue);
     let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
         let named = on_flavors(rule);
-        let on = if named.is_empty() { &all } else { &named };
-        given.as_ref().map_or_else(|| all.is_subset(on), |given| !given.is_disjoint(on))
+        let of_all = named.is_empty();
+        given.as_ref().map_or_else(
+            || of_all || all.is_subset(&named),
+            |given| if of_all { !given.is_empty() } else { !given.is_disjoint(&named) },
+        )
     };
     rules(queue).iter().filter(concerns).map(|rule| rule.name.clone()).collect()
 }

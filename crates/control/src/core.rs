@@ -11,17 +11,21 @@ use crate::checkpoints::Saving;
 use crate::children::Children;
 use crate::decide;
 use crate::decide::explain::{Told, explain};
+use crate::decide::left::Left;
 use crate::elastic::Growth;
 use crate::figures::Gone;
 use crate::flight::{Decision, Draft, Flights};
+use crate::job_events::JobEvents;
 use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
 use crate::older_reasons;
+use crate::plans::Plans;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::shape::Shapes;
+use crate::starts::Starts;
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Term, Write};
 
@@ -52,16 +56,19 @@ pub struct Control {
     pub(crate) dirty: BTreeSet<ObjectKey>,
     pub(crate) schedule: QueueSchedule,
     pub(crate) ration: Ration,
+    pub(crate) job_events: JobEvents,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
-    /// Admissions the engine has booked and that are not acknowledged yet, by workload uid.
-    pub(crate) planned: BTreeMap<String, engine::Admission>,
+    /// Admissions the engine has booked and that are not acknowledged yet.
+    pub(crate) planned: Plans,
     /// Preemptions still to be written: victim uid to eviction.
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
     /// Those of them that the API server refused, by victim uid.
     pub(crate) refused_evictions: BTreeSet<String>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
+    /// What was seen last of the pods that a job has left behind, by the uid of its Workload.
+    pub(crate) left: BTreeMap<String, Left>,
     pub(crate) saving: Saving,
     pub(crate) growth: Growth,
     pub(crate) children: Children,
@@ -69,6 +76,8 @@ pub struct Control {
     pub(crate) at_rest: BTreeSet<String>,
     /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
     pub(crate) rid_of_pods: BTreeSet<String>,
+    /// Those that were stopped and are to run on.
+    pub(crate) starts: Starts,
     pub(crate) ladder: Ladder,
     /// What was applied for the present run of a TrainingJob, by its uid.
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
@@ -91,6 +100,8 @@ pub struct Control {
     /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
     /// decide is asked for.
     pub(crate) schedules_only: bool,
+    /// Whoever asks says what becomes of what was evicted: nobody else would stop it.
+    pub(crate) is_offline: bool,
 }
 
 impl Control {
@@ -108,17 +119,20 @@ impl Control {
             dirty: BTreeSet::new(),
             schedule: QueueSchedule::default(),
             ration,
+            job_events: JobEvents::default(),
             measures: Vec::new(),
             gone: Gone::default(),
-            planned: BTreeMap::new(),
+            planned: Plans::default(),
             evictions: BTreeMap::new(),
             refused_evictions: BTreeSet::new(),
             pods_gone: BTreeSet::new(),
+            left: BTreeMap::new(),
             saving: Saving::default(),
             growth: Growth::default(),
             children: Children::default(),
             at_rest: BTreeSet::new(),
             rid_of_pods: BTreeSet::new(),
+            starts: Starts::default(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -133,6 +147,7 @@ impl Control {
             replan: true,
             unpaced: false,
             schedules_only: false,
+            is_offline: false,
         }
     }
 
@@ -144,7 +159,7 @@ impl Control {
         }
         self.term = term;
         // What an earlier term has planned and not written is void: the books follow the objects again.
-        let planned = std::mem::take(&mut self.planned);
+        let planned = self.planned.take();
         self.evictions.clear();
         self.refused_evictions.clear();
         self.growth.wanted.clear();
@@ -153,7 +168,7 @@ impl Control {
         self.ladder.better.clear();
         self.ladder.climbers.clear();
         let asked = std::mem::take(&mut self.growth.gives_up);
-        for uid in planned.into_keys().chain(asked.into_keys()) {
+        for uid in planned.into_iter().chain(asked.into_keys()) {
             self.unplan(&uid);
         }
         self.replan = true;
@@ -212,7 +227,7 @@ impl Control {
             return;
         }
         let Some(uid) = self.uid_of(object) else { return };
-        if self.planned.remove(&uid).is_some() {
+        if self.planned.remove(&uid) {
             self.unplan(&uid);
         }
     }
@@ -225,7 +240,7 @@ impl Control {
             // Seen: the admission is no longer a plan, whatever became of the answer.
             self.planned.remove(&uid);
         }
-        if !self.planned.contains_key(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+        if !self.planned.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -247,6 +262,7 @@ impl Control {
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
+            self.tell_jobs_later(now);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
@@ -266,8 +282,9 @@ impl Control {
         let timers = self.timers.keys().next().copied();
         let ladder = self.ladder.next_climb;
         let growth = self.growth.next_look.filter(|_| !self.growth.jobs.is_empty());
-        let times = [timers, self.ration.wake_at(now), self.schedule.wake_at(), self.next_sweep, ladder, growth];
-        times.into_iter().flatten().min()
+        let waits = [self.ration.wake_at(now), self.job_events.wake_at()];
+        let times = [timers, self.schedule.wake_at(), self.next_sweep, ladder, growth].into_iter().chain(waits);
+        times.flatten().min()
     }
 
     fn fire_timers(&mut self, now: Timestamp) {
@@ -283,6 +300,7 @@ impl Control {
                 }
                 if object.kind == Kind::Workload {
                     // A back-off may be over: the engine is told anew.
+                    self.flights.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
                 }
@@ -298,8 +316,8 @@ impl Control {
         }
         let changed = self.world.take_changed();
         for name in changed.cluster_queues {
-            if let Some(policy) = self.rules_of(&name).map(|rules| rules.policy.clone()) {
-                self.schedule.mark(Kind::QueuePolicy, "", &policy, now);
+            for policy in self.view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
+                self.schedule.mark(Kind::QueuePolicy, "", policy, now);
             }
             self.schedule.mark(Kind::ClusterQueue, "", &name, now);
         }
@@ -352,6 +370,7 @@ impl Control {
             return false;
         }
         self.say_older_reasons(&mut draft);
+        self.tell_job(&mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
         if draft.purpose == Purpose::ScaleTraining {
@@ -372,7 +391,7 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if !self.planned.is_empty() {
+        if self.planned.under_way() > 0 {
             return;
         }
         let mut blocked = Vec::new();

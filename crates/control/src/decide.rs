@@ -1,6 +1,7 @@
 //! From the view to the next write of one object, one file per kind. To decide changes nothing; what has to be remembered of writes and
 //! their outcomes is noted in the file of the decision that reads it.
 
+pub(crate) mod altered;
 pub(crate) mod blocked;
 pub(crate) mod checkpoints;
 pub(crate) mod checks;
@@ -9,6 +10,8 @@ mod follow;
 pub(crate) mod gates;
 pub(crate) mod grace;
 pub(crate) mod job;
+pub(crate) mod left;
+pub(crate) mod names;
 pub(crate) mod orphan;
 pub(crate) mod placement;
 pub(crate) mod pods;
@@ -17,6 +20,7 @@ pub(crate) mod policies;
 pub(crate) mod preempt;
 pub(crate) mod provisioning;
 pub(crate) mod queues;
+mod retention;
 pub(crate) mod stops;
 pub(crate) mod training;
 pub(crate) mod usage;

@@ -328,7 +328,7 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
 pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
     let status = object.status.as_ref()?.fair_sharing.as_ref()?.admission_fair_sharing_status.as_ref()?;
     let amount = |(resource, text): (&String, &Quantity)| {
-        (resource.clone(), berth_quantity::value(resource, &text.0).unwrap_or_default())
+        (resource.clone(), berth_quantity::parse_quantity(&text.0).unwrap_or(berth_quantity::Nano(0)))
     };
     let consumed = status.consumed_resources.iter().map(amount).collect();
     Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })

@@ -167,7 +167,7 @@ impl Control {
     /// Jobs of all kinds, TrainingJobs, pods and their groups.
     fn jobs_and_pods(&self) -> BTreeMap<&'static str, Objects> {
         let mut objects: BTreeMap<&'static str, Objects> = BTreeMap::new();
-        for (key, job) in &self.view.jobs {
+        for (key, job) in self.view.jobs.iter() {
             let digest = json!({
                 "uid": job.uid,
                 "resourceVersion": job.version,
@@ -232,7 +232,10 @@ impl Control {
         });
         let limits = view.limit_ranges.iter();
         let limits = limits.map(|(name, limit)| (path(name), version(&limit.metadata.resource_version)));
-        let namespaces = view.namespaces.iter().map(|(name, labels)| (name.clone(), json!({"labels": labels})));
+        let ends = |name: &str| view.ending.contains(name);
+        let namespaces = view.namespaces.iter();
+        let namespaces =
+            namespaces.map(|(name, labels)| (name.clone(), json!({"labels": labels, "ending": ends(name)})));
         let classes = view.priorities.iter().map(|(name, class)| (name.clone(), json!({"value": class.0})));
         let own = view.workload_priorities.iter().map(|(name, value)| (name.clone(), json!({"value": value})));
         BTreeMap::from([

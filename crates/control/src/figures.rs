@@ -177,9 +177,11 @@ impl Control {
         }
     }
 
-    /// What the workloads ask for that wait in these LocalQueues.
+    /// What the workloads ask for that wait in these LocalQueues; of what the queue covers also that nobody asks for it.
     fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
-        let mut pending: BTreeMap<&str, Amount> = BTreeMap::new();
+        let groups = self.view.cluster_queues.get(name).into_iter().flat_map(|queue| &queue.spec.resource_groups);
+        let covered = groups.flat_map(|group| &group.covered_resources);
+        let mut pending: BTreeMap<&str, Amount> = covered.map(|name| (name.as_str(), Amount::ZERO)).collect();
         for workload in feeding.iter().flat_map(|local| self.view.workloads.members(local)) {
             if workload.reserved() || !workload.active || !may_queue(workload) {
                 continue;
@@ -212,6 +214,15 @@ impl Control {
             count(figures.pending_active),
         );
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
+        let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
+        for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
+            gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
+        }
+        let queue = self.world.cluster_queue_of(namespace, name).unwrap_or_default();
+        if !self.view.cluster_queues.contains_key(queue) {
+            // Nothing can be held of a ClusterQueue that is not there, and Kueue shows no figures of it either.
+            return;
+        }
         gauges.count("kueue_local_queue_reserving_active_workloads", with(&[]), count(figures.reserving));
         let holding = queues::holding(self, key);
         let admitted: Vec<&WorkloadView> = holding.filter(|workload| workload.is(types::ADMITTED)).collect();
@@ -219,12 +230,7 @@ impl Control {
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
         if let Some(usage) = self.world.local_queue_usage(namespace, name) {
-            let queue = self.world.cluster_queue_of(namespace, name).unwrap_or_default();
             gauges.put("kueue_local_queue_admission_fair_sharing_usage", with(&[("cluster_queue", queue)]), usage);
-        }
-        let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
-        for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
-            gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
         }
         let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
         for cell in &figures.reservation {

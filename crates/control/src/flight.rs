@@ -141,8 +141,10 @@ pub(crate) struct Flights {
     backoffs: FxHashMap<ObjectKey, Backoff>,
     /// Those of unknown outcome that may still be applied.
     pub(crate) strays: Strays,
-    /// What the API server said last of an object that was to be made, by the TrainingJob for which it is.
+    /// What is known last of an object that was to be made and was not, by the TrainingJob or the Workload for which it is.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
+    /// Workloads that the API server refused to give quota, and until when they take none from others.
+    refused_reservations: FxHashMap<ObjectKey, Timestamp>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
@@ -166,6 +168,10 @@ const LONGEST_DELAY_MS: i64 = 60_000;
 
 /// So many writes in a row fail for another reason than that somebody else has written meanwhile.
 const SEVERAL: u32 = 3;
+
+/// So long a workload preempts nobody after its reservation was refused: those that it evicts would come back, and be evicted again with
+/// each of its tries.
+const REFUSED_MS: i64 = 3_600_000;
 
 /// So long after its end a delay counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
@@ -299,6 +305,7 @@ impl Flights {
     /// The object is gone: nothing is awaited of it.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
         self.refusals.remove(key);
+        self.refused_reservations.remove(key);
         self.awaited.remove(key);
         self.backoffs.remove(key);
         self.strays.vanished(key);
@@ -314,9 +321,31 @@ impl Flights {
         }
     }
 
-    /// The API server refused to make an object for another one. Only TrainingJobs tell that later.
+    /// The API server refused to give a workload quota; it preempts nobody until the time that this says.
+    pub(crate) fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
+        *self.refused_reservations.entry(workload.clone()).or_insert_with(|| after(now, REFUSED_MS))
+    }
+
+    /// A workload got its quota, or asks for something else: its next reservation may be taken.
+    pub(crate) fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
+        self.refused_reservations.remove(workload);
+    }
+
+    /// The same once its time is over.
+    pub(crate) fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
+        if self.refused_reservations.get(workload).is_some_and(|until| *until <= now) {
+            self.refused_reservations.remove(workload);
+        }
+    }
+
+    /// Whether others would give up their quota for a reservation that is not written.
+    pub(crate) fn was_refused_quota(&self, workload: &ObjectKey) -> bool {
+        self.refused_reservations.contains_key(workload)
+    }
+
+    /// The API server does not make an object for another one. Only TrainingJobs and Workloads tell that later.
     pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
-        if origin.kind == Kind::TrainingJob {
+        if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
             self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
         }
     }

@@ -141,7 +141,9 @@ impl Control {
         // A TrainingJob has a Job for each of its pod sets.
         let concerned =
             |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
-        let started = self.view.workloads.owned_by(whole).find(|workload| workload.is(types::ADMITTED));
+        // Who is on its way out may have it for a moment more: that is no word of what others would get.
+        let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
+        let started = self.view.workloads.owned_by(whole).find(runs);
         let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
         // One that gives workers up is whole again without them, before its Workload says so.
         let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));

@@ -18,6 +18,7 @@
 )]
 
 mod ask;
+mod attempts;
 pub mod autoscaler;
 mod checkpoints;
 mod checks;
@@ -31,6 +32,7 @@ pub mod event;
 pub mod feature_gates;
 mod figures;
 mod flight;
+mod job_events;
 mod ladder;
 pub mod measure;
 mod moments;
@@ -39,6 +41,7 @@ pub mod offline;
 mod older_reasons;
 mod outcomes;
 mod planning;
+mod plans;
 mod pods;
 mod policies;
 mod provisioning;
@@ -50,6 +53,7 @@ pub mod settings;
 mod shape;
 mod shed;
 mod slim;
+mod starts;
 mod status;
 mod strays;
 pub mod surroundings;

@@ -1,22 +1,23 @@
 //! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
 
+mod jobs;
+mod namespaces;
 mod pods;
 mod queues;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::types;
 use berth_engine::model as engine;
-use berth_jobs::{JobState, SharedJob};
+use berth_jobs::SharedJob;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::core::{Control, key};
 use crate::event::{Change, Observation};
-use crate::ladder::Pods;
 use crate::view::{Name, WorkloadView, name_of};
-use crate::write::{Kind, ObjectKey};
+use crate::write::Kind;
 
 impl Control {
     /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
@@ -79,12 +80,7 @@ impl Control {
                     me.touch_all_jobs();
                 });
             }
-            Observation::Namespace(change) => {
-                let known = known(&change, self.view.namespaces.keys().cloned());
-                self.each(change, known, |me, name, object| {
-                    me.put_namespace(&name.1, object.map(|object| object.metadata.labels.unwrap_or_default()));
-                });
-            }
+            Observation::Namespace(change) => self.observe_namespaces(change),
             Observation::LimitRange(change) => {
                 let known = known(&change, self.view.limit_ranges.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| {
@@ -170,127 +166,6 @@ impl Control {
         self.replan();
     }
 
-    fn put_namespace(&mut self, name: &str, labels: Option<BTreeMap<String, String>>) {
-        match labels {
-            Some(labels) => {
-                self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
-                if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) {
-                    self.touch_jobs_of(name);
-                }
-            }
-            None => {
-                self.engine(engine::Delta::RemoveNamespace(name.to_owned()));
-                self.view.namespaces.remove(name);
-            }
-        }
-    }
-
-    fn observe_jobs(&mut self, kind: Kind, change: Change<SharedJob>, now: Timestamp) {
-        let all = self.view.jobs.keys().filter(|key| key.kind == kind);
-        let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
-        self.each_namespaced(change, known, |me, name, object| match object {
-            Some(job) => me.put_job(key(kind, &name), now, |older| job.state(older)),
-            None => me.drop_job(&key(kind, &name)),
-        });
-    }
-
-    fn drop_job(&mut self, object: &ObjectKey) {
-        // Those it owned are looked at before the name is forgotten.
-        self.touch_related(object);
-        self.flights.vanished(object);
-        self.told.remove(object);
-        if let Some(old) = self.view.jobs.remove(object) {
-            self.mirror_waiting_of(&old.uid);
-            if let Some(owner) = &old.owner {
-                self.mirror_waiting_of(&owner.uid);
-                // Whoever takes away a Job of a TrainingJob may have taken what the Job needs: it is applied anew before the next.
-                self.prepared.remove(&*owner.uid);
-            }
-            self.at_rest.remove(&old.uid);
-            self.rid_of_pods.remove(&old.uid);
-            self.ladder.lacking.remove(&old.uid);
-            self.ration.forget_ended(&old.uid);
-            self.growth.settled.remove(&old.uid);
-            self.forget_child(object, &old);
-        }
-    }
-
-    fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
-        let older = self.view.jobs.get(&object);
-        let mut job = read(older);
-        if self.passes_over(object.kind, &job) {
-            job.shed();
-        }
-        let version = job.version;
-        let appeared = older.is_none_or(|old| old.uid != job.uid);
-        match older {
-            Some(old) if old.uid == job.uid && old.version > version => return,
-            Some(old) if old.uid != job.uid => {
-                let gone = old.clone();
-                self.touch_related(&object);
-                self.flights.vanished(&object);
-                self.forget_child(&object, &gone);
-                self.view.jobs.remove(&object);
-                self.rid_of_pods.remove(&gone.uid);
-                self.mirror_waiting_of(&gone.uid);
-                if let Some(owner) = &gone.owner {
-                    self.mirror_waiting_of(&owner.uid);
-                    self.prepared.remove(&*owner.uid);
-                }
-            }
-            _ => {}
-        }
-        if appeared {
-            self.flights.appeared(&object);
-        }
-        if job.deleting && job.pods_go_first {
-            // The garbage collector takes that mark off again when the pods have gone.
-            self.rid_of_pods.insert(job.uid.clone());
-        }
-        if !job.suspended {
-            self.at_rest.remove(&job.uid);
-        } else if job.at_rest {
-            self.at_rest.insert(job.uid.clone());
-        }
-        let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
-        let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
-        let unsupported = job.unsupported.is_some();
-        // Whether, and of how many workers, a TrainingJob may do without some.
-        let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
-        let scaled = of_role(&job).is_some() && self.view.jobs.get(&object).and_then(of_role) != of_role(&job);
-        let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
-        let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
-        let before = old.map(Pods::of);
-        let moved = old.is_none_or(|old| old.deleting != job.deleting);
-        let owner = job.owner.as_ref().map(|owner| owner.uid.to_string());
-        let moved = moved.then(|| [Some(job.uid.clone()), owner]);
-        let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
-        if job.finished.is_some() || job.suspended {
-            self.ration.forget_ended(&job.uid);
-        } else if more_ended {
-            self.ration.note_ended(&job.uid, now);
-        }
-        self.note_capacity(&object, &job, before, now);
-        self.note_settled(&object, &job);
-        self.note_child(&object, &job);
-        let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
-        self.view.jobs.insert(object.clone(), job);
-        self.view.shed_job(&object);
-        self.flights.seen(&object, version);
-        self.touch_related(&object);
-        for uid in moved.into_iter().flatten().flatten() {
-            self.mirror_waiting_of(&uid);
-        }
-        if let Some(uid) = training {
-            self.mirror_owned_by(&uid);
-        }
-        if unsupported || saved {
-            for workload in owned {
-                self.mirror(&workload);
-            }
-        }
-    }
-
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
         let mut known = known(&change, self.view.workloads.keys());
         known.sort_unstable();
@@ -308,6 +183,9 @@ impl Control {
         self.told.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.workloads.remove(name) {
+            if let Some(owner) = &old.owner {
+                self.touch_jobs_below(&old.namespace, &owner.uid);
+            }
             self.shapes.release(&old.shape);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.spare_victims_of(&old.uid);
@@ -315,6 +193,7 @@ impl Control {
             self.evictions.remove(&old.uid);
             self.refused_evictions.remove(&old.uid);
             self.pods_gone.remove(&old.uid);
+            self.left.remove(&old.uid);
             self.growth.shrunk.remove(&old.uid);
             self.growth.gives_up.remove(&old.uid);
             self.note_lost_slice(&old, now);
@@ -349,18 +228,24 @@ impl Control {
         }
         if !new.reserved() {
             self.pods_gone.remove(&new.uid);
+            self.left.remove(&new.uid);
             self.growth.shrunk.remove(&new.uid);
             self.saving.forget(&new.uid);
             self.ladder.reclaims.forget(&new.uid);
             self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
+        if new.is(types::EVICTED) || new.is(types::FINISHED) {
+            self.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+        }
         self.note_idle(&new);
         self.note_resized(&new);
         self.mark_queues(&new, now);
         let old = self.view.put_workload(new);
+        self.note_again(&name);
         let stage = old.as_ref().map(|old| old.stage());
         let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
         let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
+        self.note_hands(&name, old.as_deref());
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
             let counts = self.leads() && !old.is(types::FINISHED);
@@ -385,7 +270,11 @@ impl Control {
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.planned.remove(&uid);
         }
+        if asks_otherwise {
+            self.flights.forget_refused_reservation(&object_key);
+        }
         self.wake_group(&name, stage);
+        self.wake_parts(&name, stage);
         self.touch_requests_of(&name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
             if !self.ladder.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
@@ -410,7 +299,7 @@ impl Control {
     /// engine's own booking holds until the result is seen.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        if self.planned.contains_key(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+        if self.planned.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
             return;
         }
         let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));

@@ -73,6 +73,7 @@ impl Offline {
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let surroundings = Surroundings::new(&settings);
         let mut control = Control::new(settings).unpaced();
+        control.is_offline = true;
         control.lead(Some(Term(1)));
         Self {
             control,
@@ -332,13 +333,34 @@ impl Offline {
         }
     }
 
+    /// When an object was created that is created now. The first Workload of a job is as old as the job, or the youngest object of it.
+    fn created(&self, kind: Kind, body: &Value) -> Timestamp {
+        let owners = |object: &Value| -> Vec<String> {
+            let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            let uid = |owner: &Value| owner.get("uid").and_then(Value::as_str).map(str::to_owned);
+            owners.into_iter().flatten().filter_map(uid).collect()
+        };
+        let own = owners(body);
+        let is_owned = |object: &Value| owners(object).iter().any(|uid| own.contains(uid));
+        let mut workloads = self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+        if kind != Kind::Workload || workloads.any(|(_, object)| is_owned(object)) {
+            return self.now;
+        }
+        let text = |object: &Value, path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        let is_owner = |object: &&Value| text(object, "/metadata/uid").is_some_and(|uid| own.contains(&uid));
+        let times = self.objects.values().filter(is_owner).map(|owner| {
+            text(owner, "/metadata/creationTimestamp").and_then(|time| time.parse().ok()).unwrap_or(self.now)
+        });
+        times.max().unwrap_or(self.now)
+    }
+
     fn perform(&mut self, write: &Write) -> Outcome {
         let applied = |version: u64| Outcome::Applied { resource_version: version.to_string() };
         let (body, subresource) = match &write.request {
             Request::Create(body) => {
                 let mut body = body.value();
-                let now = json!(self.now.to_string());
-                edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), now));
+                let created = json!(self.created(write.key.kind, &body).to_string());
+                edit(&mut body, "metadata", |metadata| metadata.insert("creationTimestamp".into(), created));
                 with_map(&mut body, |map| map.insert("kind".into(), write.key.kind.name().into()));
                 return match self.put(&body) {
                     Ok(_) => applied(self.version),
@@ -402,6 +424,7 @@ fn answer(question: &Question) -> Outcome {
         Question::ProbePods { .. } => Outcome::Applied { resource_version: String::new() },
         Question::FindStuckPods { .. } | Question::AskAutoscalers { .. } => Outcome::Stuck(Vec::new()),
         Question::FindPodsOnNode => Outcome::OnNode(Vec::new()),
+        Question::FindLeftPods { .. } => Outcome::Left(Vec::new()),
         Question::CountNodes { .. } => Outcome::Nodes(0),
         Question::ListCheckpoints { .. } => Outcome::Checkpoints(Ok(Vec::new())),
     }

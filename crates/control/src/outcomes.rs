@@ -34,6 +34,9 @@ impl Control {
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
         self.note_saving(&object, &flight, &outcome, now);
+        if matches!(outcome, Outcome::Applied { .. } | Outcome::Gone) {
+            self.note_sent_off(&flight.origin, &object);
+        }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
             self.untold.insert(object.clone());
         }
@@ -44,6 +47,10 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
             }
+            Outcome::Left(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_left(&object, pods, now);
+            }
             Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -52,7 +59,8 @@ impl Control {
             Outcome::Conflict => self.take_conflict(object, &flight, now),
             Outcome::AlreadyExists => {
                 self.flights.strays.landed(&object);
-                self.take_conflict(object, &flight, now);
+                self.take_conflict(object.clone(), &flight, now);
+                self.note_name_taken(&object, &flight, now);
             }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -70,8 +78,9 @@ impl Control {
                 self.wait(object, until);
             }
             // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
-            Outcome::Unknown(_) => {
+            Outcome::Unknown(text) => {
                 self.doubt(&object, &flight, now);
+                self.note_unanswered(&object, flight.purpose, &text);
                 let until = self.flights.failed(&object, now, 0);
                 self.wait(object, until);
             }
@@ -85,6 +94,7 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
+        self.replan |= self.planned.made();
         self.note_done(&object, &flight, now);
         self.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
@@ -114,6 +124,7 @@ impl Control {
             Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
             Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
             Purpose::ReserveQuota => {
+                self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.uid_of(object) {
                     self.planned.remove(&uid);
                     self.replan = true;
@@ -146,6 +157,10 @@ impl Control {
         });
         self.drop_settled_plan(&object);
         self.note_refused_eviction(&object, flight.purpose);
+        if flight.purpose == Purpose::ReserveQuota {
+            let until = self.flights.refused_reservation(&object, now);
+            self.wait(object.clone(), until);
+        }
         let until = self.flights.failed(&object, now, 5_000);
         let absent = flight.purpose.makes_anew();
         if absent {
@@ -153,7 +168,30 @@ impl Control {
         }
         let absent = absent || flight.purpose == Purpose::CreateWorkload;
         self.refused(if absent { &flight.origin } else { &object }, absent, text);
+        self.tell_job_of(&object, "refused a change by Berth", text);
         self.wait(object, until);
+    }
+
+    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. One of ours, whose creation was
+    /// answered late, would have been seen by now.
+    fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
+        if asks && self.flights.keeps_failing(object, now) {
+            self.flights.refused(&flight.origin, object, "exists and is somebody else's: delete it");
+            self.touch(flight.origin.clone());
+        }
+    }
+
+    /// No answer says what became of a write. Where that goes on with a planned admission, nobody waits for it any longer, and its user is
+    /// told.
+    fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
+        let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
+        if self.planned.unanswered(&uid) {
+            self.replan = true;
+            let what = "does not say whether it has made a change by Berth";
+            self.tell_of_write(object, false, what, text);
+            self.tell_job_of(object, what, text);
+        }
     }
 
     /// Notes what the present run of a TrainingJob has.

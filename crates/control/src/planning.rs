@@ -38,7 +38,7 @@ impl Control {
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();
-        !self.planned.is_empty()
+        self.planned.under_way() > 0
             || admitted.any(|workload| {
                 workload.is(types::ADMITTED)
                     && !workload.is(types::PODS_READY)
@@ -103,7 +103,7 @@ impl Control {
     }
 
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
-        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.len());
+        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.under_way());
         if !self.replan || free == 0 || self.waits_for_room(free, now) {
             return;
         }
@@ -138,7 +138,7 @@ impl Control {
             self.ration.admitted(&admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
                 self.dirty.insert(key(Kind::Workload, &name));
-                self.planned.insert(admission.uid.to_string(), admission);
+                self.planned.insert(admission);
             }
         }
         for eviction in plan.evictions {

@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 
+use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 
 use crate::core::{Control, key};
@@ -29,10 +31,20 @@ pub(crate) struct Group {
     last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
 }
 
+/// A pod that was seen.
+#[derive(Debug)]
+struct Known {
+    state: Box<PodState>,
+    /// What it asks for, where it has no gate.
+    asked: Option<Arc<PodSetNeeds>>,
+}
+
 /// All managed pods, by name and by group.
 #[derive(Debug, Default)]
 pub(crate) struct PodBook {
-    all: BTreeMap<Name, Box<PodState>>,
+    all: BTreeMap<Name, Known>,
+    /// What pods ask for that run, once for all that ask for the same, by the digest of their requests.
+    needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
     groups: BTreeMap<Name, Group>,
     /// Groups with more pods than they were admitted for, to whose pods something has happened.
     crowded: BTreeSet<Name>,
@@ -50,11 +62,56 @@ pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
 
 impl PodBook {
     pub(crate) fn get(&self, name: &Name) -> Option<&PodState> {
-        self.all.get(name).map(Box::as_ref)
+        self.all.get(name).map(|known| &*known.state)
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
         self.all.keys()
+    }
+
+    /// The pods of a namespace, by name.
+    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a PodState)> {
+        let first = (namespace.to_owned(), String::new());
+        let all = self.all.range(first..).take_while(move |(name, _)| name.0 == namespace);
+        all.map(|(name, known)| (name, &*known.state))
+    }
+
+    /// What a pod asks for that has no gate.
+    pub(crate) fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
+        self.all.get(name)?.asked.as_deref()
+    }
+
+    /// Notes what a pod asks for that has no gate.
+    pub(crate) fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
+        if let Some(known) = self.all.get_mut(name) {
+            known.asked = asked;
+        }
+    }
+
+    /// What pods with that digest of their requests ask for: what `compute` says where none of them is known.
+    pub(crate) fn needs(
+        &mut self,
+        digest: [u8; 16],
+        compute: impl FnOnce() -> Option<PodSetNeeds>,
+    ) -> Option<Arc<PodSetNeeds>> {
+        if let Some(known) = self.needs.get(&digest).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        // It grows with what pods ask for, and seldom.
+        self.needs.retain(|_, known| known.strong_count() > 0);
+        let made = Arc::new(compute()?);
+        self.needs.insert(digest, Arc::downgrade(&made));
+        Some(made)
+    }
+
+    /// A started pod counts for the role as which it was started, whatever its annotation says later.
+    pub(crate) fn keep_role(&self, name: &Name, pod: &mut PodState) {
+        let old = self.get(name).filter(|old| old.uid == pod.uid && !old.gated);
+        if let (Some(old), Some(new)) = (old.and_then(|old| old.group.as_ref()), pod.group.as_mut())
+            && old.name == new.name
+        {
+            new.role.clone_from(&old.role);
+        }
     }
 
     pub(crate) fn group(&self, name: &Name) -> Option<&Group> {
@@ -104,6 +161,8 @@ impl PodBook {
     /// Puts a pod in place of its older state.
     pub(crate) fn put(&mut self, name: Name, pod: PodState) {
         let stays = self.get(&name).is_some_and(|old| group_of(&name.0, old) == group_of(&name.0, &pod));
+        let same = self.all.get(&name).filter(|known| known.state.uid == pod.uid && !pod.gated);
+        let asked = same.and_then(|known| known.asked.clone());
         let known = self.remove(&name, stays) && stays;
         if let Some(place) = group_of(&name.0, &pod) {
             let group = self.groups.entry(place).or_default();
@@ -114,12 +173,12 @@ impl PodBook {
                 group.newcomers.insert(name.1.as_str().into());
             }
         }
-        self.all.insert(name, Box::new(pod));
+        self.all.insert(name, Known { state: Box::new(pod), asked });
     }
 
     /// Forgets a pod; `true` when there was one. Its group stays when the pod `returns`.
     pub(crate) fn remove(&mut self, name: &Name, returns: bool) -> bool {
-        let Some(old) = self.all.remove(name) else { return false };
+        let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
         let Some(place) = group_of(&name.0, &old) else { return true };
         if let Some(group) = self.groups.get_mut(&place) {
             group.tally.remove(&old);
@@ -229,7 +288,7 @@ mod tests {
     /// Those that have a place with such a size, of both roles.
     fn placed(book: &PodBook, size: i32) -> Vec<&str> {
         let group = ("n".to_owned(), "g".to_owned());
-        let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, pod), size));
+        let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, &*pod.state), size));
         all.map(|(name, _)| name.1.as_str()).collect()
     }
 

@@ -3,14 +3,15 @@
 
 mod gpus;
 mod labels;
+mod merge;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api::CapacityTier;
 use berth_api::berth::{
     AdmissionLimits, CapacityTiers, ClimbBack, DefaultFor, PreemptionBounds, PriorityFromLabel, QueuePolicy,
-    StockBackoff, duration_seconds,
+    QueuePolicySpec, StockBackoff, duration_seconds,
 };
 use berth_api::validation::{summary, validate_label_selector};
 use berth_engine::model as engine;
@@ -25,12 +26,13 @@ use crate::observe::same_intent;
 use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 pub(crate) use labels::{NamedClasses, Wanted, no_class};
+pub(crate) use merge::{Lost, fields};
 
 /// What a policy says, as control acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Name of the policy.
-    pub(crate) policy: String,
+    /// Names of the policies that say so, by the fields that messages name.
+    sources: BTreeMap<&'static str, Arc<str>>,
     pub(crate) tiers: Option<TierRules>,
     /// Which class a job has by a label.
     pub(crate) classes: Option<ClassesByLabel>,
@@ -70,20 +72,20 @@ pub(crate) struct Policy {
     pub(crate) selector: Option<Result<engine::Selector, String>>,
 }
 
-/// Which policy a queue follows.
+/// What a queue follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// This one.
-    By(Arc<Rules>),
-    /// None: these all claim it.
-    Contested(BTreeSet<String>),
+pub(crate) struct Claim {
+    pub(crate) rules: Arc<Rules>,
+    /// Fields that give way to those of other policies.
+    pub(crate) lost: Vec<Lost>,
+    /// Names of the policies that claim it, the oldest first.
+    pub(crate) of: Vec<Arc<str>>,
 }
 
-impl Policy {
-    fn new(object: Box<QueuePolicy>) -> Self {
-        let spec = &object.spec;
-        let rules = Rules {
-            policy: object.metadata.name.clone().unwrap_or_default(),
+impl Rules {
+    fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
+        Self {
+            sources,
             tiers: spec.capacity_tiers.as_ref().map(tier_rules),
             classes: spec.priority_from_label.as_ref().map(classes),
             limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
@@ -94,9 +96,19 @@ impl Policy {
                 .as_ref()
                 .map_or(0, |bonus| bonus.points_per_hour.max(0).unsigned_abs()),
             borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
-        };
-        let selector = spec.cluster_queue_selector.as_ref().map(selector);
-        Self { rules: Arc::new(rules), selector, object }
+        }
+    }
+
+    /// Name of the policy that says a field.
+    pub(crate) fn source(&self, field: &str) -> &str {
+        self.sources.get(field).map_or("", |policy| policy)
+    }
+}
+
+impl Policy {
+    fn new(object: Box<QueuePolicy>) -> Self {
+        let selector = object.spec.cluster_queue_selector.as_ref().map(selector);
+        Self { rules: Arc::new(merge::alone(&object)), selector, object }
     }
 
     /// Whether it claims a queue of that name and labels.
@@ -207,41 +219,36 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 }
 
 impl Limits {
-    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, its value, and what
-    /// the workload asks for.
+    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, and its value with what the
+    /// workload asks for.
     fn broken_by(
         &self,
         workload: &WorkloadView,
         cards: &Cards,
         pods: impl Fn(&engine::PodSetSpec) -> i64,
-    ) -> Option<String> {
+    ) -> Option<(&'static str, String)> {
         let sets = &workload.shape.pod_sets;
         let asked = gpus::gpus(sets, cards, &pods);
         if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
             let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
-            return Some(format!("spec.admission.maxGPUsPerJob is {most}, and the workload asks for {asked}{least}"));
+            return Some((fields::MAX_GPUS, format!("is {most}, and the workload asks for {asked}{least}")));
         }
         let priority = workload.priority;
         if let Some(least) = self.min_priority.filter(|least| priority < i64::from(*least)) {
-            return Some(format!(
-                "spec.admission.priorityRange.min is {least}, and the workload's priority is {priority}"
-            ));
+            return Some((fields::MIN_PRIORITY, format!("is {least}, and the workload's priority is {priority}")));
         }
         let most = self.max_priority.filter(|most| priority > i64::from(*most))?;
-        Some(format!("spec.admission.priorityRange.max is {most}, and the workload's priority is {priority}"))
+        Some((fields::MAX_PRIORITY, format!("is {most}, and the workload's priority is {priority}")))
     }
 }
 
 impl Control {
-    /// What the policy of a ClusterQueue says.
+    /// What the policies of a ClusterQueue say.
     pub(crate) fn rules_of(&self, cluster_queue: &str) -> Option<&Rules> {
-        match self.view.claims.get(cluster_queue)? {
-            Claim::By(rules) => Some(rules),
-            Claim::Contested(_) => None,
-        }
+        self.view.claims.get(cluster_queue).map(|claim| &*claim.rules)
     }
 
-    /// What the policy of a workload's ClusterQueue says.
+    /// What the policies of a workload's ClusterQueue says.
     pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&Rules> {
         if self.view.claims.is_empty() {
             return None;
@@ -272,10 +279,8 @@ impl Control {
         pods: impl Fn(&engine::PodSetSpec) -> i64,
     ) -> Option<String> {
         let rules = self.rules_for(workload)?;
-        rules
-            .limits
-            .broken_by(workload, &self.settings.cards, pods)
-            .map(|text| format!("QueuePolicy {}: {text}", rules.policy))
+        let (field, text) = rules.limits.broken_by(workload, &self.settings.cards, pods)?;
+        Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
     }
 
     /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.
@@ -294,7 +299,7 @@ impl Control {
             spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();
             spec.max_jobs = rules.limits.max_jobs.map(|most| engine::JobLimit {
                 most,
-                source: format!("QueuePolicy {}: spec.admission.maxJobs", rules.policy),
+                source: format!("QueuePolicy {}: {}", rules.source(fields::MAX_JOBS), fields::MAX_JOBS),
             });
             spec.guard = rules.guard;
             if let Some(percent) = rules.borrowing_percent {
@@ -329,15 +334,10 @@ impl Control {
         }
     }
 
-    /// Finds out which policy a ClusterQueue follows; tells whether that changed.
+    /// Finds out what a ClusterQueue follows; tells whether that changed.
     pub(crate) fn claim(&mut self, queue: &str, labels: &BTreeMap<String, String>, now: Timestamp) -> bool {
-        let claiming = self.view.policies.iter().filter(|(_, policy)| policy.claims(queue, labels));
-        let claiming: Vec<(&String, &Policy)> = claiming.collect();
-        let new = match claiming.as_slice() {
-            [] => None,
-            [(_, policy)] => Some(Claim::By(Arc::clone(&policy.rules))),
-            many => Some(Claim::Contested(many.iter().map(|(name, _)| (*name).clone()).collect())),
-        };
+        let claiming = self.view.policies.values().filter(|policy| policy.claims(queue, labels));
+        let new = merge::merged(claiming.collect());
         if self.view.claims.get(queue) == new.as_ref() {
             return false;
         }
@@ -345,14 +345,9 @@ impl Control {
             Some(new) => self.view.claims.insert(queue.to_owned(), new),
             None => self.view.claims.remove(queue),
         };
-        let names = |claim: Option<&Claim>| match claim {
-            None => BTreeSet::new(),
-            Some(Claim::By(rules)) => BTreeSet::from([rules.policy.clone()]),
-            Some(Claim::Contested(names)) => names.clone(),
-        };
-        let concerned = names(old.as_ref()).into_iter().chain(names(self.view.claims.get(queue)));
-        for policy in concerned.collect::<BTreeSet<_>>() {
-            self.schedule.mark(Kind::QueuePolicy, "", &policy, now);
+        let claims = [old.as_ref(), self.view.claims.get(queue)];
+        for policy in claims.into_iter().flatten().flat_map(|claim| &claim.of) {
+            self.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }
         true
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_api::conditions::types;
-use berth_engine::model::Verdict;
+use berth_engine::model::{PendingReason, Verdict};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -71,7 +71,8 @@ fn worth(
     if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
-    let says_so = *condition.message == *verdict.message;
+    // The numbers of its class change with each look at it. An equal is told them once for each reason, and anew when it is the head.
+    let says_so = *condition.message == *verdict.message || is_of_class(verdict);
     if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
         return Worth::Never;
     }
@@ -80,6 +81,12 @@ fn worth(
         .checked_add(SignedDuration::from_millis(STALE_MS))
         .unwrap_or(now);
     if due <= now { Worth::Now } else { Worth::At(due) }
+}
+
+/// Whether it is told what an equal was told before it.
+fn is_of_class(verdict: &Verdict) -> bool {
+    let is_of_queue = matches!(verdict.reason, PendingReason::Suspended | PendingReason::Misconfigured);
+    !verdict.leading && !is_of_queue
 }
 
 impl Ration {
@@ -203,7 +210,6 @@ impl Ration {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use berth_engine::model::PendingReason;
     use serde_json::json;
 
     use super::*;
@@ -248,7 +254,11 @@ mod tests {
 
     /// A workload that was told to wait for quota, with those words, at second 0.
     fn told(message: &str) -> WorkloadView {
-        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": "WaitingForQuota",
+        told_as("WaitingForQuota", message)
+    }
+
+    fn told_as(reason: &str, message: &str) -> WorkloadView {
+        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": reason,
             "message": message, "lastTransitionTime": at(0).to_string()});
         let object = json!({"metadata": {"namespace": "team", "name": "job-a", "uid": "u"},
             "spec": {"queueName": "lq", "podSets": []}, "status": {"conditions": [condition]}});
@@ -292,6 +302,23 @@ mod tests {
         // No text grows old where nothing is paced.
         ration.take(waits("5 more needed"), &workload, at(119), true);
         assert_eq!(ration.next(at(119), true), Some(waits("5 more needed")));
+    }
+
+    #[test]
+    fn an_equal_is_told_the_numbers_of_its_class_once() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        let equal = |reason, message: &str| verdict("u", reason, message, false);
+        ration.take(equal(PendingReason::WaitingForQuota, "2 more needed"), &workload, at(600), false);
+        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+        let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
+        ration.take(other.clone(), &workload, at(601), false);
+        assert_eq!(ration.next(at(601), false), Some(other), "another reason is told");
+        // What a queue says is no number.
+        let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
+        let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
+        ration.take(queue.clone(), &workload, at(700), false);
+        assert_eq!(ration.next(at(700), false), Some(queue));
     }
 
     #[test]

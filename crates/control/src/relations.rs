@@ -11,6 +11,10 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
 impl Control {
     /// Tells whom it concerns that the API server refuses a write for it.
     pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
+        self.tell_of_write(object, creation, "refused a change by Berth", text);
+    }
+
+    pub(crate) fn tell_of_write(&mut self, object: &ObjectKey, creation: bool, what: &str, text: &str) {
         let mut object = object.clone();
         if object.kind == Kind::PodGroup {
             // Its first pod is told.
@@ -24,9 +28,18 @@ impl Control {
             uid,
             event_type: EventType::Warning,
             reason: if creation { own_reasons::FAILED_CREATE } else { own_reasons::WRITE_REFUSED }.into(),
-            message: format!("the API server refused a change by Berth: {text}"),
+            message: format!("the API server {what}: {text}"),
             reporter: WORKLOADS,
         });
+    }
+
+    /// Tells the job of a Workload what the API server does with a write to that: users look at their job first.
+    pub(crate) fn tell_job_of(&mut self, object: &ObjectKey, what: &str, text: &str) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let workload = self.view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
+        if let Some(job) = workload.and_then(WorkloadView::whole) {
+            self.tell_of_write(&job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
+        }
     }
 
     /// Tells a user of an object something that he was not told last for that reason. There may be more to tell or to do: it is looked
@@ -94,6 +107,11 @@ impl Control {
     pub(crate) fn touch_owned_by(&mut self, uid: &str) {
         let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);
         self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+    }
+
+    /// Marks the Jobs of a namespace that name this uid as their controller's.
+    pub(crate) fn touch_jobs_below(&mut self, namespace: &str, uid: &str) {
+        self.dirty.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
     /// Marks an object and those whose decisions depend on it.

@@ -39,8 +39,8 @@ pub struct Settings {
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
-    /// LimitRanges give requests before a container's own limits do: Kueue's order, which is not the server's.
-    pub limit_ranges_first: bool,
+    /// Requests become quota as Kueue has it, where that is not what the server does or what was meant (`berth_jobs::RequestRules`).
+    pub requests_to_the_letter: bool,
     /// Equals have the same pod templates, as in Kueue, and not only the same that decides where they may run.
     pub compares_templates: bool,
     /// How the cards of TrainingJobs are asked for.
@@ -93,7 +93,7 @@ impl Default for Settings {
             wait_for_pods_ready: None,
             exclude_resource_prefixes: Vec::new(),
             transformations: Vec::new(),
-            limit_ranges_first: false,
+            requests_to_the_letter: false,
             compares_templates: false,
             cards: berth_jobs::training::Cards::default(),
             engine: berth_engine::Options::default(),

@@ -16,25 +16,31 @@ impl Control {
     }
 
     /// Whether nothing is decided about a job of that kind, whatever else is seen: what makes it one of ours is a change of itself, and is
-    /// told with all of it.
+    /// told with all of it. What was started may hold quota still, and is needed whole to be stopped.
     pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
-        !self.manages_job(kind, job) && above(job).is_none()
+        !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }
 }
 
 impl View {
     /// Lets go of the template of a job that is over, and can neither start nor change again: its Workload knows it, or it has none.
     pub(crate) fn shed_job(&mut self, key: &ObjectKey) {
-        let Some(job) = self.jobs.get_mut(key).filter(|job| job.finished.is_some()) else { return };
-        let knows = self.workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
-        // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
-        let alone = self.workloads.owned_by(&job.uid).next().is_none()
-            && job.prebuilt_workload.is_none()
-            && above(job) != Some(Kind::TrainingJob);
-        if knows || alone {
-            job.shed();
-        }
+        let workloads = &self.workloads;
+        self.jobs.shed_where(key, |job| {
+            let knows = workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
+            // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
+            let alone = workloads.owned_by(&job.uid).next().is_none()
+                && job.prebuilt_workload.is_none()
+                && above(job) != Some(Kind::TrainingJob);
+            job.finished.is_some() && (knows || alone)
+        });
     }
+}
+
+/// Whether two states of a job ask by the same Workload, as far as it depends on the job itself.
+pub(crate) fn asks_alike(old: &JobState, new: &JobState) -> bool {
+    let asks = |job: &JobState| job.queue_name.is_some();
+    asks(old) == asks(new) && old.owner == new.owner && old.prebuilt_workload == new.prebuilt_workload
 }
 
 /// The kind of the owner that may decide for a job.
@@ -85,6 +91,27 @@ mod tests {
         assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &json!({})));
         let settings = Settings { manage_jobs_without_queue_name: true, ..Settings::default() };
         assert!(kept(&mut Control::new(settings), &no_queue, &json!({})));
+    }
+
+    /// It may hold quota, and then it is stopped when somebody else is to have that.
+    #[test]
+    fn started_job_that_leaves_its_queue_is_kept_whole() {
+        let started = |labels: &Value, version: &str| {
+            let mut metadata =
+                json!({"name": "a", "namespace": "team", "uid": "a-1", "labels": labels, "generation": 2});
+            metadata["resourceVersion"] = json!(version);
+            let template = json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": "main"}},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+            let job = json!({"metadata": metadata, "spec": {"suspend": false, "template": template}});
+            JobType::JOB.decode(&job.to_string()).unwrap()
+        };
+        let mut control = control();
+        for (labels, version) in [(json!({"kueue.x-k8s.io/queue-name": "lq"}), "7"), (json!({}), "8")] {
+            let job = started(&labels, version);
+            control.observe(Observation::Job(JobType::JOB, Change::Apply(job.into())), jiff::Timestamp::UNIX_EPOCH);
+            let key = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a".into() };
+            assert!(control.view.jobs.get(&key).unwrap().whole().is_some(), "{labels}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Control {
         };
         // Kueue passes over the fields of gates that are off; whoever wrote one down meant something by it, and is told.
         let unsupported = if self.settings.refuse_invalid { held_back() } else { None };
+        let misfits = if self.settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
         let api::Workload { metadata, spec, status } = object;
         let generation = metadata.generation.unwrap_or_default();
         let group = group_of(&metadata);
@@ -85,7 +86,9 @@ impl Control {
             scale: annotations.get(api::labels::LAST_SCALE).and_then(|text| Scale::parse(text)),
             end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
             suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
+            again: Vec::new(),
             unsupported,
+            misfit: (!misfits.is_empty()).then(|| api::validation::summary(&misfits)),
         };
         let (namespace, name) = name;
         let mut labels = metadata.labels.unwrap_or_default();
@@ -146,23 +149,31 @@ impl Control {
         }
     }
 
+    /// How the configuration has requests counted.
+    pub(crate) fn request_rules(&self) -> RequestRules {
+        request_rules(&self.settings)
+    }
+
     /// What pod sets of a namespace ask for that no Workload has.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
         surroundings(&self.view, &self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 }
 
-/// What the requests of pods in a namespace depend on.
-fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
-    let rules = RequestRules {
+fn request_rules(settings: &Settings) -> RequestRules {
+    RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),
-        limit_ranges_first: settings.limit_ranges_first,
-    };
+        to_the_letter: settings.requests_to_the_letter,
+    }
+}
+
+/// What the requests of pods in a namespace depend on.
+fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
     Surroundings {
         limits: LimitSummary::of(view.limits_of(namespace)),
         overheads: &view.overheads,
-        rules,
+        rules: request_rules(settings),
         strict: settings.refuse_invalid,
         compares_templates: settings.compares_templates,
     }

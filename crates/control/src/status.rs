@@ -119,6 +119,11 @@ impl Edit<'_> {
     /// Why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
         self.set(types::QUOTA_RESERVED, false, reason, message);
+        self.not_admitted();
+    }
+
+    /// The workload has no quota to be admitted with.
+    pub(crate) fn not_admitted(&mut self) {
         self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
     }
 
@@ -140,6 +145,20 @@ impl Edit<'_> {
             gate.position = CLOSED.to_owned();
             gate.last_transition_time = Time(seconds(self.now));
         }
+        self.reset_checks("eviction");
+        let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
+        match stats.evictions.iter_mut().find(|entry| entry.reason == reason && entry.underlying_cause == cause) {
+            Some(entry) => entry.count = entry.count.saturating_add(1),
+            None => stats.evictions.push(api::WorkloadSchedulingStatsEviction {
+                reason: reason.to_owned(),
+                underlying_cause: cause.to_owned(),
+                count: 1,
+            }),
+        }
+    }
+
+    /// What was answered has to be asked again, not before the latest time for which a check asked that wants a retry.
+    pub(crate) fn reset_checks(&mut self, after: &str) {
         if let Some(at) = crate::decide::checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
             state.requeue_at = Some(Time(seconds(at)));
@@ -152,20 +171,11 @@ impl Edit<'_> {
                     // manager may own the entry, too.
                     _ => check.retry_count.map(|_| 0),
                 };
-                check.message = format!("Reset to Pending after eviction. Previously: {}", check.state);
+                check.message = format!("Reset to Pending after {after}. Previously: {}", check.state);
                 check.state = check_states::PENDING.to_owned();
                 check.pod_set_updates.clear();
                 check.last_transition_time = Time(seconds(self.now));
             }
-        }
-        let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
-        match stats.evictions.iter_mut().find(|entry| entry.reason == reason && entry.underlying_cause == cause) {
-            Some(entry) => entry.count = entry.count.saturating_add(1),
-            None => stats.evictions.push(api::WorkloadSchedulingStatsEviction {
-                reason: reason.to_owned(),
-                underlying_cause: cause.to_owned(),
-                count: 1,
-            }),
         }
     }
 

@@ -7,10 +7,11 @@ use berth_api::LocalQueue;
 use berth_api::berth::TrainingJob;
 use berth_engine::model::{Selector, SelectorOp};
 use berth_jobs::pods::OwningSet;
-use berth_jobs::training::{Cards, ROLES, role_names, role_of_child};
-use berth_jobs::{DEFAULT_NAME, JobType, KINDS};
+use berth_jobs::training::{Cards, ROLES, is_training_job, role_names, role_of_child};
+use berth_jobs::{DEFAULT_NAME, JobObject, JobType, KINDS, SharedJob};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use crate::deltas;
@@ -40,6 +41,8 @@ pub struct Surroundings {
     /// How TrainingJobs ask for cards.
     cards: Cards,
     training: BTreeMap<Name, Training>,
+    /// Jobs that are made of Jobs, by kind and name.
+    wholes: BTreeMap<(JobType, Name), Whole>,
     /// StatefulSets that name a queue.
     sets: BTreeMap<Name, OwningSet>,
     /// Namespaces and LocalQueues have been listed.
@@ -53,6 +56,27 @@ struct Training {
     roles: Vec<String>,
     /// It has ended.
     over: bool,
+}
+
+/// What decides whether a Job is part of a job that is made of Jobs.
+#[derive(Clone, Debug, PartialEq)]
+struct Whole {
+    uid: String,
+    /// The names of its parts, and how many Jobs each has.
+    parts: Vec<(String, i32)>,
+}
+
+impl Whole {
+    fn of(job: &dyn JobObject) -> Self {
+        Self { uid: job.metadata().uid.clone().unwrap_or_default(), parts: job.part_names() }
+    }
+
+    /// Whether a Job with that rest of a name is one of its parts.
+    fn has(&self, rest: &str) -> bool {
+        let Some((part, index)) = rest.rsplit_once('-') else { return false };
+        let number = index.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == index);
+        number.is_some_and(|number| self.parts.iter().any(|(name, count)| name == part && number < *count))
+    }
 }
 
 impl Training {
@@ -85,14 +109,15 @@ impl Surroundings {
     /// Whether an observation can matter at all, so that most of them need no lock.
     #[must_use]
     pub const fn concerns(observation: &Observation) -> bool {
-        matches!(
-            observation,
+        match observation {
             Observation::Namespace(_)
-                | Observation::LocalQueue(_)
-                | Observation::WorkloadPriorityClass(_)
-                | Observation::TrainingJob(_)
-                | Observation::StatefulSet(_)
-        )
+            | Observation::LocalQueue(_)
+            | Observation::WorkloadPriorityClass(_)
+            | Observation::TrainingJob(_)
+            | Observation::StatefulSet(_) => true,
+            Observation::Job(kind, _) => kind.info().made_of_jobs,
+            _ => false,
+        }
     }
 
     /// Takes note of what a watch saw; true when [`Surroundings::opted_in`] may have changed.
@@ -114,6 +139,10 @@ impl Surroundings {
             }
             Observation::StatefulSet(change) => {
                 self.stateful_sets(change);
+                false
+            }
+            Observation::Job(kind, change) if kind.info().made_of_jobs => {
+                self.whole(*kind, change);
                 false
             }
             Observation::WorkloadPriorityClass(change) => {
@@ -170,6 +199,22 @@ impl Surroundings {
         }
     }
 
+    fn whole(&mut self, kind: JobType, change: &Change<SharedJob>) {
+        let key = |job: &SharedJob| (kind, name_of(job.metadata()));
+        match change {
+            Change::Apply(job) => drop(self.wholes.insert(key(job), Whole::of(&**job))),
+            Change::Delete(job) => drop(self.wholes.remove(&key(job))),
+            Change::Reset(jobs) => {
+                self.wholes.retain(|(of, _), _| *of != kind);
+                self.wholes.extend(jobs.iter().map(|job| (key(job), Whole::of(&**job))));
+            }
+            Change::Only(names) => {
+                let left: BTreeSet<&Name> = names.iter().collect();
+                self.wholes.retain(|(of, name), _| *of != kind || left.contains(name));
+            }
+        }
+    }
+
     fn stateful_sets(&mut self, change: &Change<Box<StatefulSet>>) {
         match change {
             Change::Apply(set) => drop(self.sets.insert(name_of(&set.metadata), OwningSet::of(set))),
@@ -190,15 +235,23 @@ impl Surroundings {
         self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether a Job to be created under that name is part of the TrainingJob of that name and uid, and admitted with it: the Job
-    /// has the name of one of its roles.
+    /// Whether a Job of that name is part of what controls it, and is started and stopped by that: it has the name of a part of a JobSet, or of
+    /// a role of a TrainingJob. That an owner is named proves nothing: anybody may write that.
     #[must_use]
-    pub fn governs(&self, namespace: &str, job: &str, (name, uid): (&str, &str)) -> bool {
-        let Some(role) = role_of_child(name, job).filter(|role| ROLES.contains(role)) else { return false };
-        let whole = self.training.get(&(namespace.to_owned(), name.to_owned()));
+    pub fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
+        let Some(rest) = role_of_child(&owner.name, job) else { return false };
+        let name = || (namespace.to_owned(), owner.name.clone());
+        if let Some(kind) = JobType::of_owner(owner) {
+            // Objects of a kind that is not managed are not watched: what controls Jobs there starts and stops them, and the name must do.
+            let seen = || self.wholes.get(&(kind, name())).filter(|whole| whole.uid == owner.uid);
+            return kind.info().made_of_jobs && (!self.has_kind(kind) || seen().is_some_and(|whole| whole.has(rest)));
+        }
+        let role = ROLES.contains(&rest).then_some(rest).filter(|_| is_training_job(owner));
         // One that no watch has shown yet may have been admitted meanwhile; of one that does not exist nothing stays.
-        let whole = whole.filter(|whole| whole.uid == uid);
-        whole.is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
+        let whole = || self.training.get(&name()).filter(|whole| whole.uid == owner.uid);
+        role.is_some_and(|role| {
+            whole().is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
+        })
     }
 
     fn namespace(&mut self, change: &Change<Box<Namespace>>) -> bool {
@@ -318,156 +371,4 @@ const fn is_list<T>(change: &Change<T>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use berth_engine::model::Requirement;
-    use serde_json::from_value;
-
-    use super::*;
-
-    fn not_system() -> Selector {
-        Selector(vec![Requirement {
-            key: NAME.to_owned(),
-            op: SelectorOp::NotIn,
-            values: vec!["kube-system".to_owned()],
-        }])
-    }
-
-    fn fresh(without_queue_name: bool) -> Surroundings {
-        Surroundings::new(&Settings {
-            managed_namespaces: not_system(),
-            manage_jobs_without_queue_name: without_queue_name,
-            ..Settings::default()
-        })
-    }
-
-    fn queue(namespace: &str, name: &str) -> Box<berth_api::LocalQueue> {
-        from_value(json!({"metadata": {"namespace": namespace, "name": name}})).expect("queue")
-    }
-
-    fn names(surroundings: &Surroundings) -> Value {
-        surroundings.selector()["matchExpressions"][0]["values"].clone()
-    }
-
-    #[test]
-    fn default_queues_opt_their_namespaces_in() {
-        let mut all = fresh(false);
-        assert_eq!(names(&all), json!([NOWHERE]));
-        let queue_of = |namespace: &str| Observation::LocalQueue(Change::Apply(queue(namespace, "default")));
-        all.observe(&queue_of("b"));
-        all.observe(&queue_of("a"));
-        all.observe(&queue_of("kube-system"));
-        all.observe(&Observation::LocalQueue(Change::Apply(queue("c", "other"))));
-        assert_eq!(names(&all), json!(["a", "b"]));
-        assert!(all.facts("a").default_queue && !all.facts("c").default_queue);
-        assert!(!all.facts("kube-system").managed_namespace);
-        all.observe(&Observation::LocalQueue(Change::Only(vec![
-            ("b".into(), "default".into()),
-            ("a".into(), "x".into()),
-        ])));
-        assert_eq!(names(&all), json!(["b"]));
-        all.observe(&Observation::LocalQueue(Change::Delete(queue("b", "default"))));
-        assert_eq!(names(&all), json!([NOWHERE]));
-    }
-
-    #[test]
-    fn where_every_job_is_managed_the_configured_selector_is_told() {
-        let all = fresh(true);
-        assert_eq!(
-            all.selector(),
-            json!({"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system"]}]})
-        );
-        assert!(all.facts("x").without_queue_name);
-        assert_eq!(all.opted_in(), None, "nothing is listed yet");
-        let mut all = all;
-        assert!(!all.knows_namespaces() && all.observe(&Observation::Namespace(Change::Only(vec![]))));
-        assert!(all.knows_namespaces());
-        assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
-        assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
-    }
-
-    #[test]
-    fn nobody_is_asked_about_kinds_that_are_not_managed() {
-        let of_pods = [Kind::Pod, Kind::Deployment, Kind::StatefulSet];
-        let plurals: BTreeMap<&str, Kind> = Kind::jobs().chain(of_pods).map(|kind| (kind.resource().2, kind)).collect();
-        for (plural, kind) in &plurals {
-            for without_queue_name in [false, true] {
-                let job_kinds = BTreeSet::from([Kind::JOB, *kind]);
-                let settings = Settings { managed_namespaces: not_system(), job_kinds, ..Settings::default() };
-                let settings = Settings { manage_jobs_without_queue_name: without_queue_name, ..settings };
-                let mut all = Surroundings::new(&settings);
-                all.observe(&Observation::Namespace(Change::Only(vec![])));
-                all.observe(&Observation::LocalQueue(Change::Reset(vec![queue("team", "default")])));
-                let told = all.opted_in().expect("all is listed");
-                assert!(told.keys().eq(plurals.keys()), "{told:?}");
-                for (resource, selector) in told {
-                    let managed = resource == "jobs" || resource == *plural;
-                    let wanted = if managed { all.selector() } else { in_namespaces(&["none.berth.dev"]) };
-                    assert_eq!(selector, wanted, "{resource}, where {plural} are managed");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn only_roles_that_a_training_job_has_are_part_of_it() {
-        let mut all = fresh(true);
-        let mut training = json!({"metadata": {"name": "gpt", "namespace": "n", "uid": "u"}, "spec": {
-            "jobType": "MPIJob", "template": {"spec": {"containers": []}}}, "status": {"phase": "Running"}});
-        let observe = |all: &mut Surroundings, training: &Value| {
-            let job = from_value(training.clone()).expect("training job");
-            all.observe(&Observation::TrainingJob(Change::Apply(job)));
-        };
-        observe(&mut all, &training);
-        let governs = |all: &Surroundings, name: &str, owner: &str, uid: &str| all.governs("n", name, (owner, uid));
-        assert!(governs(&all, "gpt-worker", "gpt", "u") && governs(&all, "gpt-launcher", "gpt", "u"));
-        assert!(!governs(&all, "gpt-ps", "gpt", "u") && !governs(&all, "mine", "gpt", "u"));
-        assert!(governs(&all, "new-worker", "new", "v") && !governs(&all, "new-2", "new", "v"), "not seen yet");
-        training["status"]["phase"] = json!("Succeeded");
-        observe(&mut all, &training);
-        assert!(!governs(&all, "gpt-worker", "gpt", "u"), "it is over");
-        all.observe(&Observation::TrainingJob(Change::Only(vec![])));
-        assert!(all.training.is_empty());
-    }
-
-    #[test]
-    fn stateful_sets_are_known_by_what_they_say_now() {
-        let mut all = fresh(false);
-        let set = |queue: &str, replicas: i32| {
-            let labels = json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/priority-class": "high"});
-            from_value(json!({"metadata": {"name": "web", "namespace": "n", "uid": "u", "labels": labels},
-                "spec": {"replicas": replicas, "selector": {}, "template": {}}}))
-            .expect("a StatefulSet")
-        };
-        assert_eq!(all.stateful_set("n", "web"), None);
-        for (queue, replicas) in [("q", 2), ("r", 0)] {
-            let change = Observation::StatefulSet(Change::Apply(set(queue, replicas)));
-            assert!(Surroundings::concerns(&change) && !all.observe(&change));
-            let known = all.stateful_set("n", "web").expect("it was seen");
-            assert_eq!((known.uid.as_str(), known.queue_name.as_deref()), ("u", Some(queue)));
-            assert_eq!((known.priority_class.as_deref(), known.replicas), (Some("high"), replicas));
-        }
-        all.observe(&Observation::StatefulSet(Change::Only(vec![])));
-        assert_eq!(all.stateful_set("n", "web"), None);
-        all.observe(&Observation::StatefulSet(Change::Reset(vec![set("q", 1)])));
-        assert!(all.stateful_set("n", "web").is_some() && all.stateful_set("m", "web").is_none());
-        all.observe(&Observation::StatefulSet(Change::Delete(set("q", 1))));
-        assert_eq!(all.stateful_set("n", "web"), None);
-    }
-
-    #[test]
-    fn labels_of_namespaces_and_the_default_class_are_followed() {
-        let select = Selector(vec![Requirement { key: "team".into(), op: SelectorOp::Exists, values: vec![] }]);
-        let mut all = Surroundings::new(&Settings { managed_namespaces: select, ..Settings::default() });
-        let namespace = |labels: Value| from_value(json!({"metadata": {"name": "n", "labels": labels}})).expect("it");
-        assert!(!all.facts("n").managed_namespace);
-        all.observe(&Observation::Namespace(Change::Apply(namespace(json!({"team": "x"})))));
-        assert!(all.facts("n").managed_namespace);
-        all.observe(&Observation::Namespace(Change::Apply(namespace(json!({})))));
-        assert!(!all.facts("n").managed_namespace);
-        let class = || from_value(json!({"metadata": {"name": "default"}, "value": 1})).expect("class");
-        all.observe(&Observation::WorkloadPriorityClass(Change::Apply(class())));
-        assert!(all.facts("n").default_priority_class);
-        all.observe(&Observation::WorkloadPriorityClass(Change::Only(vec![])));
-        assert!(!all.facts("n").default_priority_class);
-    }
-}
+mod tests;

@@ -210,12 +210,17 @@ impl Control {
         let known = self.view.training.get(&name);
         // Who asks for other pods cannot restart with fewer of those that he has.
         let asks_otherwise = known.is_some_and(|known| known.asked != new.asked);
-        let saved = saved || asks_otherwise || rules(known) != rules(Some(&new)) || store(known) != store(Some(&new));
+        let ruled_otherwise = rules(known) != rules(Some(&new));
+        let saved = saved || asks_otherwise || ruled_otherwise || store(known) != store(Some(&new));
         self.view.training.insert(name.clone(), new);
         self.note_shown(&name);
         if saved {
             self.mirror_owned_by(&uid);
             self.touch_owned_by(&uid);
+        }
+        if ruled_otherwise {
+            // Its end is that of whatever else names it.
+            self.touch_jobs_below(&name.0, &uid);
         }
         if let Some(gone) = gone {
             self.mirror_waiting_of(&gone);
@@ -228,7 +233,7 @@ impl Control {
     /// TrainingJob need not wait for a status that is refused.
     pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
         let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
-        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid && self.manages(&name.0));
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
         let runs_on = view.filter(|view| !view.deleting && !view.is_over());
         runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }
@@ -244,6 +249,7 @@ impl Control {
     /// What it owned is looked at again.
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.touch_owned_by(uid);
+        self.touch_jobs_below(&object_key.namespace, uid);
         self.prepared.remove(uid);
         self.saving.books.remove(uid);
         self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));
@@ -254,6 +260,7 @@ impl Control {
         self.growth.vain.remove(uid);
         self.growth.taken_back.remove(uid);
         self.growth.jobs.remove(&(object_key.namespace.clone(), object_key.name.clone()));
+        self.starts.forget(uid);
         self.told.remove(object_key);
         self.flights.vanished(object_key);
     }

@@ -2,6 +2,7 @@
 //!
 //! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
 
+mod jobs;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,8 +140,12 @@ pub(crate) struct Rare {
     pub(crate) end: Option<TrainingEnd>,
     /// It was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
+    /// Pods that run again, by pod set, though their quota went back: not what it says, but what is seen of its job.
+    pub(crate) again: Vec<api::ReclaimablePod>,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
+    /// Why its admission is none: it does not fit its pod sets.
+    pub(crate) misfit: Option<String>,
 }
 
 impl Rare {
@@ -201,7 +206,14 @@ impl WorkloadView {
     pub(crate) fn remaining(&self, pod_set: &str, reclaims: bool) -> Option<i64> {
         let set = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?;
         let over = self.status.reclaimable_pods.iter().find(|pods| reclaims && pods.name == pod_set);
-        Some(set.count.saturating_sub(over.map_or(0, |pods| i64::from(pods.count))).max(0))
+        let again = self.runs_again().iter().find(|pods| reclaims && pods.name == pod_set);
+        let [over, again] = [over, again].map(|pods| pods.map_or(0, |pods| i64::from(pods.count)));
+        Some(set.count.saturating_sub(over.saturating_sub(again)).max(0))
+    }
+
+    /// Pods that run again, by pod set, though their quota went back.
+    pub(crate) fn runs_again(&self) -> &[api::ReclaimablePod] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.again)
     }
 
     /// The pods of a pod set, and how many of them may still run: of one that the spec does not have none do, as in Kueue. `None`
@@ -211,7 +223,8 @@ impl WorkloadView {
             return (!self.unreadable).then(Pods::default);
         };
         let runs = self.remaining(pod_set, reclaims)?;
-        Some(Pods { all: set.count, runs, requests: Some(&set.requests) })
+        let again = self.runs_again().iter().any(|pods| pods.name == pod_set);
+        Some(Pods { all: set.count, runs, again, requests: Some(&set.requests) })
     }
 
     pub(crate) fn key(&self) -> Name {
@@ -250,6 +263,16 @@ impl WorkloadView {
     /// Holds quota.
     pub(crate) fn reserved(&self) -> bool {
         self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
+    }
+
+    /// Why its admission is none, `None` where it fits.
+    pub(crate) fn misfit(&self) -> Option<&str> {
+        self.rare.as_ref()?.misfit.as_deref()
+    }
+
+    /// Its pods may be started: it is admitted, has quota, and that is for these pods. What runs already is stopped by an eviction.
+    pub(crate) fn may_run(&self) -> bool {
+        self.is(types::ADMITTED) && self.reserved() && self.misfit().is_none()
     }
 
     /// The TrainingJob that controls it.
@@ -320,7 +343,7 @@ impl WorkloadView {
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) jobs: BTreeMap<ObjectKey, JobState>,
+    pub(crate) jobs: jobs::Jobs,
     pub(crate) training: BTreeMap<Name, TrainingView>,
     pub(crate) pods: PodBook,
     pub(crate) sets: SetBook,
@@ -339,6 +362,8 @@ pub(crate) struct View {
     /// Workloads, by uid, whose class has another value that they are to take over.
     pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// Those of them that are being deleted.
+    pub(crate) ending: BTreeSet<String>,
     pub(crate) checks: BTreeMap<String, crate::checks::Check>,
     pub(crate) provisioning: crate::provisioning::ProvisioningBook,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
@@ -419,16 +444,6 @@ impl View {
     pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
         let class = workload.priority_class.as_ref().filter(|_| self.repriced.contains(&workload.uid))?;
         self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
-    }
-
-    /// The Jobs of which a job is made. Costs the namespace's jobs.
-    pub(crate) fn children<'a>(
-        &'a self,
-        namespace: &'a str,
-        uid: &'a str,
-    ) -> impl Iterator<Item = (&'a ObjectKey, &'a JobState)> {
-        let all = self.jobs_in(namespace).filter_map(|key| Some((key, self.jobs.get(key)?)));
-        all.filter(move |(_, job)| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid))
     }
 
     /// LimitRanges of a namespace.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
-pub use pods::{PodOnNode, PodsOf};
+pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 pub use question::Question;
 
@@ -385,6 +385,8 @@ pub enum Outcome {
     Stuck(Vec<StuckPod>),
     /// The pods on a node.
     OnNode(Vec<PodOnNode>),
+    /// The pods that a job has left behind, some of them where there are many.
+    Left(Vec<LeftPod>),
     /// How many nodes the pods of a job are on.
     Nodes(usize),
     /// What a look into a store has shown, or why it failed.
@@ -432,9 +434,15 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// True when it says why a Workload waits: once that is over, nobody needs to be told.
+    /// True when it says why a Workload or its job waits: once that is over, nobody needs to be told.
     #[must_use]
     pub fn explains_waiting(&self) -> bool {
-        self.key.kind == Kind::Workload && self.event_type == EventType::Warning && self.reporter == SCHEDULER
+        // What the scheduler says of a job is why it waits; flavors and Cohorts are told what is wrong with them.
+        let is_told = match self.key.kind {
+            Kind::Workload => self.event_type == EventType::Warning,
+            Kind::ResourceFlavor | Kind::Cohort | Kind::AdmissionCheck | Kind::ClusterQueue => false,
+            _ => true,
+        };
+        self.reporter == SCHEDULER && is_told
     }
 }

@@ -137,10 +137,7 @@ impl World {
         let queue = queue.filter(|queue| self.store.queues[*queue].spec.is_some());
         let cluster_queue = queue.map(|queue| self.store.queues[queue].name.to_string());
         let (not_before, waits) = (workload.not_before, matches!(workload.phase, Phase::Pending(Place::Class)));
-        let ahead = cluster_queue.as_deref().filter(|_| waits).map(|name| {
-            let (active, parked) = self.pending(name);
-            active.iter().chain(&parked).position(|other| other == uid).unwrap_or(0)
-        });
+        let ahead = queue.filter(|_| waits).map(|queue| self.waiting_before(queue, id));
         let found = queue.filter(|_| held.is_none()).and_then(|queue| self.assignable(id, queue));
         let (found, fewer) = found.unzip();
         let counts = fewer.flatten().or_else(|| Some(self.store.workload(id)?.held()?.counts.as_deref()?.to_vec()));

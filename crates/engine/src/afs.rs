@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use berth_quantity::nano_per_unit;
+
 use crate::balance::Units;
 use crate::ids::{CellId, LocalQueueId, QueueId, ResourceId, WorkloadId};
-use crate::model::{Amount, LedgerFigures, Millis, WorkloadState};
+use crate::model::{LedgerFigures, Millis, Nano, WorkloadState};
 use crate::store::{Held, LocalQueue, Store};
 use crate::world::World;
 
@@ -89,7 +91,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing consumed is left, and nothing is charged.
+    /// Hardly anything consumed is left, and nothing is charged.
     fn is_idle(&self) -> bool {
         self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
     }
@@ -98,6 +100,22 @@ impl Ledger {
     fn revert(&mut self, workload: WorkloadId) {
         self.penalties.remove(&workload);
     }
+}
+
+/// An amount as it is told: in whole units from a thousand of them on, below that with four digits at least. What was used is never nothing.
+fn told(amount: f64, per_unit: i128) -> Nano {
+    if amount <= 0.0 {
+        return Nano(0);
+    }
+    let nano = amount * per_unit as f64;
+    let mut step = per_unit;
+    while step > 1 && nano < step as f64 * 1000.0 {
+        step /= 1000;
+    }
+    let step = step.max(1);
+    #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+    let steps = (nano / step as f64).round().max(1.0) as i128;
+    Nano(steps.saturating_mul(step))
 }
 
 fn by_resource(store: &Store, usage: impl Iterator<Item = (CellId, Units)>) -> BTreeMap<ResourceId, f64> {
@@ -158,17 +176,16 @@ impl World {
         let ledger = &self.store.local_queues[id].ledger;
         let at = ledger.at?;
         let named = |(resource, amount): (&ResourceId, &f64)| {
-            #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
-            let amount = Amount::clamped(amount.round() as i128);
-            (self.store.resource(*resource).to_owned(), amount)
+            let name = self.store.resource(*resource);
+            (name.to_owned(), told(*amount, nano_per_unit(name)))
         };
         Some(LedgerFigures { consumed: ledger.consumed.iter().map(named).collect(), at })
     }
 
     pub(crate) fn set_ledger(&mut self, namespace: &str, name: &str, figures: &LedgerFigures) {
         let id = self.store.local_queue_id(namespace, name);
-        let amount = |(resource, amount): (&String, &Amount)| {
-            (self.store.resources.intern(resource), crate::balance::units(*amount) as f64)
+        let amount = |(resource, amount): (&String, &Nano)| {
+            (self.store.resources.intern(resource), amount.0 as f64 / nano_per_unit(resource) as f64)
         };
         let mut amount = amount;
         let consumed = figures.consumed.iter().map(&mut amount).collect();
@@ -269,8 +286,10 @@ impl World {
         let usage = by_resource(&self.store, admitted.copied());
         let ledger = &mut self.store.local_queues[id].ledger;
         if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
-            // Nothing to tell; but what is used from now on was not used before.
-            ledger.at = ledger.at.map(|_| now);
+            // What is left fades, and is not told any more: whoever reads what was told last, with its time, comes to the same.
+            if ledger.at.is_some() {
+                ledger.settle(&usage, now, half_life);
+            }
             return;
         }
         ledger.settle(&usage, now, half_life);
@@ -301,5 +320,31 @@ impl World {
         let ledger = &mut self.store.local_queues[local_queue].ledger;
         ledger.at = ledger.at.or(Some(now));
         ledger.penalties.insert(workload, asked.into_iter().collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_quantity::{format_nano, nano_per_unit};
+
+    use super::told;
+
+    #[test]
+    fn what_was_used_is_never_nothing_and_has_four_digits() {
+        let rows = [
+            ("cpu", 0.0088, "8800n"),
+            ("cpu", 488.281_25, "488281u"),
+            ("cpu", 1109.3, "1109m"),
+            ("cpu", 2000.0, "2"),
+            ("cpu", 0.0, "0"),
+            ("cpu", 1e-12, "1n"),
+            ("gpu", 0.4, "400m"),
+            ("gpu", 0.123_456_78, "123457u"),
+            ("memory", 4096.0, "4Ki"),
+            ("memory", 5_000_000_000.7, "5000000001"),
+        ];
+        for (resource, amount, text) in rows {
+            assert_eq!(format_nano(resource, told(amount, nano_per_unit(resource))), text, "{amount} of {resource}");
+        }
     }
 }

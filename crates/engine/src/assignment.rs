@@ -143,6 +143,11 @@ impl PodSetResult {
         self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
     }
 
+    /// It asks for nothing, and was told of no more than quota.
+    fn lacks_nothing(&self) -> bool {
+        self.requests.iter().all(|(_, value)| *value <= 0) && self.reasons.iter().all(Why::is_of_quota)
+    }
+
     /// Resource, flavor and amount.
     pub(crate) fn given(&self) -> impl Iterator<Item = (ResourceId, FlavorId, Units)> {
         self.choices.iter().map(|choice| {
@@ -196,7 +201,8 @@ impl Assignment {
 
     /// Why it is not a plain fit, in Kueue's words; empty when it is.
     pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
-        unfit(store, self.named(asked).map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
+        let told = self.named(asked).filter(|(_, pod_set)| self.tells(pod_set));
+        unfit(store, told.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
     }
 
     /// Results with the names of the pod sets that were asked for, groups together.
@@ -219,8 +225,15 @@ impl Assignment {
 
     /// Takes out why it is not a plain fit, to be told later.
     pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
-        let unfit = self.pod_sets.iter_mut().filter(|pod_set| !pod_set.reasons.is_empty());
-        Said::Unfit(unfit.map(|set| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
+        let told: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.tells(pod_set)).collect();
+        let unfit = self.pod_sets.iter_mut().zip(told).filter(|(_, told)| *told);
+        Said::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
+    }
+
+    /// Whether the reasons of a pod set are told. A pod set that asks for nothing lacks no quota: it is told so only where no other one is.
+    fn tells(&self, pod_set: &PodSetResult) -> bool {
+        let lacks = |set: &PodSetResult| !set.reasons.is_empty() && !set.lacks_nothing();
+        !pod_set.reasons.is_empty() && (!pod_set.lacks_nothing() || !self.pod_sets.iter().any(lacks))
     }
 
     /// The flavors that were considered, where more was found than a plain fit.

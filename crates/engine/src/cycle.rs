@@ -289,7 +289,7 @@ impl World {
     fn nominee<'w, N: Default>(&'w self, entry: &Entry, now: Millis, name: impl Fn(&'w Arc<str>) -> N) -> Nominee<N> {
         let Some(workload) = self.store.workload(entry.workload) else { return Nominee::default() };
         Nominee {
-            uid: name(&workload.uid),
+            tie: name(workload.tie.word()),
             borrowing: entry.assignment.borrowing,
             preemptor: self.is_waiting(entry),
             priority: workload.priority_at(now),
@@ -302,7 +302,7 @@ impl World {
             return open;
         }
         let mut keyed: Vec<(Nominee<Name<'_>>, usize)> = Vec::with_capacity(open.len());
-        let nominee = |at: usize| Some((self.nominee(entries.get(at)?, now, |uid| Name::of(uid)), at));
+        let nominee = |at: usize| Some((self.nominee(entries.get(at)?, now, |word| Name::of(word)), at));
         keyed.extend(open.into_iter().filter_map(nominee));
         keyed.sort_unstable_by(|a, b| a.0.compare(&b.0, &self.options.gates));
         keyed.into_iter().map(|(_, at)| at).collect()

@@ -26,6 +26,10 @@ pub struct Departures {
     /// A pod set that is given no flavor, since it asks for nothing that counts, does not end the search for the others
     /// (`all-pod-sets-are-given-quota.md`).
     pub all_pod_sets: bool,
+    /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`equal-times.md`).
+    pub equals_by_lot: bool,
+    /// Who is passed over for an equal that did not fit is told what that one was told (`equals-are-told-why.md`).
+    pub equals_told_why: bool,
 }
 
 impl Departures {
@@ -41,6 +45,8 @@ impl Departures {
         all_must_fit: false,
         capacity_pins: false,
         all_pod_sets: false,
+        equals_by_lot: false,
+        equals_told_why: false,
     };
 }
 
@@ -57,6 +63,8 @@ impl Default for Departures {
             all_must_fit: true,
             capacity_pins: true,
             all_pod_sets: true,
+            equals_by_lot: true,
+            equals_told_why: true,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::balance::{amount, in_usage, left};
-use crate::ids::{LocalQueueId, QueueId, WorkloadId};
+use crate::ids::{FlavorId, LocalQueueId, QueueId, ResourceId, WorkloadId};
 use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
 use crate::store::{Phase, Place, Workload};
 use crate::world::{Changed, World};
@@ -61,7 +61,9 @@ impl World {
             }
         }
         if self.tree.is_below_cycle(queue.node) {
-            problems.push(("Unknown", "is below a cycle of cohorts".to_owned()));
+            let cycle = spec.cohort.as_deref().and_then(|cohort| self.cycle_above(cohort));
+            let named = cycle.map(|cycle| format!(" ({})", cycle.join(" -> "))).unwrap_or_default();
+            problems.push(("Unknown", format!("is below a cycle of cohorts{named}")));
         }
         let texts: Vec<&str> = problems.iter().map(|(_, text)| text.as_str()).collect();
         Some(match problems.first() {
@@ -144,6 +146,8 @@ impl World {
         })
     }
 
+    /// The flavors and resources of a queue in the order of its spec, and then those of which it has no quota any more while workloads hold
+    /// some: what is not shown cannot be accounted for.
     fn cells(
         &self,
         cluster_queue: &str,
@@ -151,20 +155,34 @@ impl World {
     ) -> Vec<CellUsage> {
         let Some(queue) = self.find_queue(cluster_queue).map(|id| &self.store.queues[id]) else { return Vec::new() };
         let mut cells = Vec::new();
+        let mut put = |flavor: &str, resource: &str, (total, borrowed)| {
+            let (flavor, resource) = (flavor.to_owned(), resource.to_owned());
+            cells.push(CellUsage { flavor, resource, total: amount(total), borrowed: amount(borrowed) });
+        };
         for group in &queue.groups {
             let mut covered: Vec<_> = group.covered.iter().map(|id| (self.store.resource(*id), *id)).collect();
             covered.sort_unstable();
             for flavor in group.flavors.iter().copied() {
                 for (name, resource) in covered.iter().copied() {
-                    let (total, borrowed) = self.store.find_cell(flavor, resource).map_or((0, 0), &usage);
-                    cells.push(CellUsage {
-                        flavor: self.store.flavor(flavor).to_owned(),
-                        resource: name.to_owned(),
-                        total: amount(total),
-                        borrowed: amount(borrowed),
-                    });
+                    let used = self.store.find_cell(flavor, resource).map_or((0, 0), &usage);
+                    put(self.store.flavor(flavor), name, used);
                 }
             }
+        }
+        let has = |(flavor, resource): &(FlavorId, ResourceId)| {
+            let mut groups = queue.groups.iter();
+            groups.any(|group| group.flavors.contains(flavor) && group.covered.contains(resource))
+        };
+        let used = self.tree.nodes[queue.node].cells.iter().filter(|cell| cell.usage > 0).map(|cell| cell.key);
+        let lost = used.filter(|cell| !has(self.store.cells.key(*cell))).map(|cell| {
+            let (flavor, resource) = *self.store.cells.key(cell);
+            (self.store.flavor(flavor), self.store.resource(resource), cell)
+        });
+        let mut lost: Vec<_> = lost.map(|(flavor, resource, cell)| (flavor, resource, usage(cell))).collect();
+        lost.retain(|(_, _, (total, _))| *total > 0);
+        lost.sort_unstable();
+        for (flavor, resource, used) in lost {
+            put(flavor, resource, used);
         }
         cells
     }
@@ -272,12 +290,16 @@ impl World {
             return Some((PendingReason::Suspended, format!("LocalQueue {name} is inactive").into()));
         }
         if !queue.active {
-            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive", queue.name).into()));
+            // A stop says enough by itself; of all else the queue's own words say what has to be mended.
+            let words =
+                local_queue.queue.and_then(|id| self.readiness_of(id)).filter(|found| found.reason != "Stopped");
+            let words = words.map(|found| format!(": {}", found.message)).unwrap_or_default();
+            return Some((PendingReason::Suspended, format!("ClusterQueue {} is inactive{words}", queue.name).into()));
         }
         let class = queue.pending.classes.get(&workload.class)?;
         let told = workload.verdict.as_ref().map(|(reason, _)| *reason);
         let reason = class.parked.filter(|reason| place == Place::Class && told != Some(*reason))?;
-        Some((reason, Arc::clone(&self.store.bypassed)))
+        Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
     /// Objects whose figures or readiness changed since the last call.

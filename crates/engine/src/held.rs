@@ -1,6 +1,6 @@
 //! Quota that workloads hold, and the order of those who hold quota of one queue.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use crate::balance::Usage;
@@ -9,6 +9,7 @@ use crate::model::{Millis, PodSetAssignment};
 use crate::preempt::spare::Spare;
 use crate::sorted::Sorted;
 use crate::store::{PodSet, Store};
+use crate::tie::Tie;
 
 /// Quota held.
 #[derive(Clone, Debug)]
@@ -60,15 +61,31 @@ impl Store {
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     at: Reverse<Millis>,
-    /// The first bytes of the uid, by which most are told apart without a look at it.
+    /// A number by which most are told apart without a look at the last word between equals.
     start: u64,
-    uid: Arc<str>,
+    tie: Victim,
     pub(crate) workload: WorkloadId,
 }
 
 impl Rank {
-    pub(crate) fn new(priority: i64, since: Millis, uid: &Arc<str>, workload: WorkloadId) -> Self {
-        Self { priority, at: Reverse(since), start: start_of(uid), uid: Arc::clone(uid), workload }
+    pub(crate) fn new(priority: i64, since: Millis, tie: &Tie, workload: WorkloadId) -> Self {
+        Self { priority, at: Reverse(since), start: tie.start_of_victim(), tie: Victim(tie.clone()), workload }
+    }
+}
+
+/// The last word between equals, in the order of victims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Victim(Tie);
+
+impl Ord for Victim {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.compare_victims(&other.0)
+    }
+}
+
+impl PartialOrd for Victim {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -124,16 +141,31 @@ impl Holders {
 mod tests {
     use crate::ids::{Id as _, WorkloadId};
     use crate::model::Millis;
+    use crate::tie::Tie;
 
     use super::Rank;
 
+    const NAMES: [&str; 9] = ["b", "", "abcdefgh", "abcdefghi", "abcdefg", "abcdefgh\0", "abcdefgi", "ü", "a"];
+
+    fn sorted(tie: fn(&str) -> Tie) -> Vec<String> {
+        let rank = |name: &&str| Rank::new(0, Millis(0), &tie(name), WorkloadId::at(0));
+        let mut ranks: Vec<Rank> = NAMES.iter().map(rank).collect();
+        ranks.sort();
+        ranks.iter().map(|rank| rank.tie.0.word().to_string()).collect()
+    }
+
     #[test]
     fn equals_are_in_the_order_of_their_names() {
-        let mut names = ["b", "", "abcdefgh", "abcdefghi", "abcdefg", "abcdefgh\0", "abcdefgi", "ü", "a"];
-        let rank = |name: &&str| Rank::new(0, Millis(0), &(*name).into(), WorkloadId::at(0));
-        let mut ranks: Vec<Rank> = names.iter().map(rank).collect();
-        ranks.sort();
+        let mut names = NAMES;
         names.sort_unstable();
-        assert_eq!(ranks.iter().map(|rank| &*rank.uid).collect::<Vec<_>>(), names);
+        assert_eq!(sorted(|name| Tie::Uid(name.into())), names);
+    }
+
+    #[test]
+    fn of_equals_by_lot_the_last_of_the_queue_is_the_first_victim() {
+        let mut names = NAMES;
+        names.sort_unstable();
+        names.reverse();
+        assert_eq!(sorted(|name| Tie::Lot(name.into())), names);
     }
 }

@@ -61,6 +61,7 @@ mod steps_preempt;
 mod steps_queue;
 mod stock;
 mod store;
+mod tie;
 mod tiers;
 mod tree;
 mod waiting;

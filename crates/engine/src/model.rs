@@ -7,7 +7,7 @@ mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use berth_quantity::Amount;
+pub use berth_quantity::{Amount, Nano};
 
 pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
 pub use self::state::{Blocked, WorkloadState};
@@ -479,8 +479,8 @@ pub enum Delta {
 /// What a LocalQueue used lately under admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// `consumedResources`, in the engine's units.
-    pub consumed: BTreeMap<String, Amount>,
+    /// `consumedResources`, in billionths: usage fades below every unit.
+    pub consumed: BTreeMap<String, Nano>,
     /// `lastUpdate`.
     pub at: Millis,
 }

@@ -14,11 +14,11 @@ use crate::share::{Share, asks_for, borrows_any, share_of};
 use crate::store::Store;
 use crate::tree::{Tree, Trial};
 
-/// What decides between heads, besides shares. Its name may be any that is in the order of uids.
+/// What decides between heads, besides shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nominee<N = Arc<str>> {
-    /// UID, the last word.
-    pub uid: N,
+    /// The last word between equals: by its order, the smaller one goes first.
+    pub tie: N,
     /// Height of the subtree that it borrows from.
     pub borrowing: u32,
     /// It issued preemptions before and waits for them.
@@ -34,14 +34,14 @@ impl<N: Ord> Nominee<N> {
         let by_priority = Reverse(self.priority).cmp(&Reverse(other.priority));
         (if gates.priority_sorting { by_priority } else { Ordering::Equal })
             .then(self.queued_at.cmp(&other.queued_at))
-            .then_with(|| self.uid.cmp(&other.uid))
+            .then_with(|| self.tie.cmp(&other.tie))
     }
 
     fn by_preemptor(&self, other: &Self, gates: &Gates) -> Ordering {
         if gates.prioritize_preemptors { other.preemptor.cmp(&self.preemptor) } else { Ordering::Equal }
     }
 
-    /// Classical order: waiting preemptors (if the gate says so), less borrowing, higher priority, older, smaller uid.
+    /// Classical order: waiting preemptors (if the gate says so), less borrowing, higher priority, older, then the last word.
     #[must_use]
     pub fn compare(&self, other: &Self, gates: &Gates) -> Ordering {
         self.by_preemptor(other, gates)

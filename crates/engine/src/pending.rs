@@ -3,6 +3,7 @@
 //! the lane with the lowest usage goes first; elsewhere all are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::ids::{ClassId, WorkloadId};
 use crate::model::PendingReason;
@@ -60,6 +61,8 @@ pub(crate) struct ClassQueue {
     lanes: Vec<(u32, Sorted<Member>)>,
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
+    /// What the member was told for which all of them are parked.
+    pub(crate) why: Option<Arc<str>>,
     /// Members that have not been told that they were passed over.
     unannounced: Untold,
     /// Reason that was announced to all other members.
@@ -105,6 +108,7 @@ impl Heads {
 
     /// Takes in the first members of a class that was parked; tells whether it was.
     fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
+        queue.why = None;
         let parked = queue.parked.take().is_some();
         if parked {
             for (lane, first) in queue.firsts() {
@@ -230,12 +234,20 @@ impl Pending {
             self.heads.remove(lane, first);
         }
         queue.parked = Some(reason);
+        queue.why = None;
         if queue.announced == Some(reason) {
             return std::mem::take(&mut queue.unannounced).into_ids();
         }
         queue.announced = Some(reason);
         queue.unannounced = Untold::Nobody;
         queue.members().map(|(_, workload)| *workload).collect()
+    }
+
+    /// Keeps what a member of a parked class was told, for its equals.
+    pub(crate) fn tell_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
+        if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
+            queue.why = Some(Arc::clone(message));
+        }
     }
 
     /// Parks a class without a word to its members, as it is woken soon; tells whether it was active.

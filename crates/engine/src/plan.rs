@@ -145,9 +145,21 @@ impl World {
                     words
                 }
             };
+            self.tell_equals(id, reason, &message);
             verdicts.extend(self.tell(id, reason, message, true));
         }
         verdicts
+    }
+
+    /// Its class, where that is parked because of it, comes to know what it is told: the requests are the same, and so are the numbers.
+    /// That a preemption gate is closed is about one workload alone.
+    fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
+        let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
+        let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
+        let (class, queue) = (workload.class, self.store.local_queues[workload.local_queue].queue);
+        if let (Phase::Pending(Place::Class), Some(queue)) = (&workload.phase, queue) {
+            self.store.queues[queue].pending.tell_equals(class, reason, message);
+        }
     }
 
     fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: Arc<str>, leading: bool) -> Option<Verdict> {

@@ -1,20 +1,20 @@
 //! Who stands before whom among those who wait, and what waiting is worth.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use crate::model::Millis;
 use crate::store::Workload;
+use crate::tie::Tie;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Order in a queue: higher standing, whose capacity was taken from them, older, smaller uid.
+/// Order in a queue: higher standing, capacity taken away before, older, then the last word between equals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) standing: Reverse<i64>,
     pub(crate) at_front: Reverse<bool>,
     pub(crate) queued_at: Millis,
-    pub(crate) uid: Arc<str>,
+    pub(crate) tie: Tie,
 }
 
 impl Workload {
@@ -23,7 +23,7 @@ impl Workload {
             standing: Reverse(self.standing()),
             at_front: Reverse(self.at_front),
             queued_at: self.queued_at,
-            uid: Arc::clone(&self.uid),
+            tie: self.tie.clone(),
         }
     }
 

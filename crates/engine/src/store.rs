@@ -21,6 +21,7 @@ use crate::podset::Shapes;
 pub(crate) use crate::progress::{Progress, UNSURE};
 use crate::slices::Older;
 use crate::stock::StockOuts;
+use crate::tie::Tie;
 use crate::tiers::Tier;
 
 /// Workloads that nothing distinguishes for scheduling.
@@ -79,6 +80,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Arc<str>,
+    pub(crate) tie: Tie,
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
@@ -103,7 +105,7 @@ pub(crate) struct Workload {
 
 impl Workload {
     pub(crate) fn rank(&self, id: WorkloadId, held: &Held) -> Rank {
-        Rank::new(self.priority, held.loses_since(), &self.uid, id)
+        Rank::new(self.priority, held.loses_since(), &self.tie, id)
     }
 
     /// While it is pending, the figures of its queue count it.
@@ -267,7 +269,7 @@ pub(crate) struct Store {
     pub(crate) now: Millis,
     /// ClusterQueues with bounds of preemption.
     pub(crate) guarded: usize,
-    /// What equals of a workload without room are told.
+    /// What equals of a workload without room are told to the letter, and where nothing more is known.
     pub(crate) bypassed: Arc<str>,
 }
 

@@ -1,7 +1,8 @@
 //! Who waits for quota of a ClusterQueue, and which queues share a cohort tree.
 
 use crate::ids::{QueueId, WorkloadId};
-use crate::store::{LocalQueue, Phase, Place};
+use crate::pending::ClassQueue;
+use crate::store::{LocalQueue, Phase, Place, Workload};
 use crate::world::World;
 
 impl World {
@@ -19,6 +20,16 @@ impl World {
     pub fn are_in_one_tree(&self, one: &str, other: &str) -> bool {
         let root = |name: &str| Some(self.tree.root(self.store.queues[*self.store.queue_ids.get(name)?].node));
         one == other || root(one).is_some_and(|found| root(other) == Some(found))
+    }
+
+    /// How many workloads of a queue stand before one that waits there, parked or not. Costs those that wait.
+    pub(crate) fn waiting_before(&self, queue: QueueId, id: WorkloadId) -> usize {
+        let Some(own) = self.store.workload(id).map(Workload::key) else { return 0 };
+        let pending = &self.store.queues[queue].pending;
+        let members = pending.classes.values().flat_map(ClassQueue::members).map(|(key, _)| *key < own);
+        let aside = pending.solo.iter().chain(&pending.mismatched);
+        let aside = aside.filter_map(|other| self.store.workload(*other)).map(|other| other.key() < own);
+        members.chain(aside).filter(|is_before| *is_before).count()
     }
 
     /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked in

@@ -46,20 +46,23 @@ pub(crate) fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) ->
     if severity(a) >= severity(b) { a } else { b }
 }
 
-/// Text of an amount in messages.
-pub(crate) fn shown(store: &Store, resource: ResourceId, value: Units) -> String {
-    if value >= INF {
-        "<unlimited>".to_owned()
-    } else {
-        berth_quantity::format(store.resource(resource), amount(value))
-    }
+/// Text of an amount that is asked for, held or lacking: a number, however large.
+fn number(store: &Store, resource: ResourceId, value: Units) -> String {
+    berth_quantity::format(store.resource(resource), amount(value))
+}
+
+/// Text of a limit, which may be none at all.
+fn limit(store: &Store, resource: ResourceId, value: Units) -> String {
+    if value >= INF { "<unlimited>".to_owned() } else { number(store, resource, value) }
 }
 
 impl Why {
     pub(crate) fn text(&self, store: &Store) -> String {
         match self {
             Self::Exceeds(flavor, resource, amounts) => {
-                let [assumed, value, maximum] = amounts.map(|amount| shown(store, *resource, amount));
+                let [assumed, value, maximum] = *amounts;
+                let [assumed, value] = [assumed, value].map(|amount| number(store, *resource, amount));
+                let maximum = limit(store, *resource, maximum);
                 format!(
                     "insufficient quota for {} in flavor {}, previously considered podsets requests ({assumed}) + current podset request ({value}) > maximum capacity ({maximum})",
                     store.resource(*resource),
@@ -70,7 +73,7 @@ impl Why {
                 "insufficient unused quota for {} in flavor {}, {} more needed",
                 store.resource(*resource),
                 store.flavor(*flavor),
-                shown(store, *resource, *more),
+                number(store, *resource, *more),
             ),
             Self::Uncovered(resource) => {
                 format!("resource {} unavailable in ClusterQueue", store.resource(*resource))
@@ -85,7 +88,9 @@ impl Why {
             }
             Self::OutOfStock(flavor, text) => format!("flavor {} {text}", store.flavor(*flavor)),
             Self::TierShare(flavor, resource, amounts) => {
-                let [held, value, most] = amounts.map(|amount| shown(store, *resource, amount));
+                let [held, value, most] = *amounts;
+                let [held, value] = [held, value].map(|amount| number(store, *resource, amount));
+                let most = limit(store, *resource, most);
                 let tier = store.flavors.get(flavor).and_then(|spec| spec.tier);
                 format!(
                     "flavor {}: {value} of {} beside {held} that the queue holds of {} capacity is more than its share of {most}",
@@ -96,6 +101,11 @@ impl Why {
             }
             Self::Mismatch(text) | Self::Illegal(text) => text.to_string(),
         }
+    }
+
+    /// Quota or capacity is missing; the flavor suits the pods.
+    pub(crate) const fn is_of_quota(&self) -> bool {
+        matches!(self, Self::Exceeds(..) | Self::Lacks(..) | Self::OutOfStock(..) | Self::TierShare(..))
     }
 
     /// What of the pods cannot be understood.

@@ -7,6 +7,7 @@ use crate::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
 use crate::preempt::spare::Spare;
 use crate::store::{Held, Phase, Place, Workload};
+use crate::tie::{Tie, second};
 use crate::world::World;
 
 /// What a pending workload that issued preemptions is to its queue.
@@ -35,7 +36,10 @@ impl Workload {
     }
 
     /// Takes over what is told of it, except where it stands.
-    fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec) {
+    fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec, by_lot: bool) {
+        if second(self.queued_at) != second(spec.queued_at) {
+            self.tie = Tie::of(spec, &self.uid, by_lot);
+        }
         self.local_queue = local_queue;
         self.priority = spec.priority;
         self.queued_at = spec.queued_at;
@@ -61,8 +65,10 @@ impl World {
 
     fn add_workload(&mut self, local_queue: LocalQueueId, spec: WorkloadSpec) {
         let class = self.store.class(&spec);
+        let uid = Arc::from(spec.uid.as_str());
         let id = self.store.insert_workload(Workload {
-            uid: Arc::from(spec.uid.as_str()),
+            tie: Tie::of(&spec, &uid, self.options.departures.equals_by_lot),
+            uid,
             local_queue,
             priority: spec.priority,
             queued_at: spec.queued_at,
@@ -88,6 +94,7 @@ impl World {
         let Some(old) = self.store.workload(id) else { return };
         let same_shape = old.is_told_as(local_queue, &spec);
         let (old_class, was_queue, old_gated) = (old.class, old.local_queue, old.preemption_gated);
+        let by_lot = self.options.departures.equals_by_lot;
         let same_spec = self.options.departures.claims || old.revision == spec.revision;
         let class = self.store.class(&spec);
         if same_shape && class == old_class && self.is_echo(id, &spec.state) {
@@ -110,7 +117,7 @@ impl World {
         self.store.list_slice(id, false);
         self.store.release_class(old_class);
         if let Some(workload) = self.store.workload_mut(id) {
-            workload.take_over(local_queue, class, &mut spec);
+            workload.take_over(local_queue, class, &mut spec, by_lot);
             if has_changed || workload.progress.as_deref().is_some_and(|progress| !progress.waits && scans_anew) {
                 workload.progress = None;
             }

@@ -357,6 +357,20 @@ impl World {
         true
     }
 
+    /// The cohorts of the cycle into which the declared way up from a cohort runs, the first of them once more at the end.
+    pub(crate) fn cycle_above<'a>(&'a self, name: &'a str) -> Option<Vec<&'a str>> {
+        let mut way = vec![name];
+        let mut at = name;
+        loop {
+            at = self.cohorts.get(at)?.parent.as_deref()?;
+            let met = way.iter().position(|passed| *passed == at);
+            way.push(at);
+            if let Some(first) = met {
+                return Some(way.split_off(first));
+            }
+        }
+    }
+
     fn flavor_changed(&mut self, flavor: crate::ids::FlavorId) {
         self.end_feuds();
         for id in self.wake_flavor(flavor) {

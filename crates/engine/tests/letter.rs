@@ -11,6 +11,10 @@ fn cpu(amount: i64) -> BTreeMap<String, Amount> {
     BTreeMap::from([("cpu".to_owned(), Amount::new(amount))])
 }
 
+fn nano(amounts: BTreeMap<String, Amount>) -> BTreeMap<String, Nano> {
+    amounts.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount))).collect()
+}
+
 /// A queue of one flavor, `f`, with so much nominal quota and borrowing limit.
 fn queue(name: &str, cohort: Option<&str>, nominal: i64, limit: Option<i64>) -> ClusterQueueSpec {
     let quota = Quota { nominal: Amount::new(nominal), borrowing_limit: limit.map(Amount::new), lending_limit: None };
@@ -114,7 +118,7 @@ fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) ->
     let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
     let mut world = world(by_usage(), queues.collect());
     for (namespace, name, used) in usages {
-        let figures = LedgerFigures { consumed: cpu(used * 1000), at: NOW };
+        let figures = LedgerFigures { consumed: nano(cpu(used * 1000)), at: NOW };
         world.apply(local(namespace, name, "a")).unwrap();
         world.apply(Delta::Ledger((*namespace).into(), (*name).into(), figures)).unwrap();
     }
@@ -363,4 +367,29 @@ fn a_local_queue_counts_what_is_held_of_the_queue_that_it_names() {
     assert_eq!(told(&world), so_much(1, 2));
     world.apply(Delta::RemoveClusterQueue("q".into())).unwrap();
     assert_eq!(told(&world), (0, vec![]), "nobody knows its flavors");
+}
+
+/// Two namespaces that submit in the same second: in some seconds one goes first, in others the other, and a world that is made anew
+/// from the same objects has the same order.
+#[test]
+fn equals_of_two_namespaces_are_in_the_order_of_their_lots() {
+    let first = |second: i64, turned: bool| {
+        let mut world = world(Options::default(), vec![queue("q", None, 1, None)]);
+        let mut names = ["n/a", "m/b"].map(|name| name.split_once('/').unwrap());
+        if turned {
+            names.reverse();
+        }
+        for (namespace, uid) in names {
+            world.apply(Delta::Namespace(namespace.into(), BTreeMap::new())).unwrap();
+            world.apply(local(namespace, "q", "q")).unwrap();
+            let spec = pending(uid, &format!("{namespace}/q"), 0, &[("main", 1)]);
+            world.apply(Delta::Workload(WorkloadSpec { queued_at: Millis(second * 1000), ..spec })).unwrap();
+        }
+        let plan = world.plan(Millis(second * 1000), ALL);
+        assert_eq!(plan.admissions.len(), 1);
+        plan.admissions[0].uid.to_string()
+    };
+    let firsts: Vec<String> = (1..20).map(|second| first(second, false)).collect();
+    assert!(firsts.iter().any(|uid| uid == "a") && firsts.iter().any(|uid| uid == "b"), "{firsts:?}");
+    assert_eq!(firsts, (1..20).map(|second| first(second, true)).collect::<Vec<_>>(), "they may come in any order");
 }

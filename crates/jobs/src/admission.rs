@@ -3,15 +3,21 @@
 //! Both are functions of the job and of a few facts about the cluster. Whatever slips past them, because no webhook was
 //! asked, is found by control: it suspends what runs without admission and tells what it cannot read.
 
+mod held;
 mod topology;
 
+use held::held_rules;
+pub use held::{KeptSuspend, kept_suspend};
 pub(crate) use topology::{Place, topology_rules};
 
 use crate::batch_job::BatchJob;
+use crate::build::{Priority, build_workload};
 use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class, written};
+use crate::size::size_rule;
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 
 /// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
 pub const DEFAULT_NAME: &str = "default";
@@ -77,6 +83,12 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
     }
     errors.extend(K::invalid(job));
+    // A job without a queue gets no Workload, and one that was made beforehand is reviewed by itself.
+    if K::queue_name(job).is_some() && prebuilt_workload_name(K::metadata(job)).is_none() {
+        errors.extend(size_rule(job, 1, || {
+            Some(build_workload::<K>(job, K::pod_sets(job).ok()?, Priority::default(), &BTreeSet::new()))
+        }));
+    }
     errors
 }
 
@@ -101,7 +113,7 @@ fn misnamed(name: &str, what: &str) -> Option<String> {
 }
 
 /// Where the name of a Workload stands that was made beforehand: the annotation wins over the label.
-fn prebuilt_path(metadata: &ObjectMeta) -> String {
+pub(crate) fn prebuilt_path(metadata: &ObjectMeta) -> String {
     let key = labels::PREBUILT_WORKLOAD_NAME;
     if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
 }
@@ -158,8 +170,16 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
     let queues = (K::queue_name(old), K::queue_name(new));
     let suspended = (K::is_suspended(old), K::is_suspended(new));
     errors.extend(metadata_change_rules(K::metadata(old), K::metadata(new), queues, suspended, default_queue));
+    errors.extend(held_rules::<K>(old, new, false));
     errors.extend(K::invalid_change(old, new));
     errors
+}
+
+/// What is wrong with the change of a job that is being deleted: until it has stopped it stays what its quota is counted by. Nothing else may
+/// hold it up.
+#[must_use]
+pub fn validate_leaving_job<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
+    held_rules::<K>(old, new, true)
 }
 
 /// What is wrong with a change of what every kind keeps in its metadata, of a job that was suspended or not, and is.

@@ -6,7 +6,8 @@
 
 mod rules;
 
-use crate::kind::{Finish, JobKind, annotation, go_bool, is_stopping};
+use crate::equivalence::requests_digest;
+use crate::kind::{Finish, JobKind, PartSize, annotation, go_bool, is_stopping, label};
 use crate::kinds::JobInfo;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
@@ -21,6 +22,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+/// The attempt of its JobSet for which it was made.
+const JOB_SET_ATTEMPT_LABEL: &str = "jobset.sigs.k8s.io/restart-attempt";
 const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The kind batch/v1 Job.
@@ -59,6 +62,15 @@ impl JobKind for BatchJob {
         job.spec.as_ref().is_some_and(|spec| is_placed(&spec.template))
     }
 
+    fn attempt(job: &Job) -> Option<i32> {
+        label(&job.metadata, JOB_SET_ATTEMPT_LABEL)?.parse().ok()
+    }
+
+    fn part_size(job: &Job) -> Option<PartSize> {
+        let spec = job.spec.as_ref()?;
+        Some(PartSize { pods: pod_count(spec), asks: requests_digest(&spec.template) })
+    }
+
     fn is_active(job: &Job) -> bool {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
     }
@@ -81,6 +93,7 @@ impl JobKind for BatchJob {
         end_of(job).map(|condition| Finish {
             success: condition.type_ == "Complete",
             message: condition.message.clone().unwrap_or_default(),
+            at: None,
         })
     }
 
@@ -99,8 +112,10 @@ impl JobKind for BatchJob {
 
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
-        let ended = status(job, |s| s.succeeded).saturating_add(uncounted(job));
-        ended.saturating_add(status(job, |s| s.ready)) >= wanted
+        // Indexes that have failed for good are not waited for.
+        let left = job.spec.as_ref().map_or(0, |spec| left(job, spec));
+        let there = status(job, |s| s.ready).saturating_add(uncounted(job));
+        there >= wanted.min(left) || there.saturating_add(status(job, |s| s.succeeded)) >= wanted
     }
 
     fn pods_succeeded(job: &Job) -> bool {
@@ -115,14 +130,10 @@ impl JobKind for BatchJob {
 
     fn reclaimable_pods(job: &Job) -> Vec<ReclaimablePod> {
         let Some(spec) = &job.spec else { return Vec::new() };
-        let done = done(job, spec);
-        let count = pod_count(spec);
-        if spec.parallelism.unwrap_or(1) == 1 || done == 0 {
+        if spec.parallelism.unwrap_or(1) == 1 || done(job, spec) == 0 {
             return Vec::new();
         }
-        // Without completions, no pod is started after the first success.
-        let remaining = spec.completions.unwrap_or(count).saturating_sub(done).max(0);
-        let reclaimable = count.saturating_sub(remaining);
+        let reclaimable = pod_count(spec).saturating_sub(left(job, spec));
         if reclaimable <= 0 {
             return Vec::new();
         }
@@ -160,11 +171,11 @@ impl JobKind for BatchJob {
     }
 
     fn suspend_patch(job: &Job) -> Value {
-        patch(job, None, json!({"suspend": true}))
+        patch(job, Map::new(), json!({"suspend": true}))
     }
 
     fn stop_patch(job: &Job) -> Value {
-        patch(job, Some(json!("true")), json!({"suspend": true}))
+        patch(job, note(labels::STOPPING, json!("true")), json!({"suspend": true}))
     }
 
     fn may_change_template(job: &Job) -> bool {
@@ -177,7 +188,10 @@ impl JobKind for BatchJob {
     }
 
     fn restore_patch(job: &Job, original: &[TemplateParts]) -> Option<Value> {
-        let marker = is_stopping(&job.metadata).then_some(Value::Null);
+        let mut notes = end_of_stop(job);
+        if own_parallelism(job).is_some() {
+            notes.insert(labels::OWN_PARALLELISM.to_owned(), Value::Null);
+        }
         let mut spec = Map::new();
         // Another number of pod sets is another job's Workload: nothing of it may be put here.
         if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
@@ -186,9 +200,15 @@ impl JobKind for BatchJob {
             }
             if accepts_fewer(job) || ran_in_part(job_spec, original) {
                 resize(&mut spec, job, job_spec, original.count);
+                let own = own_parallelism(job).filter(|own| *own > original.count);
+                if let (Some(parallelism), Some(own)) = (spec.get_mut("parallelism"), own)
+                    && job_spec.completions == Some(original.count)
+                {
+                    *parallelism = json!(own);
+                }
             }
         }
-        (marker.is_some() || !spec.is_empty()).then(|| patch(job, marker, Value::Object(spec)))
+        (!notes.is_empty() || !spec.is_empty()).then(|| patch(job, notes, Value::Object(spec)))
     }
 
     fn start_patch(job: &Job, placements: &[Placement]) -> Result<Value, PlacementError> {
@@ -204,8 +224,16 @@ impl JobKind for BatchJob {
         if accepts_fewer(job) {
             resize(&mut spec, job, job_spec, placement.count);
         }
-        let marker = is_stopping(&job.metadata).then_some(Value::Null);
-        Ok(patch(job, marker, Value::Object(spec)))
+        let mut notes = end_of_stop(job);
+        // A job that was suspended while it ran still has the number that it was given.
+        if !Self::is_placed(job) {
+            let own =
+                job_spec.parallelism.filter(|own| *own != pod_count(job_spec) && spec.contains_key("parallelism"));
+            if own.is_some() || own_parallelism(job).is_some() {
+                notes.insert(labels::OWN_PARALLELISM.to_owned(), json!(own.map(|own| own.to_string())));
+            }
+        }
+        Ok(patch(job, notes, Value::Object(spec)))
     }
 }
 
@@ -236,6 +264,12 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
     if followed && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
     }
+}
+
+/// The parallelism that its user wrote, where a start has put a smaller one in its place and the number of pods does not tell it: it was
+/// larger than the completions.
+fn own_parallelism(job: &Job) -> Option<i32> {
+    annotation(&job.metadata, labels::OWN_PARALLELISM)?.parse().ok()
 }
 
 /// Whether the completions of a job are to follow its parallelism.
@@ -271,6 +305,11 @@ fn done(job: &Job, spec: &JobSpec) -> i32 {
     let lists = [&told.completed_indexes, &told.failed_indexes];
     let end = spec.completions.unwrap_or(pod_count(spec));
     count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
+}
+
+/// Pods that are still to end. Without completions, no pod is started after the first success.
+fn left(job: &Job, spec: &JobSpec) -> i32 {
+    spec.completions.unwrap_or(pod_count(spec)).saturating_sub(done(job, spec)).max(0)
 }
 
 /// Counts the indexes below `end` in lists such as `1,3-5,7`, each of them once.
@@ -317,11 +356,21 @@ fn identity(job: &Job) -> Value {
     json!({"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version})
 }
 
-/// A patch of the spec which, with a `marker`, sets or (null) removes the annotation of a stop under way.
-fn patch(job: &Job, marker: Option<Value>, spec: Value) -> Value {
+/// The annotations of a patch that ends a stop, where one is under way.
+fn end_of_stop(job: &Job) -> Map<String, Value> {
+    if is_stopping(&job.metadata) { note(labels::STOPPING, Value::Null) } else { Map::new() }
+}
+
+/// One annotation of a patch; null removes it.
+fn note(key: &str, value: Value) -> Map<String, Value> {
+    Map::from_iter([(key.to_owned(), value)])
+}
+
+/// A patch of annotations and of the spec.
+fn patch(job: &Job, notes: Map<String, Value>, spec: Value) -> Value {
     let mut metadata = identity(job);
-    if let (Some(marker), Value::Object(fields)) = (marker, &mut metadata) {
-        fields.insert("annotations".to_owned(), json!({ labels::STOPPING: marker }));
+    if let (false, Value::Object(fields)) = (notes.is_empty(), &mut metadata) {
+        fields.insert("annotations".to_owned(), Value::Object(notes));
     }
     match &spec {
         Value::Object(fields) if fields.is_empty() => json!({ "metadata": metadata }),

@@ -1,6 +1,6 @@
 //! Whether a job still is what its Workload says, by digests: control keeps no templates.
 
-use crate::requests::limits_as_requests;
+use crate::requests::with_own_limits;
 use crate::template::TemplateParts;
 use berth_api::PodSet;
 use berth_quantity::{Nano, parse_quantity};
@@ -55,16 +55,18 @@ pub struct Standing<'a> {
 }
 
 /// Whether a job with the pod sets `job` is the one that the Workload with the pod sets `workload` was made from: names
-/// in order, counts and containers are equal, tolerations too while it is not admitted. A job under a reservation runs
-/// with the admitted counts; a suspended one may still have those of the spec.
+/// in order, counts and containers are equal, tolerations too while it is not admitted. Under a reservation, a pod set that accepts
+/// fewer pods runs with the admitted count; that of a suspended job may still have the count of the spec. Any other pod set keeps its
+/// own count: the admitted count leaves out pods that were over when the quota was given, and a start does not change the job for them.
 #[must_use]
 pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], standing: Standing<'_>) -> bool {
     let spec_counts = BTreeMap::new();
     let equal = |counts: &BTreeMap<String, i32>| {
         job.len() == workload.len()
             && job.iter().zip(workload).all(|(a, b)| {
+                let given = b.min_count.and_then(|_| counts.get(&b.name).copied());
                 a.name == b.name
-                    && a.count == counts.get(&b.name).copied().unwrap_or(b.count)
+                    && a.count == given.unwrap_or(b.count)
                     && a.min_count == b.min_count
                     && a.containers == b.containers
                     && (standing.admitted || a.tolerations == b.tolerations)
@@ -90,8 +92,7 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&empty);
     let containers = (spec.init_containers.as_deref().unwrap_or_default(), &spec.containers);
-    let mut of_pod = spec.resources.clone();
-    of_pod.iter_mut().for_each(limits_as_requests);
+    let of_pod = spec.resources.as_ref().and_then(|_| with_own_limits(spec).resources);
     digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
@@ -226,9 +227,12 @@ mod tests {
             spec["resources"] = resources;
             with_spec(spec)
         };
-        let limited = [with(json!({"limits": {"cpu": "2"}}))];
-        let filled_in = [with(json!({"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}))];
-        assert!(pod_sets_equivalent(&limited, &filled_in, Standing::default()));
+        let same = |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], Standing::default());
+        let filled_in = json!({"limits": {"memory": "2Gi"}, "requests": {"memory": "2Gi"}});
+        assert!(same(json!({"limits": {"memory": "2Gi"}}), filled_in));
+        // Its container asks for cpu: that is its request, whatever the limit of the pod.
+        let raised = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "6"}});
+        assert!(!same(json!({"limits": {"cpu": "6"}}), raised), "it asks for more than before");
     }
 
     #[test]
@@ -267,6 +271,16 @@ mod tests {
             assert_eq!(pod_sets_equivalent(&[job], &[sized(4, base())], standing), expected, "case {index}");
         }
         assert!(!pod_sets_equivalent(&[], &[sized(4, base())], Standing::default()));
+    }
+
+    #[test]
+    fn an_admitted_count_without_a_minimum_is_not_the_jobs() {
+        let admitted = BTreeMap::from([("main".to_owned(), 1)]);
+        let standing = Standing { admitted_counts: Some(&admitted), admitted: true, suspended: false };
+        let asked = [with_spec(base())];
+        assert!(pod_sets_equivalent(&asked, &asked, standing), "one of its two pods was over");
+        let smaller = [set(json!({"name": "main", "count": 1, "template": {"spec": base()}}))];
+        assert!(!pod_sets_equivalent(&smaller, &asked, standing), "its user has made it smaller");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! stopped JobSet, and its controller makes them anew.
 
 use crate::admission::{Place, topology_rules};
-use crate::kind::{Finish, JobKind, is_stopping};
+use crate::kind::{Finish, JobKind, Part, is_stopping};
 use crate::kinds::JobInfo;
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
@@ -90,8 +90,26 @@ impl JobKind for JobSet {
         })
     }
 
-    fn parts(job: &Object) -> i32 {
-        sizes(job).unwrap_or_default().iter().fold(0, |sum, jobs| sum.saturating_add(jobs.replicas))
+    fn parts(job: &Object) -> Box<[Part]> {
+        let all = sizes(job).unwrap_or_default().into_iter();
+        all.map(|jobs| Part { name: jobs.name.into(), replicas: jobs.replicas, pods: jobs.pods }).collect()
+    }
+
+    fn attempt(job: &Object) -> Option<i32> {
+        Some(job.status.as_ref().map_or(0, |status| status.restarts))
+    }
+
+    fn part_called<'a>(own: &str, name: &str, parts: &'a [Part]) -> Option<(&'a Part, i32)> {
+        let within = name.strip_prefix(own)?.strip_prefix('-')?;
+        parts.iter().find_map(|part| {
+            let written = within.strip_prefix(&*part.name)?.strip_prefix('-')?;
+            let index = written.parse().ok().filter(|index: &i32| index.to_string() == written && *index >= 0)?;
+            Some((part, index))
+        })
+    }
+
+    fn part_names(job: &Object) -> Vec<(String, i32)> {
+        sizes(job).unwrap_or_default().iter().map(|jobs| (jobs.name.to_owned(), jobs.replicas)).collect()
     }
 
     fn is_active(job: &Object) -> bool {
@@ -114,7 +132,11 @@ impl JobKind for JobSet {
     fn finished(job: &Object) -> Option<Finish> {
         let conditions = &job.status.as_ref()?.conditions;
         let end = |c: &&_| is_end(c);
-        conditions.iter().find(end).map(|c| Finish { success: c.type_ == "Completed", message: c.message.clone() })
+        conditions.iter().find(end).map(|c| Finish {
+            success: c.type_ == "Completed",
+            message: c.message.clone(),
+            at: Some(c.last_transition_time.0.as_second()),
+        })
     }
 
     fn pod_sets(job: &Object) -> Result<Vec<PodSet>, String> {
@@ -176,7 +198,16 @@ impl JobKind for JobSet {
             .or_else(in_templates)
     }
 
+    fn misplaced_queue(job: &Object) -> Option<String> {
+        misplaced_queue(job).map(|(path, queue)| format!("{path} names queue {queue:?}"))
+    }
+
     fn invalid(job: &Object) -> Vec<FieldError> {
+        if let Some((path, _)) = misplaced_queue(job) {
+            let text =
+                format!("must name the queue that {path} names: a JobSet is admitted as a whole, and its Jobs with it");
+            return vec![FieldError::new("metadata.labels[kueue.x-k8s.io/queue-name]", "", text)];
+        }
         let jobs = match replicated(job) {
             Ok(jobs) => jobs,
             Err(problem) => return vec![FieldError::new("spec.replicatedJobs", "", problem)],
@@ -187,6 +218,17 @@ impl JobKind for JobSet {
             count: Some(jobs.count()),
         });
         topology_rules(&places.collect::<Vec<_>>())
+    }
+
+    fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
+        // Quota of Jobs that are over has gone to others where nothing could run them again.
+        let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
+        if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
+            return Vec::new();
+        }
+        let message = "must not be added while the JobSet runs: it would make Jobs again whose quota has been given back; deactivate its \
+                       Workload first";
+        vec![FieldError::new("spec.failurePolicy", "", message)]
     }
 
     fn suspend_patch(job: &Object) -> Value {
@@ -246,12 +288,28 @@ fn is_end(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)
 
 /// Whether a failure may restart the whole, by `spec.failurePolicy`.
 fn may_restart(job: &Object) -> bool {
-    let Some(policy) = job.spec.0.get("failurePolicy") else { return false };
-    let most = policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default();
     let restarts = job.status.as_ref().map_or(0, |status| i64::from(status.restarts_count_towards_max));
-    let rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
+    restarts < most_restarts(job)
+}
+
+/// How often a failure may restart the whole.
+fn most_restarts(job: &Object) -> i64 {
+    let Some(policy) = job.spec.0.get("failurePolicy") else { return 0 };
+    let mut rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
     let endless = |rule: &Value| rule.get("action").is_some_and(|action| action == "RestartJobSetAndIgnoreMaxRestarts");
-    restarts < most || rules.into_iter().any(endless)
+    if rules.any(endless) { i64::MAX } else { policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default() }
+}
+
+/// Of a JobSet that names no queue: the field of the first of its Jobs that does, and the queue.
+fn misplaced_queue(job: &Object) -> Option<(String, &str)> {
+    if JobSet::queue_name(job).is_some() {
+        return None;
+    }
+    entries(job).iter().enumerate().find_map(|(index, entry)| {
+        let queue = entry.pointer("/template/metadata/labels")?.get(labels::QUEUE_NAME)?.as_str()?;
+        let queue = Some(queue).filter(|queue| !queue.is_empty())?;
+        Some((format!("spec.replicatedJobs[{index}].template.metadata.labels[{}]", labels::QUEUE_NAME), queue))
+    })
 }
 
 fn entries(job: &Object) -> &[Value] {

@@ -20,6 +20,28 @@ pub struct Finish {
     pub success: bool,
     /// The job's own words.
     pub message: String,
+    /// When, in seconds since 1970, of one that is made of Jobs: those that still run are stopped after it.
+    pub at: Option<i64>,
+}
+
+/// Jobs of one sort that a job is made of, as its spec has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Name of their pod set.
+    pub name: Box<str>,
+    /// Jobs.
+    pub replicas: i32,
+    /// Pods that one of them has at once.
+    pub pods: i32,
+}
+
+/// What one of these Jobs says of its own pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartSize {
+    /// Pods that it has at once.
+    pub pods: i32,
+    /// What each of them asks for, see [`crate::requests_digest`].
+    pub asks: [u8; 16],
 }
 
 /// A kind of job. Implementations are unit structs that only read and build values. Patches are RFC 7386 merge patches of
@@ -75,9 +97,25 @@ pub trait JobKind: Debug + Sized + 'static {
     fn has_suspend(job: &Self::Object) -> bool;
     /// A template carries what a start has put there.
     fn is_placed(job: &Self::Object) -> bool;
-    /// Jobs that it is made of, 0 where its pods are its own.
-    fn parts(_: &Self::Object) -> i32 {
-        0
+    /// Jobs that it is made of, none where its pods are its own.
+    fn parts(_: &Self::Object) -> Box<[Part]> {
+        Box::default()
+    }
+    /// The Job of that name, as its controller calls those that it makes of a job called `own`: its pod set and index.
+    fn part_called<'a>(_own: &str, _name: &str, _parts: &'a [Part]) -> Option<(&'a Part, i32)> {
+        None
+    }
+    /// Which attempt it is, or belongs to, where a job that is made of Jobs may run them all again.
+    fn attempt(_: &Self::Object) -> Option<i32> {
+        None
+    }
+    /// Its pods, where another job may be made of it.
+    fn part_size(_: &Self::Object) -> Option<PartSize> {
+        None
+    }
+    /// The names of the parts that it is made of, and how many Jobs each has; a Job is called after the job, its part and its number.
+    fn part_names(_: &Self::Object) -> Vec<(String, i32)> {
+        Vec::new()
     }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
@@ -117,6 +155,10 @@ pub trait JobKind: Debug + Sized + 'static {
     }
     /// How far the role of a TrainingJob has come that it runs, if one controls it.
     fn training_role(_: &Self::Object) -> Option<RoleState> {
+        None
+    }
+    /// Where it names a queue and nobody acts on that, in words that go on: its own Jobs do, and they are admitted with it.
+    fn misplaced_queue(_: &Self::Object) -> Option<String> {
         None
     }
     /// What is wrong with a job, beyond what every kind keeps in its metadata.

@@ -1,10 +1,12 @@
 //! The kinds of job that can be suspended, and their objects for whoever knows none of these kinds.
 
-use crate::admission::{Defaults, Facts, job_defaults, validate_job, validate_job_update};
+use crate::admission::{
+    Defaults, Facts, KeptSuspend, job_defaults, kept_suspend, validate_job, validate_job_update, validate_leaving_job,
+};
 use crate::batch_job::BatchJob;
 use crate::build::{Priority, build_workload};
 use crate::job_set::JobSet;
-use crate::kind::{JobKind, group_of};
+use crate::kind::{JobKind, Part, group_of};
 use crate::placement::{Placement, PlacementError};
 use crate::state::JobState;
 use crate::template::TemplateParts;
@@ -22,6 +24,9 @@ use std::sync::Arc;
 
 /// Every kind of job that can be suspended. A new one is its file, its `mod` in `lib.rs`, its name here, and its cases.
 pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet>()];
+
+/// [`JobKind::part_called`].
+type PartCalled = for<'a> fn(&str, &str, &'a [Part]) -> Option<(&'a Part, i32)>;
 
 /// What a kind is called, how its pods name it, and how its objects are read.
 #[derive(Debug)]
@@ -52,6 +57,7 @@ pub struct JobInfo {
     pub made_of_jobs: bool,
     /// See [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
+    pub(crate) part_called: PartCalled,
     pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,
     pub(crate) read: fn(&Value) -> serde_json::Result<Box<dyn JobObject>>,
 }
@@ -79,6 +85,7 @@ impl JobInfo {
             built_in: K::BUILT_IN,
             made_of_jobs: K::MADE_OF_JOBS,
             takes_affinity: K::TAKES_AFFINITY,
+            part_called: K::part_called,
             decode: |text| Ok(Box::new(Object::<K>(*lean::decode(text)?))),
             read: |value| Ok(Box::new(Object::<K>(K::Object::deserialize(value)?))),
         }
@@ -178,6 +185,8 @@ pub trait JobObject: Debug + Send + Sync + Any {
     fn metadata(&self) -> &ObjectMeta;
     /// The same, to be changed.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    /// [`JobKind::part_names`].
+    fn part_names(&self) -> Vec<(String, i32)>;
     /// [`JobState::read`].
     fn state(&self, older: Option<&JobState>) -> JobState;
     /// [`job_defaults`].
@@ -186,6 +195,10 @@ pub trait JobObject: Debug + Send + Sync + Any {
     fn errors(&self) -> Vec<FieldError>;
     /// [`validate_job_update`], after an older state of it; of another kind that counts as none.
     fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError>;
+    /// [`validate_leaving_job`], after an older state of it; of another kind that counts as none.
+    fn leaving_errors(&self, old: &dyn JobObject) -> Vec<FieldError>;
+    /// [`kept_suspend`], after an older state of it; of another kind that counts as none.
+    fn kept_suspend(&self, old: &dyn JobObject, facts: Facts) -> Option<KeptSuspend>;
     /// The object itself.
     ///
     /// # Errors
@@ -228,6 +241,10 @@ impl<K: JobKind> JobObject for Object<K> {
         K::metadata_mut(&mut self.0)
     }
 
+    fn part_names(&self) -> Vec<(String, i32)> {
+        K::part_names(&self.0)
+    }
+
     fn state(&self, older: Option<&JobState>) -> JobState {
         JobState::read::<K>(&self.0, older)
     }
@@ -245,6 +262,16 @@ impl<K: JobKind> JobObject for Object<K> {
             Some(old) => validate_job_update::<K>(&old.0, &self.0, default_queue),
             None => self.errors(),
         }
+    }
+
+    fn leaving_errors(&self, old: &dyn JobObject) -> Vec<FieldError> {
+        let old = (old as &dyn Any).downcast_ref::<Self>();
+        old.map(|old| validate_leaving_job::<K>(&old.0, &self.0)).unwrap_or_default()
+    }
+
+    fn kept_suspend(&self, old: &dyn JobObject, facts: Facts) -> Option<KeptSuspend> {
+        let old = (old as &dyn Any).downcast_ref::<Self>()?;
+        kept_suspend::<K>(&old.0, &self.0, facts)
     }
 
     fn value(&self) -> serde_json::Result<Value> {

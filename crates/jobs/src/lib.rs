@@ -27,13 +27,17 @@ pub mod pods;
 mod priority;
 mod provisioning;
 mod requests;
+mod size;
 mod state;
 mod template;
 pub mod training;
 mod transform;
 mod unsupported;
 
-pub use admission::{DEFAULT_NAME, Defaults, Facts, job_defaults, validate_job, validate_job_update};
+pub use admission::{
+    DEFAULT_NAME, Defaults, Facts, KeptSuspend, job_defaults, kept_suspend, validate_job, validate_job_update,
+    validate_leaving_job,
+};
 pub use batch_job::BatchJob;
 pub use build::{Priority, build_workload};
 pub use constraints::{placement_constraints, template_shape};
@@ -41,11 +45,11 @@ pub use equivalence::{
     PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
 };
 pub use kind::{
-    Finish, JobKind, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
-    workload_priority_class,
+    Finish, JobKind, Part, PartSize, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name,
+    version_of, workload_priority_class,
 };
 pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
-pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, validate_requests};
+pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, refused_by, validate_requests};
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
 pub use patch::merge_diff;
@@ -57,6 +61,7 @@ pub use provisioning::{
     provisioning_request_name, provisioning_request_spec, provisioning_state, requested_pods, retry_after,
 };
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
+pub use size::{MOST_BYTES, prebuilt_size_rule, too_large};
 pub use state::{JobOwner, JobState, kind_in_group};
 pub use template::TemplateParts;
 pub use transform::Transformation;

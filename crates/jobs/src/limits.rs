@@ -7,6 +7,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
+mod server;
+
+pub use server::refused_by;
+
 const EXCEEDS_LIMITS: &str = "requests must not exceed its limits";
 const ABOVE_MAX: &str = "requests must not be above the limitRange max";
 const BELOW_MIN: &str = "requests must not be below the limitRange min";

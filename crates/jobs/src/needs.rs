@@ -1,7 +1,9 @@
 //! What a Workload's pod sets need of quota and nodes, as plain data.
 
-use crate::limits::{LimitSummary, validate_requests};
-use crate::requests::{Quantities, RequestRules, effective_pod_spec, quota_requests, with_own_limits};
+use crate::limits::{LimitSummary, refused_by, validate_requests};
+use crate::requests::{
+    Quantities, RequestRules, effective_pod_spec, limits_as_requests, quota_requests, with_own_limits,
+};
 use berth_api::{PodSet, PodSetTopologyRequest};
 use berth_quantity::Amount;
 use k8s_openapi::api::core::v1::{
@@ -50,13 +52,17 @@ pub fn spec_as_run<'a>(
     rules: &RequestRules,
 ) -> PodSpec {
     let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
-    if rules.limit_ranges_first {
-        return effective_pod_spec(spec, overhead, limits);
+    if rules.to_the_letter {
+        let mut spec = effective_pod_spec(spec, overhead, limits);
+        // To Kueue every limit of the pod as a whole is a request.
+        spec.resources.iter_mut().for_each(limits_as_requests);
+        return spec;
     }
     effective_pod_spec(&with_own_limits(spec), overhead, limits)
 }
 
-/// Needs of pod sets in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name.
+/// Needs of pod sets in a namespace with these LimitRanges. `overhead` finds a RuntimeClass' overhead by name, which is empty where it has
+/// none; a class that does not exist has to be waited for, since the API server refuses pods with it, and its overhead is not known.
 #[must_use]
 pub fn workload_needs<'a>(
     pod_sets: &[PodSet],
@@ -67,7 +73,9 @@ pub fn workload_needs<'a>(
     let empty = PodSpec::default();
     let as_run = |set: &PodSet| spec_as_run(set.template.spec.as_ref().unwrap_or(&empty), limits, &overhead, rules);
     let specs: Vec<PodSpec> = pod_sets.iter().map(as_run).collect();
-    let mut refused = validate_requests(&specs, limits);
+    let mut refused = pod_sets.iter().find_map(|set| lacks_class(set, &overhead)).filter(|_| !rules.to_the_letter);
+    refused = refused
+        .or_else(|| if rules.to_the_letter { validate_requests(&specs, limits) } else { refused_by(&specs, limits) });
     let needs = pod_sets.iter().zip(specs).map(|(set, spec)| {
         let requests = quota_requests(&spec, rules).unwrap_or_else(|error| {
             refused.get_or_insert_with(|| format!("resources validation failed: {}: {error}", set.effective_name()));
@@ -87,6 +95,14 @@ pub fn workload_needs<'a>(
     });
     let pod_sets = needs.collect();
     WorkloadNeeds { pod_sets, refused }
+}
+
+/// The RuntimeClass that a pod set names and that does not exist, in words.
+fn lacks_class<'a>(set: &PodSet, overhead: &impl Fn(&str) -> Option<&'a Quantities>) -> Option<String> {
+    let class = set.template.spec.as_ref()?.runtime_class_name.as_deref().filter(|class| !class.is_empty())?;
+    overhead(class)
+        .is_none()
+        .then(|| format!("RuntimeClass {class:?} of pod set {} does not exist", set.effective_name()))
 }
 
 /// A pod set without what [`workload_needs`] does not read: images, commands, environments, volumes. Its needs are those of
@@ -172,11 +188,25 @@ mod tests {
         let set: PodSet = serde_json::from_value(set).expect("pod set");
         let range = json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m"}}]}});
         let range: LimitRange = serde_json::from_value(range).expect("LimitRange");
-        for (limit_ranges_first, limited) in [(false, 4000), (true, 500)] {
-            let rules = RequestRules { limit_ranges_first, ..RequestRules::default() };
+        for (to_the_letter, limited) in [(false, 4000), (true, 500)] {
+            let rules = RequestRules { to_the_letter, ..RequestRules::default() };
             let needs = workload_needs(std::slice::from_ref(&set), &LimitSummary::of([&range]), |_| None, &rules);
             assert_eq!(needs.pod_sets[0].requests["cpu"], Amount::new(limited + 1000 + 500));
         }
+    }
+
+    #[test]
+    fn a_runtime_class_that_does_not_exist_is_waited_for_by_name() {
+        let spec = json!({"containers": [{"name": "c"}], "runtimeClassName": "rc"});
+        let set: PodSet =
+            serde_json::from_value(json!({"name": "w", "count": 1, "template": {"spec": spec}})).expect("pod set");
+        let none = Quantities::new();
+        let refused = |class: Option<&Quantities>, to_the_letter| {
+            let rules = RequestRules { to_the_letter, ..RequestRules::default() };
+            workload_needs(std::slice::from_ref(&set), &LimitSummary::default(), |_| class, &rules).refused
+        };
+        assert_eq!(refused(None, false).as_deref(), Some("RuntimeClass \"rc\" of pod set w does not exist"));
+        assert_eq!((refused(Some(&none), false), refused(None, true)), (None, None));
     }
 
     #[test]

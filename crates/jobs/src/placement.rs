@@ -29,7 +29,7 @@ pub struct Placement {
     pub forbidden: Vec<(String, Vec<String>)>,
 }
 
-/// Why a job can not be started as it was admitted. This does not pass with time: the Workload ends as FailedToStart.
+/// Why a job can not be started as it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// Two sources want different values under one key.
@@ -83,6 +83,20 @@ pub enum PlacementError {
         /// Wanted.
         wanted: usize,
     },
+}
+
+impl PlacementError {
+    /// Whether it may pass: an object of an administrator is away, or says something else than when quota was reserved. Otherwise the
+    /// job can never start as it is, and its Workload ends as FailedToStart.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::FlavorNotFound(_) | Self::Annotation { .. } | Self::Forbidden { .. } => true,
+            // Labels and annotations come from admission checks, as in Kueue.
+            Self::Conflict { part, .. } => *part == "nodeSelector",
+            Self::NoAffinity { .. } | Self::PodSets { .. } => false,
+        }
+    }
 }
 
 /// What surrounds an admission: names that its pods are labelled with.

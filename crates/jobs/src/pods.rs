@@ -14,14 +14,17 @@ mod state;
 mod topology;
 mod workload;
 
-pub use group::{Place, RoleTally, Tally, excess, last_place, replaced};
+pub use group::{Place, RoleTally, Tally, excess, last_place, placed, replaced};
 pub use parents::{
     OwningSet, ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
 };
 pub use role::role_hash;
 pub(crate) use role::shape_with;
-pub use rules::{PodDefaults, controlling_set, pod_defaults, validate_leaving_pod, validate_pod, validate_pod_update};
+pub use rules::{
+    PodDefaults, controlling_set, forged_controller, pod_defaults, validate_leaving_pod, validate_pod,
+    validate_pod_update,
+};
 pub use state::{Membership, Phase, PodState};
 pub use topology::place;
 pub use workload::{SetState, group_workload, pod_workload, stateful_set_workload};

@@ -30,8 +30,9 @@ pub struct RequestRules {
     pub exclude_prefixes: Vec<String>,
     /// `transformations`, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// Kueue's order: LimitRanges give requests before a container's own limits do.
-    pub limit_ranges_first: bool,
+    /// As Kueue has it: LimitRanges give requests before a container's own limits do, excluded resources are not transformed, a RuntimeClass
+    /// that does not exist is passed over, and LimitRanges are asked for no more than their bounds of requests.
+    pub to_the_letter: bool,
 }
 
 /// The pod spec as it will run: the RuntimeClass' `overhead` where the spec has none, LimitRange defaults, and limits in
@@ -58,13 +59,11 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
             container.resources = None;
         }
     }
-    if let Some(resources) = &mut spec.resources {
-        if let Some(item) = limits.get("Pod") {
-            fill(&mut resources.limits, item.default.as_ref());
-            fill(&mut resources.requests, item.default_request.as_ref());
-        }
-        limits_as_requests(resources);
+    if let (Some(resources), Some(item)) = (&mut spec.resources, limits.get("Pod")) {
+        fill(&mut resources.limits, item.default.as_ref());
+        fill(&mut resources.requests, item.default_request.as_ref());
     }
+    pod_limits_as_requests(&mut spec);
     spec
 }
 
@@ -75,8 +74,24 @@ pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
         container.resources.iter_mut().for_each(limits_as_requests);
     }
-    spec.resources.iter_mut().for_each(limits_as_requests);
+    pod_limits_as_requests(&mut spec);
     spec
+}
+
+/// Limits of the pod as a whole stand for requests that are missing, as the API server has it: but for a resource that a container requests,
+/// of which the pod requests the sum over its containers. Of huge pages, which cannot be lent, the limit is always the request.
+fn pod_limits_as_requests(spec: &mut PodSpec) {
+    let PodSpec { resources: Some(whole), containers, init_containers, .. } = spec else { return };
+    let all = || containers.iter().chain(init_containers.iter().flatten());
+    let requests = |container: &Container, resource: &String| {
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        requests.is_some_and(|requests| requests.contains_key(resource))
+    };
+    let mut limits = whole.limits.clone().unwrap_or_default();
+    limits.retain(|resource, _| {
+        resource.starts_with("hugepages-") || !all().any(|container| requests(container, resource))
+    });
+    fill(&mut whole.requests, Some(&limits));
 }
 
 pub(crate) fn limits_as_requests(resources: &mut ResourceRequirements) {
@@ -131,15 +146,21 @@ fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What quota counts for one pod of an effective spec: requests without excluded resources, transformed, in quota's
-/// units, never negative.
+/// What quota counts for one pod of an effective spec: requests transformed, without excluded resources, in quota's units, never negative. To
+/// the letter an excluded resource is not transformed (`docs/decisions/transform-before-exclude.md`).
 ///
 /// # Errors
 /// [`RequestError`] for a text that is not a quantity.
 pub fn quota_requests(spec: &PodSpec, rules: &RequestRules) -> Result<BTreeMap<String, Amount>, RequestError> {
     let mut requests = pod_requests(spec)?;
-    requests.retain(|resource, _| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str())));
-    let requests = transform(requests, &rules.transformations);
+    let counts = |resource: &String| !rules.exclude_prefixes.iter().any(|prefix| resource.starts_with(prefix.as_str()));
+    if rules.to_the_letter {
+        requests.retain(|resource, _| counts(resource));
+    }
+    let mut requests = transform(requests, &rules.transformations);
+    if !rules.to_the_letter {
+        requests.retain(|resource, _| counts(resource));
+    }
     Ok(requests
         .into_iter()
         .map(|(resource, nano)| {
@@ -260,6 +281,31 @@ mod tests {
     }
 
     #[test]
+    fn limit_of_the_pod_is_its_request_where_no_container_asks() {
+        let check = |resources: Value, containers: Value, init: Value, expected: &[(&str, i64)]| {
+            let spec = json!({"containers": containers, "initContainers": init, "resources": resources});
+            let spec: PodSpec = serde_json::from_value(spec).expect("pod spec");
+            let stored = effective_pod_spec(&with_own_limits(&spec), None, &LimitSummary::default());
+            check(serde_json::to_value(stored).expect("pod spec"), expected);
+        };
+        let limits = |amounts: Value| json!({"limits": amounts});
+        let one = || json!([container(json!({"cpu": "1"}))]);
+        let none = || json!([]);
+        check(limits(json!({"cpu": "6"})), one(), none(), &[("cpu", 1000)]);
+        check(limits(json!({"cpu": "6", "memory": "1Gi"})), one(), none(), &[("cpu", 1000), ("memory", 1 << 30)]);
+        check(limits(json!({"cpu": "6"})), json!([{"name": "c"}]), none(), &[("cpu", 6000)]);
+        let limited = json!([{"name": "c", "resources": {"limits": {"cpu": "2"}}}]);
+        check(limits(json!({"cpu": "6"})), limited, none(), &[("cpu", 2000)]);
+        let sidecar = json!([{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}]);
+        check(limits(json!({"cpu": "6"})), one(), sidecar.clone(), &[("cpu", 1500)]);
+        check(limits(json!({"cpu": "6"})), json!([{"name": "c"}]), sidecar, &[("cpu", 500)]);
+        let pages = json!([container(json!({"hugepages-2Mi": "2Mi", "cpu": "1"}))]);
+        check(limits(json!({"hugepages-2Mi": "4Mi"})), pages, none(), &[("cpu", 1000), ("hugepages-2Mi", 4 << 20)]);
+        let both = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "3"}});
+        check(both, one(), none(), &[("cpu", 3000)]);
+    }
+
+    #[test]
     fn odd_values() {
         check(
             json!({"containers": [container(json!({"cpu": "-10m", "memory": "100Ei"}))]}),
@@ -281,5 +327,34 @@ mod tests {
             RequestRules { exclude_prefixes: vec!["networking.example.com/".to_owned()], ..RequestRules::default() };
         let requests = quota_requests(&spec, &rules).expect("requests");
         assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
+    }
+
+    /// What a pod is charged that asks for one slice of a card and two of another resource, where resources of `example.com/` are not
+    /// counted; `retain` keeps the input.
+    fn charged(output: &str, multiply_by: Option<&str>, retain: bool, to_the_letter: bool) -> Vec<(String, i64)> {
+        let asks = json!({"example.com/slice": "1", "example.com/copies": "2"});
+        let spec: PodSpec = serde_json::from_value(json!({"containers": [container(asks)]})).expect("pod spec");
+        let rule = Transformation::new("example.com/slice", multiply_by, [(output, "10")], retain).expect("factors");
+        let rules = RequestRules {
+            exclude_prefixes: vec!["example.com/".to_owned()],
+            transformations: vec![rule],
+            to_the_letter,
+        };
+        let found = quota_requests(&spec, &rules).expect("requests");
+        found.into_iter().map(|(resource, amount)| (resource, amount.get())).collect()
+    }
+
+    #[test]
+    fn an_excluded_input_is_transformed_first() {
+        let memory = |amount: i64| vec![("gpu-memory".to_owned(), amount)];
+        assert_eq!(charged("gpu-memory", None, false, false), memory(10));
+        assert_eq!(charged("gpu-memory", None, true, false), memory(10), "kept, it is excluded afterwards");
+        assert_eq!(charged("gpu-memory", Some("example.com/copies"), false, false), memory(20));
+        assert!(charged("gpu-memory", None, false, true).is_empty(), "by Kueue's letter nothing is charged");
+    }
+
+    #[test]
+    fn an_excluded_output_counts_nothing() {
+        assert!(charged("example.com/memory", None, false, false).is_empty());
     }
 }

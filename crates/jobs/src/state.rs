@@ -3,8 +3,8 @@
 
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
-    Finish, JobKind, controller, group_of, is_stopping, label, max_execution_seconds, prebuilt_workload_name,
-    version_of, workload_priority_class,
+    Finish, JobKind, Part, PartSize, controller, group_of, is_stopping, label, max_execution_seconds,
+    prebuilt_workload_name, version_of, workload_priority_class,
 };
 use crate::kinds::{JobObject, JobType, KINDS};
 use crate::template::TemplateParts;
@@ -12,6 +12,7 @@ use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
 use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, berth};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct JobState {
     pub pods_go_first: bool,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
+    /// See [`JobKind::misplaced_queue`].
+    pub misplaced: Option<Box<str>>,
     /// Name of the Workload that was made for it beforehand.
     pub prebuilt_workload: Option<Box<str>>,
     /// WorkloadPriorityClass; it wins over the pods' PriorityClass.
@@ -46,8 +49,12 @@ pub struct JobState {
     pub stopping: bool,
     /// A template carries what a start has put there.
     pub placed: bool,
-    /// Jobs that it is made of, 0 where it is none of these.
-    pub parts: i32,
+    /// Jobs that it is made of, none where its pods are its own.
+    pub parts: Box<[Part]>,
+    /// Its own pods, of a Job that names one that is made of Jobs as its controller.
+    pub size: Option<Box<PartSize>>,
+    /// See [`JobKind::attempt`].
+    pub attempt: Option<i32>,
     /// Pods run or terminate.
     pub active: bool,
     /// See [`JobKind::is_still`].
@@ -98,6 +105,7 @@ impl JobState {
             deleting: metadata.deletion_timestamp.is_some(),
             pods_go_first: metadata.finalizers.iter().flatten().any(|name| name == FOREGROUND),
             queue_name: K::queue_name(job).map(Into::into),
+            misplaced: K::misplaced_queue(job).map(Into::into),
             prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
             workload_priority_class: workload_priority_class(metadata).map(Into::into),
             pod_priority_class: K::pod_priority_class(job).map(Into::into),
@@ -106,6 +114,8 @@ impl JobState {
             stopping: is_stopping(metadata),
             placed: K::is_placed(job),
             parts: K::parts(job),
+            size: None,
+            attempt: K::attempt(job),
             active: K::is_active(job),
             still: K::is_still(job),
             at_rest: K::has_come_to_rest(job),
@@ -133,7 +143,23 @@ impl JobState {
         }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
+        if state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs()) {
+            let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
+            state.size = known.or_else(|| K::part_size(job).map(Box::new));
+        }
         state
+    }
+
+    /// How many Jobs it is made of.
+    #[must_use]
+    pub fn part_count(&self) -> i32 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.replicas))
+    }
+
+    /// Which of its Jobs would be called so, if it is called `own`: the pod set, and the index, which may be beyond those that it has.
+    #[must_use]
+    pub fn part_called(&self, own: &str, name: &str) -> Option<(&Part, i32)> {
+        (self.kind.info().part_called)(own, name, &self.parts)
     }
 
     /// The pod sets follow from the spec, which a generation fixes, and from annotations.
@@ -176,6 +202,15 @@ impl JobState {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
+    /// Suspends a job into whose templates nothing was put, also one that was let go.
+    #[must_use]
+    pub fn suspend_patch(&self) -> Value {
+        json!({
+            "metadata": {"uid": self.uid, "resourceVersion": self.version.to_string()},
+            "spec": {"suspend": true},
+        })
+    }
+
     /// Lets go of the job itself, and of what it asks for: its next state says both again.
     pub fn shed(&mut self) {
         self.packed = None;
@@ -195,6 +230,13 @@ pub struct JobOwner {
     pub name: Box<str>,
     /// Uid.
     pub uid: Box<str>,
+}
+
+impl JobOwner {
+    /// Whether it is one of Berth's kinds that are made of Jobs, beside TrainingJobs.
+    fn is_made_of_jobs(&self) -> bool {
+        KINDS.into_iter().any(|kind| kind.info().made_of_jobs && *kind.info().kind == *self.kind)
+    }
 }
 
 pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
@@ -237,7 +279,6 @@ mod tests {
     use super::*;
     use crate::BatchJob;
     use k8s_openapi::api::batch::v1::Job;
-    use serde_json::json;
 
     fn job(generation: i64, image: &str, queue: &str) -> Job {
         serde_json::from_value(json!({
@@ -262,6 +303,7 @@ mod tests {
         let whole = state.whole().expect("packed");
         assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
         assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
+        assert_eq!(state.suspend_patch(), whole.suspend_patch());
     }
 
     #[test]

@@ -127,7 +127,16 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let (job_kinds, unsupported) = frameworks(&file)?;
     warnings.extend(unsupported);
     let ignore_undeclared = quota_check(&file.resources, &gates)?;
+    let transformations = transformations::read(&file.resources.transformations)?;
+    warnings.extend(transformations::excluded(&transformations, &file.resources.exclude_resource_prefixes));
     let metrics = &file.metrics;
+    if let Some(block) = &metrics.local_queue_metrics
+        && let Some(selector) = &block.value.local_queue_selector
+    {
+        namespaces::read(selector).map_err(|error| {
+            format!("line {}: metrics.localQueueMetrics.localQueueSelector: {error}", block.referenced.line())
+        })?;
+    }
     let reclaim_taints = RECLAIM_TAINTS.map(str::to_owned).into_iter().chain(given.reclaim_taints.iter().cloned());
     let settings = Settings {
         manage_jobs_without_queue_name: file.manage_jobs_without_queue_name,
@@ -136,7 +145,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         label_keys_to_copy: file.integrations.label_keys_to_copy.iter().cloned().collect(),
         wait_for_pods_ready: if gates.on("DisableWaitForPodsReady") { None } else { pods_ready(version, &file)? },
         exclude_resource_prefixes: file.resources.exclude_resource_prefixes.clone(),
-        transformations: transformations::read(&file.resources.transformations)?,
+        transformations,
         cards: given.cards.clone(),
         reclaim_taints: reclaim_taints.collect(),
         engine: engine_options(&file, &gates, ignore_undeclared)?,
@@ -159,7 +168,9 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         ..Settings::default()
     };
     let qps = file.client_connection.qps.filter(|qps| *qps != 0.0).unwrap_or(300.0);
-    let endpoint = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    let endpoint = |given: &Option<String>, default: &str| {
+        given.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
+    };
     let readiness_path = endpoint(&file.health.readiness_endpoint_name, "readyz");
     let liveness_path = endpoint(&file.health.liveness_endpoint_name, "healthz");
     probe_paths(&readiness_path, &liveness_path)?;
@@ -279,7 +290,7 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
 fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, String> {
     let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
     let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
-    let interval = block.value.usage_sampling_interval.unwrap_or(GoDuration::minutes(5));
+    let interval = GoDuration::said(block.value.usage_sampling_interval).unwrap_or(GoDuration::minutes(5));
     let weights = &block.value.resource_weights;
     if half_life.is_negative() {
         return Err("admissionFairSharing.usageHalfLifeTime is negative; allowed is 0s or more".to_owned());
@@ -344,7 +355,7 @@ fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), Str
 fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, String> {
     let Some(strategy) = &resources.quota_check_strategy else { return Ok(false) };
     match strategy.value.as_str() {
-        "BlockUndeclared" => Ok(false),
+        "" | "BlockUndeclared" => Ok(false),
         "IgnoreUndeclared" if !resources.exclude_resource_prefixes.is_empty() => Err(
             "resources.quotaCheckStrategy: IgnoreUndeclared and resources.excludeResourcePrefixes exclude each other"
                 .to_owned(),
@@ -392,7 +403,7 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
         }
     }
     let order_by_creation = match strategy.timestamp.as_deref() {
-        None | Some("Eviction") => false,
+        None | Some("" | "Eviction") => false,
         Some("Creation") => true,
         Some(other) => {
             return Err(format!(

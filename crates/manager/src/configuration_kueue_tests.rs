@@ -238,3 +238,44 @@ fn what_kueue_offers_as_examples_works() {
     assert_eq!(settings.transformations, [slices]);
     assert_eq!((settings.retain_finished_ms, settings.retain_deactivated_ms), (None, None));
 }
+
+/// What Go writes of a Configuration in which nobody has set anything, as Kueue's own end-to-end suite and operators do: metav1.Duration
+/// and strings of these blocks are written out as zero.
+const ZEROS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+leaderElection: {leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceLock: \"\", resourceName: \"\",
+  resourceNamespace: \"\"}
+webhook: {port: 0, host: \"\", certDir: \"\"}
+metrics: {bindAddress: \"\"}
+health: {healthProbeBindAddress: \"\", readinessEndpointName: \"\", livenessEndpointName: \"\"}
+clientConnection: {qps: 0, burst: 0}
+resources: {quotaCheckStrategy: \"\"}
+admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 0s}
+";
+
+#[test]
+fn a_configuration_of_zeros_is_that_of_defaults() {
+    let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
+    let zeros = load(ZEROS, &given).unwrap();
+    let defaults = load("", &given).unwrap();
+    assert_eq!(format!("{:?}", zeros.election), format!("{:?}", defaults.election));
+    assert_eq!((zeros.metrics_address.as_str(), zeros.health_address.as_str()), (":8443", ":8081"));
+    assert_eq!((zeros.readiness_path.as_str(), zeros.liveness_path.as_str()), ("readyz", "healthz"));
+    assert_eq!((zeros.qps, zeros.burst, &zeros.webhook), (defaults.qps, defaults.burst, &defaults.webhook));
+    let sharing = zeros.settings.engine.admission_fair_sharing.unwrap();
+    assert_eq!(sharing.sampling_interval, 300_000);
+}
+
+#[test]
+fn zeros_that_mean_something_keep_it() {
+    let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \"0\"}\n\
+                waitForPodsReady: {timeout: 5m, recoveryTimeout: 0s}\n\
+                objectRetentionPolicies: {workloads: {afterFinished: 0s}}\n\
+                admissionFairSharing: {usageHalfLifeTime: 0s}\n";
+    let loaded = load(text, &given).unwrap();
+    assert_eq!(loaded.metrics_address, "0", "switched off");
+    assert_eq!(loaded.settings.retain_finished_ms, Some(0), "deleted at once");
+    assert_eq!(loaded.settings.wait_for_pods_ready.unwrap().recovery_timeout_ms, None, "switched off");
+    assert_eq!(loaded.settings.engine.admission_fair_sharing.unwrap().half_life, 0, "forgets at once");
+}

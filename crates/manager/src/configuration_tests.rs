@@ -300,7 +300,7 @@ fn admission_fair_sharing_reaches_the_engine() {
     assert!(off.settings.engine.admission_fair_sharing.is_none());
     for (text, parts) in [
         ("usageHalfLifeTime: -1s", ["usageHalfLifeTime", "0s or more"]),
-        ("usageSamplingInterval: 0s", ["usageSamplingInterval", "at least"]),
+        ("usageSamplingInterval: -1s", ["usageSamplingInterval", "at least"]),
         ("resourceWeights: {cpu: -1}", ["resourceWeights.cpu", "-1"]),
     ] {
         refused(&format!("admissionFairSharing:\n  {text}\n"), &parts);
@@ -328,4 +328,25 @@ fn gates_and_flags() {
     assert_eq!(loaded.warnings, [told]);
     let same = Given { lease_name: Some("other".into()), ..given() };
     assert_eq!(load(text, &same).unwrap().warnings, Vec::<String>::new());
+}
+
+#[test]
+fn an_excluded_output_is_warned_of() {
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nresources:\n  excludeResourcePrefixes: [example.com/]\n  \
+                transformations: [{input: a.com/card, outputs: {example.com/memory: 1Gi, gpu: 1}}]\n";
+    let warnings = load(text, &Given::default()).unwrap().warnings;
+    let named: Vec<&String> = warnings.iter().filter(|warning| warning.contains("example.com/memory")).collect();
+    assert!(matches!(named.as_slice(), [one] if one.contains("`a.com/card`")), "{warnings:?}");
+}
+
+#[test]
+fn a_selector_that_cannot_be_read_is_refused_with_its_line() {
+    let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics:\n  localQueueMetrics:\n    \
+                localQueueSelector: {matchExpressions: [{key: a, operator: Near}]}\n";
+    let error = load(text, &Given::default()).unwrap_err();
+    assert!(
+        error.starts_with("line ") && error.contains(": metrics.localQueueMetrics.localQueueSelector: "),
+        "{error}"
+    );
+    assert!(error.contains("`Near`"), "{error}");
 }

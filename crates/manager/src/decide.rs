@@ -6,6 +6,7 @@ mod generated_tests;
 mod ignored;
 mod invalid;
 mod manifests;
+mod places;
 mod pods;
 #[cfg(test)]
 mod pods_tests;
@@ -29,6 +30,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 /// One workload and what came of it.
 #[derive(Debug, Serialize)]
@@ -93,8 +95,8 @@ struct Answer {
     ignored: Vec<String>,
 }
 
-/// Reads, decides, prints.
-pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<()> {
+/// Reads, decides, prints. The exit code is 1 where the flags are strict and something is wrong with the manifests.
+pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
     let config = match &flags.config {
         Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
         None => String::new(),
@@ -105,8 +107,9 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<()> {
         None => latest(&manifests),
     };
     let cards = flags.cards.cards().map_err(anyhow::Error::msg)?;
-    print!("{}", answer(&manifests, &config, cards, now, flags.output)?);
-    Ok(())
+    let answer = answered(&manifests, &config, cards, now)?;
+    print!("{}", in_words(&answer, flags.output)?);
+    Ok(if flags.strict && answer.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The latest time at which an object was created; the epoch when none says so.
@@ -115,6 +118,14 @@ fn latest(manifests: &[Manifest]) -> Timestamp {
     manifests.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+impl Answer {
+    /// Whether something is wrong with what was given: with an object, a field or a queue. A job that waits is not.
+    fn is_wrong(&self) -> bool {
+        !self.invalid.is_empty() || !self.unknown.is_empty() || !self.inactive.is_empty()
+    }
+}
+
+#[cfg(test)]
 fn answer(
     manifests: &[Manifest],
     config: &str,
@@ -122,6 +133,17 @@ fn answer(
     now: Timestamp,
     output: Output,
 ) -> anyhow::Result<String> {
+    in_words(&answered(manifests, config, cards, now)?, output)
+}
+
+fn in_words(answer: &Answer, output: Output) -> anyhow::Result<String> {
+    match output {
+        Output::Text => Ok(as_text(answer)),
+        Output::Yaml => serde_saphyr::to_string(answer).map_err(|error| anyhow!("{error}")),
+    }
+}
+
+fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) -> anyhow::Result<Answer> {
     let given = Given { home: "kueue-system".to_owned(), cards, ..Given::default() };
     let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
@@ -142,11 +164,7 @@ fn answer(
     let decisions = decisions(&mut offline, &pods);
     ignored.extend(ignored::lines(&offline, &objects, &pods, &decisions));
     let inactive = inactive(&mut offline);
-    let answer = Answer { decisions, inactive, invalid, unknown, assumed, ignored };
-    match output {
-        Output::Text => Ok(as_text(&answer)),
-        Output::Yaml => serde_saphyr::to_string(&answer).map_err(|error| anyhow!("{error}")),
-    }
+    Ok(Answer { decisions, inactive, invalid, unknown, assumed, ignored })
 }
 
 /// Hands everything over but what is admitted through pods. What is decided on comes after what it is decided by.

@@ -23,6 +23,11 @@ impl GoDuration {
         self.0 / 1_000_000
     }
 
+    /// What is said, where that is more than nothing: Go writes out fields that nobody has set, and Kueue takes zero for absent.
+    pub(crate) fn said(given: Option<Self>) -> Option<Self> {
+        given.filter(|given| given.0 != 0)
+    }
+
     /// Below zero.
     pub(crate) const fn is_negative(self) -> bool {
         self.0 < 0

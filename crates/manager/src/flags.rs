@@ -187,6 +187,9 @@ pub(crate) struct DecideFlags {
     /// Form of the answer
     #[arg(short = 'o', long = "output", value_enum, default_value = "text")]
     pub(crate) output: Output,
+    /// End with exit code 1 where something is `invalid`, `unknown` or `inactive`
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// The time it is (RFC 3339) [default: the latest creationTimestamp in the manifests]
     #[arg(long)]
     pub(crate) now: Option<String>,

@@ -50,15 +50,15 @@ fn main() -> ExitCode {
         eprintln!("a crypto provider was installed before main");
     }
     let done = match Cli::parse().command {
-        Command::Manager(flags) => manager(&flags),
+        Command::Manager(flags) => manager(&flags).map(|()| ExitCode::SUCCESS),
         Command::Decide(flags) => decide::run(&flags),
-        Command::Flavors(flags) => capacity::run(&flags),
+        Command::Flavors(flags) => capacity::run(&flags).map(|()| ExitCode::SUCCESS),
         Command::Import(flags) => match flags.what {
-            Import::AxlearnQuota(flags) => axlearn_quota::run(&flags),
+            Import::AxlearnQuota(flags) => axlearn_quota::run(&flags).map(|()| ExitCode::SUCCESS),
         },
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("berth: {error:#}");
             ExitCode::FAILURE

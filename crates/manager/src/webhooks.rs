@@ -17,7 +17,7 @@ use berth_webhook::certs::rotate::Policy;
 use berth_webhook::certs::served::Served;
 use berth_webhook::routes::Gates;
 use berth_webhook::server::Handler;
-use berth_webhook::{Meter, Surroundings};
+use berth_webhook::{Meter, OwnerReference, Surroundings};
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -176,8 +176,8 @@ impl Surroundings for Known {
         self.0.read().unwrap_or_else(PoisonError::into_inner).facts(namespace)
     }
 
-    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).governs(namespace, job, training_job)
+    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).governs(namespace, job, owner)
     }
 
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {

@@ -1,6 +1,7 @@
-use crate::{Amount, is_cpu};
+use crate::{Amount, Nano, is_cpu, nano_per_unit};
 
 const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
+const FINE: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// Canonical Kubernetes text of an amount of `resource`: `cpu` from milli units, memory, ephemeral storage and huge
@@ -17,6 +18,19 @@ pub fn format(resource: &str, amount: Amount) -> String {
         shorten(units, 1024, &BINARY)
     } else {
         shorten(units, 1000, DECIMAL.get(1..).unwrap_or_default())
+    }
+}
+
+/// Canonical text of an amount that may be a fraction of the unit of `resource`: of whole units as [`format`] has it.
+#[must_use]
+pub fn format_nano(resource: &str, Nano(nano): Nano) -> String {
+    let unit = nano_per_unit(resource);
+    match nano.checked_rem(unit) {
+        Some(0) => format(resource, Amount::clamped(nano.checked_div(unit).unwrap_or_default())),
+        _ => i64::try_from(nano).map_or_else(
+            |_| format(resource, Amount::clamped(nano.checked_div(unit).unwrap_or_default())),
+            |nano| shorten(nano, 1000, &FINE),
+        ),
     }
 }
 

@@ -26,7 +26,7 @@ mod parse;
 
 pub use amount::Amount;
 pub use canonical::canonical;
-pub use format::format;
+pub use format::{format, format_nano};
 pub use parse::{Nano, ParseError, parse_quantity};
 
 const NANO_PER_MILLI: i128 = 1_000_000;
@@ -54,6 +54,18 @@ fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
     };
     // What is left of a division has the sign of the value, so this leads away from zero.
     Amount::clamped(units.saturating_add(rest.signum()))
+}
+
+/// How many [`Nano`] units one unit of `resource` has.
+#[must_use]
+pub const fn nano_per_unit(resource: &str) -> i128 {
+    if is_cpu(resource) { NANO_PER_MILLI } else { NANO_PER_WHOLE }
+}
+
+/// An amount of `resource`, exactly.
+#[must_use]
+pub fn to_nano(resource: &str, amount: Amount) -> Nano {
+    Nano(i128::from(amount.get()).saturating_mul(nano_per_unit(resource)))
 }
 
 /// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`], for `cpu` from the last whole core on that

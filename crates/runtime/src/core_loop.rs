@@ -23,6 +23,8 @@ use tokio::time::Instant;
 
 /// Most observations taken before a step.
 const BATCH: usize = 8192;
+/// Most questions that are answered in one turn: whoever asks may be slow, and never holds up a decision for good.
+const QUERIES: usize = 8;
 /// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
 const NAP: Duration = Duration::from_secs(5);
 
@@ -161,7 +163,8 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
         }
         inbox.fill(&mut ports);
         // Under load there always is an outcome or an observation to wake up for, and never a turn for questions alone.
-        while let Ok(query) = ports.queries.try_recv() {
+        for _ in 0..QUERIES {
+            let Ok(query) = ports.queries.try_recv() else { break };
             answer(&brain, query);
         }
         let now = clock.now();

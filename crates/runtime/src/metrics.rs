@@ -5,15 +5,17 @@
 
 mod exposition;
 mod labels;
+mod names;
 mod table;
 
 use exposition::Family;
 use labels::Labels;
+use names::DOUBLE;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use table::{DOUBLE, Definition, Shape, TABLE};
+use table::{Definition, Shape, TABLE};
 
 /// The metric of the build.
 const BUILD_INFO: &str = "kueue_build_info";

@@ -69,6 +69,7 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
         seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_PAUSE_MS, |seconds| seconds.saturating_mul(1000))
     };
     match code {
+        _ if is_beyond_the_store(&text) => Outcome::Refused(text),
         409 if verb == Verb::Create && status.reason == "AlreadyExists" => Outcome::AlreadyExists,
         409 | 422 if names_another_uid(&text) => Outcome::Gone,
         409 => Outcome::Conflict,
@@ -79,6 +80,14 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
         400..=499 => Outcome::Refused(text),
         _ => Outcome::Unknown(format!("HTTP {code}: {text}")),
     }
+}
+
+/// True when no try of the same write can succeed: etcd limits the bytes of an object, and so does the way to it. Both refuse before
+/// anything is written, and the API server passes that on as an internal error.
+fn is_beyond_the_store(message: &str) -> bool {
+    ["etcdserver: request is too large", "trying to send message larger than max"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 /// True when an answer says that another object lives under that name, or none: what we knew is gone. Of a patch that names no version
@@ -109,7 +118,9 @@ pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome 
 pub const fn label(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Applied { .. } => "applied",
-        Outcome::Stuck(_) | Outcome::OnNode(_) | Outcome::Nodes(_) | Outcome::Checkpoints(Ok(_)) => "answered",
+        Outcome::Stuck(_) | Outcome::OnNode(_) | Outcome::Left(_) | Outcome::Nodes(_) | Outcome::Checkpoints(Ok(_)) => {
+            "answered"
+        }
         Outcome::Checkpoints(Err(_)) => "failed",
         Outcome::Conflict => "conflict",
         Outcome::AlreadyExists => "already_exists",
@@ -165,6 +176,22 @@ mod tests {
             assert_eq!(outcome, Outcome::Refused("spec.x: must not change".into()), "{code}");
         }
         assert_eq!(outcome_of(Verb::Patch, 404, None, &status("NotFound", "gone")), Outcome::Gone);
+    }
+
+    /// A write that is too large for etcd fails in the same way however often it is tried.
+    #[test]
+    fn a_request_that_the_store_cannot_take_is_a_refusal() {
+        for text in [
+            "etcdserver: request is too large",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097301 vs. 2097152)",
+        ] {
+            for verb in [Verb::Create, Verb::Patch] {
+                let outcome = outcome_of(verb, 500, None, &status("InternalError", text));
+                assert_eq!(outcome, Outcome::Refused(text.to_owned()));
+            }
+        }
+        let outcome = outcome_of(Verb::Patch, 500, None, &status("InternalError", "etcdserver: request timed out"));
+        assert!(matches!(outcome, Outcome::Unknown(_)), "that one may have been written");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -99,7 +99,8 @@ pub async fn run<B: Brain>(
         pulse: Arc::clone(&pulse),
         fresh: fresh(clients.rpc.clone(), Arc::clone(&make), job_kinds.clone()),
         missing,
-        last: Arc::default(),
+        scrape: Arc::default(),
+        comparing: Arc::new(Semaphore::new(1)),
     };
     let mut servers = serve(&options, &context).await?;
     servers.spawn(dump::tell_when_asked(dump, context.queries.clone(), dump::log));
@@ -107,6 +108,9 @@ pub async fn run<B: Brain>(
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
     for kind in Kind::jobs().chain([Kind::Workload, Kind::ClusterQueue, Kind::LocalQueue]) {
         metrics.count("berth_writes_refused", &[("kind", kind.name())], 0);
+    }
+    for kind in Kind::jobs().chain([Kind::TrainingJob]) {
+        metrics.count("berth_repeated_starts", &[("kind", kind.name())], 0);
     }
     let stores = Stores::new(clients.rpc.clone(), options.namespace.clone());
     let rate = Rate::new(Bucket::new(options.write_rate, options.write_burst, Instant::now()));

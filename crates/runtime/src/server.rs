@@ -1,10 +1,11 @@
 //! Metrics, probes and the debug endpoint over HTTP.
 
 mod connections;
+mod scrape;
 
 use crate::core_loop::Query;
 use crate::differences;
-use crate::metrics::{Gauges, Metrics};
+use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use axum::Router;
 use axum::body::Body;
@@ -16,10 +17,12 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+pub use scrape::Scrape;
 
 /// The loop counts as stuck when it has not gone round for that long.
 const STUCK: Duration = Duration::from_secs(60);
@@ -45,8 +48,10 @@ pub struct Context {
     pub fresh: Fresh,
     /// What else must be ready.
     pub missing: Option<Missing>,
-    /// Gauges of the last scrape, shown when the loop is too busy to answer.
-    pub last: Arc<Mutex<Arc<Gauges>>>,
+    /// The text of `/metrics`.
+    pub scrape: Arc<Scrape>,
+    /// One comparison with fresh lists at a time.
+    pub comparing: Arc<Semaphore>,
 }
 
 /// Turns Go's listen addresses (`:8080`) into ours; `0` and the empty string switch a server off.
@@ -101,24 +106,21 @@ pub(crate) async fn ask<T>(
 }
 
 async fn metrics(State(context): State<Context>) -> Response {
-    let fresh = ask(&context.queries, Query::Gauges).await.map(Arc::new);
-    let gauges = {
-        let mut last = context.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fresh) = fresh {
-            *last = fresh;
-        }
-        Arc::clone(&last)
+    let Some(text) = context.scrape.text(&context.queries, &context.metrics).await else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be put into words\n").into_response();
     };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    // Each metric is put into words when there is room for it on the way.
-    let lines = futures::stream::iter(context.metrics.exposition(gauges).map(Ok::<_, Infallible>));
-    ([(header::CONTENT_TYPE, kind)], Body::from_stream(lines)).into_response()
+    let parts = (0..text.len()).filter_map(move |index| text.get(index).cloned()).map(Ok::<_, Infallible>);
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(futures::stream::iter(parts))).into_response()
 }
 
 async fn recompute(State(context): State<Context>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
     if !peer.ip().to_canonical().is_loopback() {
         return (StatusCode::FORBIDDEN, "only from this machine\n").into_response();
     }
+    let Ok(_only) = context.comparing.try_acquire() else {
+        return (StatusCode::TOO_MANY_REQUESTS, "another comparison is under way\n").into_response();
+    };
     let fresh = (context.fresh)().await;
     let Some(incremental) = ask(&context.queries, Query::Digest).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n").into_response();
@@ -144,10 +146,10 @@ async fn readyz(State(context): State<Context>) -> Response {
     if !context.pulse.ready() {
         return (StatusCode::SERVICE_UNAVAILABLE, "objects are not listed yet, or shutting down\n").into_response();
     }
-    match context.missing.as_ref().and_then(|missing| missing()) {
-        Some(missing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response(),
-        None => "ok\n".into_response(),
+    if let Some(missing) = context.missing.as_ref().and_then(|missing| missing()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response();
     }
+    "ok\n".into_response()
 }
 
 #[cfg(test)]
@@ -188,7 +190,8 @@ mod tests {
             pulse: Arc::new(Pulse::of_age(age)),
             fresh: Arc::new(|| async { Ok::<_, String>(serde_json::json!({})) }.boxed()),
             missing: None,
-            last: Arc::default(),
+            scrape: Arc::default(),
+            comparing: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -213,6 +216,18 @@ mod tests {
             let answer = recompute(State(context), ConnectInfo(peer)).await;
             assert_eq!(answer.status(), code, "{peer}");
         }
+    }
+
+    /// A comparison lists every object of the cluster: whoever asks for one meanwhile is told to come again.
+    #[tokio::test]
+    async fn one_comparison_at_a_time_is_made() {
+        let context = beside_a_loop(Duration::ZERO);
+        let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 40_000)));
+        let busy = Arc::clone(&context.comparing).try_acquire_owned().expect("nobody compares");
+        let answer = recompute(State(context.clone()), peer).await;
+        assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+        drop(busy);
+        assert_eq!(recompute(State(context), peer).await.status(), StatusCode::OK);
     }
 
     #[tokio::test]

@@ -165,7 +165,8 @@ fn kinds() -> Vec<Kind> {
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
-        kind!(Pod, Observation::Pod).of(control::Kind::Pod).labelled(&managed),
+        // Whatever the configuration names now: what was started before holds quota, and waits for our finalizer to go.
+        kind!(Pod, Observation::Pod).labelled(&managed),
         kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet).labelled(api::labels::QUEUE_NAME),
         kind!(api::ProvisioningRequestConfig, Observation::ProvisioningRequestConfig).optional(),
         kind!(ProvisioningRequest, Observation::ProvisioningRequest)

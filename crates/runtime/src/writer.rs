@@ -117,6 +117,9 @@ impl Writer {
             Question::FindStuckPods { pods } => in_time(deadline, stuck::find(client, namespace, pods)).await,
             Question::AskAutoscalers { pods } => in_time(deadline, stuck::ask(client, namespace, pods)).await,
             Question::FindPodsOnNode => in_time(deadline, pods::on_node(client, &write.key.name)).await,
+            Question::FindLeftPods { labels, uid } => {
+                in_time(deadline, pods::left(client, namespace, labels, uid)).await
+            }
             Question::CountNodes { pods } => in_time(deadline, pods::count_nodes(client, namespace, pods)).await,
         }
     }

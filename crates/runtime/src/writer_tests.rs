@@ -3,7 +3,7 @@
 use super::*;
 use crate::leadership::State;
 use crate::rate::Bucket;
-use berth_control::write::{Kind, PodOnNode, PodsOf, Purpose, StuckPod, WriteId};
+use berth_control::write::{Kind, LeftPod, PodOnNode, PodsOf, Purpose, StuckPod, WriteId};
 use http::Response;
 use std::sync::Mutex;
 
@@ -380,6 +380,37 @@ async fn nodes_are_counted_once_each_over_all_pages_and_for_own_pods_alone() {
     assert_eq!(writer_of_it.perform(&ask()).await, Outcome::Nodes(2));
     let (_sender, refused) = writer(answering(403, "{}", Seen::default()), LEADING);
     assert_eq!(refused.perform(&ask()).await, Outcome::Refused("{}".to_owned()));
+}
+
+/// A pod that lost its job, and one of a Job; not one that another kind controls.
+#[tokio::test]
+async fn pods_left_behind_are_found_by_each_label() {
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let asked = request.uri().query().is_some_and(|query| query.contains("second%3Du"));
+        let owner = |kind: &str, version: &str| {
+            json!([{"apiVersion": version, "kind": kind, "name": "j", "uid": "j-1",
+            "controller": true}])
+        };
+        let pods = json!([{"metadata": {"name": "a", "uid": "a-1"}},
+            {"metadata": {"name": "b", "uid": "b-1", "ownerReferences": owner("Job", "batch/v1"),
+                "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            {"metadata": {"name": "c", "uid": "c-1", "ownerReferences": owner("ReplicaSet", "apps/v1")}}]);
+        let list = json!({"metadata": {}, "items": if asked { pods } else { json!([]) }}).to_string();
+        Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.into_bytes())).unwrap())
+    });
+    let (_sender, prober) = writer(Client::new(service, "default"), LEADING);
+    let ask = |labels: Vec<&'static str>| {
+        write(Kind::Workload, "ns", Request::Ask(Question::FindLeftPods { labels, uid: "u".to_owned() }))
+    };
+    let left = |name: &str, deleting: bool, job: Option<(&str, &str)>| LeftPod {
+        name: name.to_owned(),
+        uid: format!("{name}-1"),
+        deleting,
+        job: job.map(|(name, uid)| (name.to_owned(), uid.to_owned())),
+    };
+    let found = vec![left("a", false, None), left("b", true, Some(("j", "j-1")))];
+    assert_eq!(prober.perform(&ask(vec!["first", "second"])).await, Outcome::Left(found));
+    assert_eq!(prober.perform(&ask(vec!["first"])).await, Outcome::Left(Vec::new()));
 }
 
 /// What kube-apiserver 1.36 answers when metadata is asked for and there is none.

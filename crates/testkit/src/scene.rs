@@ -65,7 +65,7 @@ pub fn settings(case: &Case) -> Result<Settings, String> {
         }),
         exclude_resource_prefixes: config.exclude_resource_prefixes.clone(),
         transformations: config.resource_transformations.iter().map(transformation).collect::<Result<_, _>>()?,
-        limit_ranges_first: !case.as_shipped,
+        requests_to_the_letter: !case.as_shipped,
         compares_templates: !case.as_shipped,
         engine: options(case, &gates)?,
         refuse_invalid: false,

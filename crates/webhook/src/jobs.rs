@@ -4,28 +4,32 @@ use crate::patch::{add, entries};
 use crate::review::{Answer, Request, Unreadable};
 use crate::routes::Around;
 use berth_api::labels;
-use berth_jobs::training::training_owner;
-use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobType, controller};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use berth_jobs::{DEFAULT_NAME, Defaults, Facts, JobObject, JobType, KeptSuspend, controller};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 /// Path of the field that suspends a job, the same in every kind.
 const SUSPEND: &str = "/spec/suspend";
+const ANNOTATIONS: &str = "/metadata/annotations";
 
-/// Fills in the queue and the class, and suspends what is managed.
+/// A new job: fills in the queue and the class, and suspends what is managed. A change: `spec.suspend` of a job that Berth starts and stops
+/// stays as it is, whatever the change says of it, so that a manifest which is applied again neither stops nor starts its job.
 pub(crate) fn mutate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
-    if request.operation != "CREATE" {
-        return Ok(Answer::Allow);
-    }
     let job = request.job(kind)?;
-    // What a JobSet or a TrainingJob creates is admitted with it. Whatever else slips past here is found by control.
-    let metadata = job.metadata();
-    let name = metadata.name.as_deref().unwrap_or_default();
-    let part =
-        |owner: &OwnerReference| around.surroundings.governs(&request.namespace, name, (&owner.name, &owner.uid));
-    let governed = kind == JobType::JOB && (is_part(metadata) || training_owner(metadata).is_some_and(part));
-    let defaults = job.defaults(Facts { governed, ..facts(kind, request, around) });
-    Ok(Answer::Change(operations(metadata, defaults)))
+    if request.operation == "UPDATE" {
+        let Some(old) = request.old_job(kind) else { return Ok(Answer::Allow) };
+        let kept = job.kept_suspend(&*old, governed_facts(kind, &*old, request, around));
+        return Ok(kept.map_or(Answer::Allow, |kept| keep(job.metadata(), kept)));
+    }
+    let defaults = job.defaults(governed_facts(kind, &*job, request, around));
+    Ok(Answer::Change(operations(job.metadata(), defaults)))
+}
+
+fn keep(metadata: &ObjectMeta, kept: KeptSuspend) -> Answer {
+    let marker = kept.stopping.then(|| (labels::STOPPING, "true".to_owned()));
+    let mut operations = entries(ANNOTATIONS, metadata.annotations.as_ref(), marker);
+    operations.push(add(SUSPEND.to_owned(), json!(kept.suspend)));
+    Answer::ChangeAndWarn(operations, kept.warning)
 }
 
 /// Refuses what cannot be meant, and changes that come too late.
@@ -34,10 +38,15 @@ pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) ->
     if facts.unmanaged_kind {
         return Ok(Answer::Allow);
     }
+    if request.is_leaving() {
+        // Whatever does not decode may go all the same.
+        let both = request.job(kind).ok().zip(request.old_job(kind));
+        return Ok(both.map_or(Answer::Allow, |(job, old)| Answer::of(job.leaving_errors(&*old))));
+    }
     let job = request.job(kind)?;
     let errors = match request.old_job(kind) {
-        None => job.errors(),
         Some(old) => job.change_errors(&*old, facts.default_queue),
+        None => job.errors(),
     };
     Ok(Answer::of(errors))
 }
@@ -47,10 +56,13 @@ fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
     Facts { unmanaged_kind, ..around.surroundings.facts(&request.namespace) }
 }
 
-/// Whether a job that is made of Jobs controls it. Its kind is enough, as in Kueue: which JobSets are managed is not known here, and
-/// control suspends a Job with a queue of its own whose JobSet is not.
-fn is_part(metadata: &ObjectMeta) -> bool {
-    controller(metadata).and_then(JobType::of_owner).is_some_and(|kind| kind.info().made_of_jobs)
+/// The same, and whether something else starts and stops the job: what a JobSet or a TrainingJob creates is admitted with it.
+fn governed_facts(kind: JobType, job: &dyn JobObject, request: &Request, around: &Around<'_>) -> Facts {
+    let metadata = job.metadata();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let governs = |owner| around.surroundings.governs(&request.namespace, name, owner);
+    let governed = kind == JobType::JOB && controller(metadata).is_some_and(governs);
+    Facts { governed, ..facts(kind, request, around) }
 }
 
 fn operations(metadata: &ObjectMeta, defaults: Defaults) -> Vec<Value> {

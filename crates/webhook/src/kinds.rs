@@ -9,6 +9,7 @@ use berth_api::validation::{
     validate_workload_update,
 };
 use berth_api::{ClusterQueue, Cohort, ReclaimablePod, ResourceFlavor, Workload};
+use berth_jobs::prebuilt_size_rule;
 use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -45,6 +46,7 @@ pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer
     let alone = |workload: &Workload| {
         let mut errors = validate_workload(workload);
         errors.extend(validate_priority_boost(workload).filter(|_| priority_boost));
+        errors.extend(prebuilt_size_rule(workload));
         errors
     };
     let object: Workload = request.object()?;

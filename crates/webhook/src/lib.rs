@@ -24,6 +24,7 @@ pub mod server;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub trait Surroundings: Send + Sync + 'static {
     fn has_kind(&self, kind: JobType) -> bool;
     /// What a job of that namespace meets there.
     fn facts(&self, namespace: &str) -> Facts;
-    /// Whether a Job to be created there under that name is part of the TrainingJob of that name and uid, and is admitted with it.
-    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool;
+    /// Whether a Job of that name there is part of what controls it, a JobSet or a TrainingJob, and is started and stopped by that.
+    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool;
     /// What a StatefulSet of that namespace and name says of its pods; `None` of one that no watch has shown, or that names no queue.
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;
     /// By the plural of a kind, the label selector of the namespaces where its objects are asked about although they name no queue;

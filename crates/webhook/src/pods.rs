@@ -21,10 +21,22 @@ pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
         return Ok(Answer::Allow);
     }
     let pod: Pod = request.object()?;
+    let facts = facts(request, around);
+    if let Some(forged) =
+        pods::forged_controller(&pod, facts).filter(|_| !is_of_kubernetes(&request.user_info.username))
+    {
+        return Ok(Answer::of(vec![forged]));
+    }
     let owner = pods::controlling_set(&pod.metadata);
     let set = owner.and_then(|owner| around.surroundings.stateful_set(&request.namespace, &owner.name));
-    let defaults = pods::pod_defaults(&pod, facts(request, around), set.as_ref());
+    let defaults = pods::pod_defaults(&pod, facts, set.as_ref());
     Ok(Answer::Change(pod_operations(&pod, defaults)))
+}
+
+/// Whether a user is one of Kubernetes' own controllers. The chart's conditions do not even ask about the pods that these make; a configuration
+/// that was carried over from Kueue may.
+fn is_of_kubernetes(user: &str) -> bool {
+    user == "system:kube-controller-manager" || user.starts_with("system:serviceaccount:kube-system:")
 }
 
 /// Refuses a pod that cannot be meant, and changes that come too late.

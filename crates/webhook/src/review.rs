@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_api::lean;
 use berth_api::validation::FieldError;
+use berth_api::{berth, lean};
 use berth_jobs::{JobObject, JobType};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,17 @@ pub struct Request {
     pub object: Option<Box<RawValue>>,
     /// The stored object, of an update.
     pub old_object: Option<Box<RawValue>>,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo,
+}
+
+/// The user whose request is under review.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// Name, such as `system:serviceaccount:kube-system:job-controller`.
+    pub username: String,
 }
 
 /// Group, version and kind.
@@ -81,6 +92,8 @@ pub enum Answer {
     Allow,
     /// With changes, as operations of a JSON patch; without any it is the same as [`Answer::Allow`].
     Change(Vec<Value>),
+    /// The same, and a client such as kubectl prints why.
+    ChangeAndWarn(Vec<Value>, String),
     /// Not at all, because of these fields.
     Deny(Vec<FieldError>),
 }
@@ -198,22 +211,34 @@ struct Response<'a> {
     patch: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<[&'a str; 1]>,
+}
+
+impl Response<'_> {
+    fn patch(&mut self, operations: &[Value]) {
+        if !operations.is_empty() {
+            self.patch_type = Some("JSONPatch");
+            self.patch = serde_json::to_vec(operations).ok().map(|bytes| STANDARD.encode(bytes));
+        }
+    }
 }
 
 /// The review that answers a request.
 #[must_use]
 pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> {
-    let mut response = Response { uid: &request.uid, allowed: true, patch_type: None, patch: None, status: None };
+    let mut response =
+        Response { uid: &request.uid, allowed: true, patch_type: None, patch: None, status: None, warnings: None };
     match answer {
         Ok(Answer::Allow) => {}
-        Ok(Answer::Change(operations)) if operations.is_empty() => {}
-        Ok(Answer::Change(operations)) => {
-            response.patch_type = Some("JSONPatch");
-            response.patch = serde_json::to_vec(operations).ok().map(|bytes| STANDARD.encode(bytes));
+        Ok(Answer::Change(operations)) => response.patch(operations),
+        Ok(Answer::ChangeAndWarn(operations, warning)) => {
+            response.patch(operations);
+            response.warnings = Some([warning.as_str()]);
         }
         Ok(Answer::Deny(errors)) => {
             response.allowed = false;
-            response.status = Some(invalid(request, errors));
+            response.status = Some(refusal(request, errors));
         }
         Err(unreadable) => {
             response.allowed = false;
@@ -226,8 +251,9 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
     serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
 }
 
-/// The status that makes kubectl print every field: reason, code, and a cause each.
-fn invalid(request: &Request, errors: &[FieldError]) -> Value {
+/// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code that Kueue's webhooks
+/// answer, 403 Forbidden, since clients branch on it; those of Berth's own group as by their schema, 422 Invalid.
+fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let causes: Vec<Value> = errors
         .iter()
         .take(TOLD)
@@ -243,9 +269,11 @@ fn invalid(request: &Request, errors: &[FieldError]) -> Value {
     let told: Vec<String> = errors.iter().take(TOLD).map(ToString::to_string).collect();
     let more = errors.len().saturating_sub(told.len());
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let (code, reason) = if request.kind.group == berth::GROUP { (422, "Invalid") } else { (403, "Forbidden") };
+    let what = reason.to_lowercase();
     json!({
-        "status": "Failure", "code": 422, "reason": "Invalid",
-        "message": format!("{} {:?} is invalid: {}{more}", request.kind.kind, request.name, told.join("; ")),
+        "status": "Failure", "code": code, "reason": reason,
+        "message": format!("{} {:?} is {what}: {}{more}", request.kind.kind, request.name, told.join("; ")),
         "details": {
             "name": request.name, "group": request.kind.group, "kind": request.kind.kind, "causes": causes,
         },
@@ -317,13 +345,40 @@ mod tests {
         );
     }
 
+    /// Clients of Kueue ask whether a write was forbidden; what is Berth's own is refused as by a schema.
+    #[test]
+    fn refusal_has_the_code_of_the_kinds_own_webhook() {
+        for (group, code, reason) in [
+            ("batch", 403, "Forbidden"),
+            ("kueue.x-k8s.io", 403, "Forbidden"),
+            ("", 403, "Forbidden"),
+            ("berth.dev", 422, "Invalid"),
+        ] {
+            let mut request = read(&request(&json!({"a": 1}))).unwrap();
+            request.kind.group = group.to_owned();
+            let denied = Answer::of(vec![FieldError::new("spec.a", "x", "must be y")]);
+            let answer: Value = serde_json::from_slice(&write(&request, &Ok(denied))).unwrap();
+            let status = &answer["response"]["status"];
+            assert_eq!((&status["code"], &status["reason"]), (&json!(code), &json!(reason)), "{group}");
+            assert_eq!(status["details"]["causes"][0]["field"], json!("spec.a"));
+        }
+    }
+
+    #[test]
+    fn warning_goes_with_the_change() {
+        let change = vec![json!({"op": "add", "path": "/a", "value": 1})];
+        let response = answered(Ok(Answer::ChangeAndWarn(change, "it stays".to_owned())))["response"].clone();
+        assert_eq!((&response["allowed"], &response["warnings"]), (&json!(true), &json!(["it stays"])));
+        assert!(response["patch"].is_string(), "{response}");
+        assert!(answered(Ok(Answer::Change(Vec::new())))["response"].get("warnings").is_none());
+    }
+
     #[test]
     fn refusals_name_their_fields() {
         let errors = vec![FieldError::new("spec.a", "x", "must be y"), FieldError::new("spec.b", "", "is missing")];
         let response = answered(Ok(Answer::of(errors)))["response"].clone();
         assert_eq!(response["allowed"], json!(false));
         let status = &response["status"];
-        assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
         assert_eq!(status["details"]["causes"][0]["field"], json!("spec.a"));
         assert_eq!(status["details"]["causes"][1]["message"], json!("is missing"));
         assert_eq!((&status["details"]["kind"], &status["details"]["name"]), (&json!("Job"), &json!("n")));

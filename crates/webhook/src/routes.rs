@@ -33,9 +33,9 @@ enum Handle {
     Admission(Rule),
     /// The same, and what changes of an object that is being deleted is asked about as well.
     AdmissionToTheEnd(Rule),
-    /// It is asked what a job gets at its creation.
+    /// It is asked what a job gets at its creation, and what stays of it in a change.
     Defaults(JobType),
-    /// It is asked whether a job may be stored.
+    /// It is asked whether a job may be stored, also while it is being deleted.
     Rules(JobType),
     /// It is asked how objects look in another version.
     Conversion,
@@ -62,7 +62,7 @@ pub struct Route {
 }
 
 /// Every path but those of jobs that can be suspended.
-const OTHERS: [Route; 14] = [
+const OTHERS: [Route; 15] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod"),
         name: Cow::Borrowed("mutate-pod"),
@@ -72,6 +72,11 @@ const OTHERS: [Route; 14] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod-of-set"),
         name: Cow::Borrowed("mutate-pod-of-set"),
+        handle: Handle::Admission(pods::mutate_pod),
+    },
+    Route {
+        path: Cow::Borrowed("/mutate--v1-pod-of-parent"),
+        name: Cow::Borrowed("mutate-pod-of-parent"),
         handle: Handle::Admission(pods::mutate_pod),
     },
     Route {
@@ -166,7 +171,7 @@ impl Route {
         }
         let request = review::read(bytes)?;
         let is_asked = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
-        let to_the_end = matches!(self.handle, Handle::AdmissionToTheEnd(_));
+        let to_the_end = matches!(self.handle, Handle::AdmissionToTheEnd(_) | Handle::Rules(_));
         let answer = match &self.handle {
             _ if !is_asked || (!to_the_end && request.is_leaving()) => Ok(Answer::Allow),
             Handle::Admission(rule) | Handle::AdmissionToTheEnd(rule) => rule(&request, around),

@@ -1,6 +1,7 @@
 //! One CustomResourceDefinition from one kind.
 
 use anyhow::{Context, Result};
+use berth_api as api;
 use serde_json::{Map, Value, json};
 
 use crate::expand::expand;
@@ -110,9 +111,10 @@ pub(crate) fn root(
     root["properties"]["apiVersion"] = json!({"type": "string", "description": "Group and version of this object."});
     root["properties"]["kind"] = json!({"type": "string", "description": "Kind of this object."});
     root["properties"]["metadata"] = json!({"type": "object"});
+    let rules = rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message}));
+    let rules: Vec<Value> = rules.chain(api::stays(kind.fixed)).collect();
     if !rules.is_empty() {
-        root["x-kubernetes-validations"] =
-            rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect();
+        root["x-kubernetes-validations"] = json!(rules);
     }
     Ok(root)
 }

@@ -36,6 +36,8 @@ pub(crate) struct Kind {
     pub(crate) deprecated: bool,
     /// Rules over the whole object: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,
+    /// The field of the spec that never changes, empty where there is none: it cannot be removed either.
+    pub(crate) fixed: &'static str,
 }
 
 impl Kind {
@@ -66,6 +68,7 @@ const PLAIN: Kind = Kind {
     older: None,
     deprecated: true,
     rules: Vec::new,
+    fixed: "",
 };
 
 /// A kind of Berth's own group.
@@ -80,6 +83,7 @@ pub(crate) const ALL: &[Kind] = &[
         description: "A further condition for admission that a controller answers for each workload.",
         spec: document::<api::AdmissionCheckSpec>,
         status: Some(document::<api::AdmissionCheckStatus>),
+        fixed: "controllerName",
         ..PLAIN
     },
     Kind {
@@ -94,6 +98,8 @@ pub(crate) const ALL: &[Kind] = &[
             ("Strategy", "string", ".spec.queueingStrategy", 1),
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 1),
+            ("Active", "string", ".status.conditions[?(@.type=='Active')].status", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='Active')].reason", 1),
         ],
         older: Some(Older {
             spec: document::<v1beta1::ClusterQueueSpec>,
@@ -123,8 +129,11 @@ pub(crate) const ALL: &[Kind] = &[
             ("ClusterQueue", "string", ".spec.clusterQueue", 0),
             ("Pending Workloads", "integer", ".status.pendingWorkloads", 0),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads", 0),
+            ("Active", "string", ".status.conditions[?(@.type=='Active')].status", 1),
+            ("Reason", "string", ".status.conditions[?(@.type=='Active')].reason", 1),
         ],
         older: Some(Older { spec: document::<api::LocalQueueSpec>, status: document::<v1beta1::LocalQueueStatus> }),
+        fixed: "clusterQueue",
         ..PLAIN
     },
     Kind {
@@ -191,6 +200,7 @@ pub(crate) const ALL: &[Kind] = &[
         short_names: &["flavor", "flavors", "rf"],
         description: "A kind of capacity, described by the labels and taints of its nodes.",
         spec: document::<api::ResourceFlavorSpec>,
+        fixed: "topologyName",
         ..PLAIN
     },
     Kind {
@@ -199,6 +209,7 @@ pub(crate) const ALL: &[Kind] = &[
         short_names: &["topo"],
         description: "The levels of a data centre, from the widest domain to the narrowest.",
         spec: document::<api::TopologySpec>,
+        fixed: "levels",
         ..PLAIN
     },
     Kind {
@@ -217,8 +228,11 @@ pub(crate) const ALL: &[Kind] = &[
             ("Tier", "string", ".status.capacityTier", 0),
             ("Flavor", "string", ".status.flavors", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='Queued')].reason", 0),
+            ("Accelerators", "integer", ".spec.resources.replicaResources.gpu", 1),
         ],
         rules: api::berth::training_job_rules,
+        fixed: "jobType",
         ..OWN
     },
     Kind {
@@ -245,6 +259,9 @@ pub(crate) const ALL: &[Kind] = &[
             ("Admitted", "string", ".status.conditions[?(@.type=='Admitted')].status", 0),
             ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status", 0),
             ("Age", "date", ".metadata.creationTimestamp", 0),
+            ("Reason", "string", ".status.conditions[?(@.type=='QuotaReserved')].reason", 0),
+            ("Job", "string", ".metadata.ownerReferences[0].name", 1),
+            ("Priority", "integer", ".spec.priority", 1),
         ],
         rules: api::workload_rules,
         older: Some(Older { spec: document::<v1beta1::WorkloadSpec>, status: document::<v1beta1::WorkloadStatus> }),

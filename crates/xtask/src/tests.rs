@@ -141,8 +141,15 @@ fn defaults_and_requirements_are_the_documented_ones() {
     assert_eq!(workload["x-kubernetes-validations"].as_array().map(Vec::len), Some(7));
 }
 
+const NOT_REMOVED: &str = "field is immutable: it must not be removed";
+
 /// Rules in CEL that Kueue's CRDs do not have (docs/decisions/rules-in-the-crd.md), by kind and place; both versions have them.
-const BEYOND_KUEUE: [(&str, &str, &str); 30] = [
+const BEYOND_KUEUE: [(&str, &str, &str); 35] = [
+    ("AdmissionCheck", ".spec.controllerName", NOT_REMOVED),
+    ("LocalQueue", ".spec.clusterQueue", NOT_REMOVED),
+    ("LocalQueue", ".spec.clusterQueue", NOT_REMOVED),
+    ("ResourceFlavor", ".spec.topologyName", NOT_REMOVED),
+    ("Topology", ".spec.levels", NOT_REMOVED),
     ("ClusterQueue", ".spec.resourceGroups[].flavors[].resources[].nominalQuota", "must be greater than or equal to 0"),
     (
         "ClusterQueue",
@@ -245,6 +252,42 @@ fn rules_beyond_kueues_are_these_and_none_of_kueues_is_lost() {
             assert_eq!(rules.len(), count, "{name} {version}: Kueue's are {rules:?}");
         }
     }
+}
+
+/// A rule on a field is not asked when the field is removed, so that it could come back with another value.
+#[test]
+fn immutable_field_cannot_be_removed() {
+    let rules = |node: &serde_json::Map<String, Value>| -> Vec<String> {
+        let all = node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+        all.filter_map(|rule| rule["rule"].as_str()).map(str::to_owned).collect()
+    };
+    let mut seen = 0;
+    for (name, schema) in schemas() {
+        let over_all = rules(schema.as_object().unwrap());
+        // What is said at each place of the fields below it: which must be there, and the rules.
+        let mut places = std::collections::BTreeMap::new();
+        every(&schema, "", &mut |path, node| {
+            if path.matches('.').count() > 3 {
+                return;
+            }
+            places.insert(path.to_owned(), (node.get("required").cloned().unwrap_or_default(), rules(node)));
+            if !rules(node).iter().any(|rule| rule == "self == oldSelf") {
+                return;
+            }
+            seen += 1;
+            let with_spec = format!("!has(oldSelf{path}) || has(self.spec)");
+            assert!(
+                over_all.iter().any(|rule| rule.contains(&with_spec)),
+                "{name} {path} can be removed with its spec"
+            );
+            let (parent, field) = path.rsplit_once('.').unwrap();
+            let (required, rules) = &places[parent];
+            let required = required.as_array().is_some_and(|all| all.contains(&json!(field)));
+            let stays = rules.iter().any(|rule| rule.starts_with(&format!("!has(oldSelf.{field}) || ")));
+            assert!(required || stays, "{name} {path} can be removed");
+        });
+    }
+    assert!(seen >= 6, "{seen} fields never change");
 }
 
 /// TLS of clients, servers and stores takes the one provider that is linked; with a second one it panics when it is first asked.

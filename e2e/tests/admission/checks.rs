@@ -124,8 +124,8 @@ pub(crate) async fn ready(stage: &Stage) -> Result<()> {
     s.create(s.job("second")).await?;
     let waiting = s.pending("second").await?;
     let told = condition_object(&waiting, "QuotaReserved").cloned().unwrap_or_default();
-    let expected = format!("ClusterQueue {} is inactive", s.name("cq"));
-    ensure!(text(&told, "/reason") == "Suspended" && text(&told, "/message") == expected, "{told}");
+    let expected = format!("ClusterQueue {} is inactive: Can't admit new workloads: references inactive", s.name("cq"));
+    ensure!(text(&told, "/reason") == "Suspended" && text(&told, "/message").starts_with(&expected), "{told}");
     ensure!(s.get_job("first").await?["spec"]["suspend"] == json!(false), "the first job was stopped");
     set_active(&s, "True").await?;
     s.remove("first").await?;

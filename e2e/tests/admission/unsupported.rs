@@ -31,7 +31,7 @@ async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Resu
         let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
         condition(workload, "QuotaReserved") == "False"
             && text(&told, "/reason") == reason
-            && text(&told, "/message") == message
+            && text(&told, "/message").starts_with(message)
     })
     .await
     .map(drop)
@@ -113,7 +113,13 @@ async fn queue(s: &Scenario<'_>) -> Result<()> {
     s.simple_queue("8", &policy).await?;
     active(s, "False", "spec.concurrentAdmissionPolicy is not supported").await?;
     s.create(s.job("late")).await?;
-    waits(s, "late", "Suspended", &format!("ClusterQueue {} is inactive", s.name("cq"))).await?;
+    waits(
+        s,
+        "late",
+        "Suspended",
+        &format!("ClusterQueue {} is inactive: spec.concurrentAdmissionPolicy is not supported", s.name("cq")),
+    )
+    .await?;
     s.stays_pending("late").await?;
     let running = s.get_job("running").await?;
     ensure!(running["spec"]["suspend"] == json!(false), "the running job was stopped");

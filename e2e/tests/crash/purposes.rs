@@ -11,7 +11,7 @@ use crate::crash::{older_rows, other_rows, rows};
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.
-const WITHOUT: [(&str, &str); 8] = [
+const WITHOUT: [(&str, &str); 9] = [
     (
         "WithdrawStart",
         "made when the answer to a start was lost and the job is to stop: two faults at once, which control's stories tell",
@@ -28,6 +28,7 @@ const WITHOUT: [(&str, &str); 8] = [
         "ExplainUnseen",
         "the same write as ExplainPending, which has rows, under a name of its own for its place in the queue of writes",
     ),
+    ("FindLeftPods", "reads; the next process sees the Workload without an owner and asks again"),
     ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
 ];
 

@@ -53,7 +53,7 @@ struct World {
 impl World {
     /// Starts Kueue; it leads, or follows.
     fn kueue(&self, name: &'static str) -> Result<Guarded> {
-        self.kueue_with(name, configuration(), self.plane.kubeconfig())
+        self.kueue_with(name, configuration(), &self.plane.kubeconfig_as(webhooks::KUEUE)?)
     }
 
     /// As [`World::kueue`] with a configuration of its own, but for addresses and certificates, and a kubeconfig.

@@ -61,7 +61,7 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A label that gives no class stops nobody, and its job is told why; two policies of one queue both say that it follows neither.
+/// A label that gives no class stops nobody, and its job is told why; of two policies of one queue the younger says what gives way.
 pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     let s = stage.scenario("policy-warnings").await?;
     s.simple_queue("20", &json!({})).await?;
@@ -83,16 +83,21 @@ pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
 
     let rival = s.name("rival");
     s.apply(&json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": rival},
-        "spec": {"clusterQueues": [s.name("cq")], "admission": {"maxJobs": 1}}}))
+        "spec": {"clusterQueues": [s.name("cq")], "admission": {"maxJobs": 1},
+            "priorityFromLabel": {"label": "another", "classes": []}}}))
         .await?;
-    for (name, other) in [(&own, &rival), (&rival, &own)] {
-        let shown = s.object_is(QUEUE_POLICY, name, "in conflict", |p| reason(p, "Active") == "Conflict").await?;
-        let words = format!("ClusterQueue {} is claimed by QueuePolicy {other} too", s.name("cq"));
-        ensure!(message(&shown, "Active").contains(&words), "{}", shown["status"]);
-        ensure!(condition(&shown, "Active") == "False", "{}", shown["status"]);
-    }
+    let shown = s.object_is(QUEUE_POLICY, &rival, "in conflict", |p| reason(p, "Active") == "Conflict").await?;
+    let words = format!("ClusterQueue {}: spec.priorityFromLabel gives way to that of QueuePolicy {own}", s.name("cq"));
+    ensure!(message(&shown, "Active").contains(&words), "{}", shown["status"]);
+    ensure!(condition(&shown, "Active") == "False", "{}", shown["status"]);
+    // The section that it alone has applies.
+    s.create(s.job("one-more").endless()).await?;
+    let limit = format!("QueuePolicy {rival}: spec.admission.maxJobs");
+    s.workload("one-more", "the limit", |w| message(w, "QuotaReserved").contains(&limit)).await?;
+    let shown = s.object_is(QUEUE_POLICY, &own, "active", |p| condition(p, "Active") == "True").await?;
+    ensure!(reason(&shown, "Active") == "Active", "{}", shown["status"]);
     QUEUE_POLICY.delete(&s.client, "", &rival).await?;
-    s.object_is(QUEUE_POLICY, &own, "active again", |p| condition(p, "Active") == "True").await?;
+    s.admitted("one-more").await?;
     s.conclude().await
 }
 

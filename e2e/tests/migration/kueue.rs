@@ -213,6 +213,8 @@ pub(crate) fn is(kind: &str, status: bool, reason: &str, message: &str) -> Value
 /// Kueue's hand on a cluster.
 pub(crate) struct Kueue<'a> {
     pub(crate) client: &'a Client,
+    /// Under the name of Kueue's account, which starts and stops jobs.
+    pub(crate) manager: &'a Client,
     /// Namespace of the jobs.
     pub(crate) namespace: &'a str,
     pub(crate) cluster_queue: &'a str,
@@ -269,7 +271,7 @@ impl Kueue<'_> {
     /// Merges into an object, as Kueue starts what it has admitted.
     pub(crate) async fn merge(&self, kind: Kind, name: &str, patch: &Value) -> Result<()> {
         let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
-        let api = kind.api(self.client, self.namespace);
+        let api = kind.api(self.manager, self.namespace);
         api.patch(name, &params, &Patch::Merge(patch))
             .await
             .with_context(|| format!("starting {} {name}", kind.kind))?;

@@ -40,6 +40,8 @@ const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
 struct World {
     plane: ControlPlane,
     client: Client,
+    /// Under the name of Kueue's account.
+    as_kueue: Client,
     helm: Helm,
 }
 
@@ -48,7 +50,8 @@ type Run = (Value, Value, Vec<String>);
 
 impl World {
     fn kueue(&self) -> Kueue<'_> {
-        Kueue { client: &self.client, namespace: TEAM, cluster_queue: QUEUE, flavor: "flavor" }
+        let (client, manager) = (&self.client, &self.as_kueue);
+        Kueue { client, manager, namespace: TEAM, cluster_queue: QUEUE, flavor: "flavor" }
     }
 
     async fn manager(&self, name: &str, config: &str, webhooks: Option<u16>) -> Result<Manager> {
@@ -421,7 +424,8 @@ async fn there_and_back() -> Result<()> {
     let _ = berth_e2e::shipped::binary()?;
     nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
     let helm = Helm::new(Some(&plane)).await?;
-    let world = World { plane, client, helm };
+    let as_kueue = plane.client_as(webhooks::KUEUE).await?;
+    let world = World { plane, client, as_kueue, helm };
     let mut outcome = story(&world).await;
     if let Err(error) = outcome {
         world.plane.keep_files();

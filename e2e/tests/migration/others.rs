@@ -51,7 +51,8 @@ pub(crate) async fn controller(world: &World) -> Result<Guarded> {
 }
 
 fn kueue(world: &World) -> Kueue<'_> {
-    Kueue { client: &world.client, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
+    let (client, manager) = (&world.client, &world.as_kueue);
+    Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
 /// Waits until `check` holds for an object.

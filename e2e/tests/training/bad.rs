@@ -63,13 +63,6 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
             r#"spec.roles[1].replicas: Invalid value: "3": must be 1"#,
         ),
         (
-            "too-many-workers",
-            "PyTorchJob",
-            json!({"resources": {"minReplicas": 1}, "elasticConfig": {"enabled": true, "maxWorkers": 5}}),
-            "spec.elasticConfig.maxWorkers: Invalid value: \"5\": must be from resources.minReplicas, 1, to \
-             resources.maxReplicas, 2",
-        ),
-        (
             "two-cards",
             "JAXJob",
             json!({"resources": {"gpuType": "A100"},

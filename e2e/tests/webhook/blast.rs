@@ -183,6 +183,9 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     ensure!(error.contains("mjob-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true}]);
+    // Such a Job has a name of its JobSet's, and its label; a look at its JobSet comes with Berth.
+    part["metadata"]["name"] = json!(format!("{}-job-0", text(set, "/metadata/name")));
+    part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": set["metadata"]["uid"]});
     s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;
     pods_of_daemon_sets_are_let_in(s, text(set, "/metadata/namespace")).await?;
     // It goes with the JobSet.

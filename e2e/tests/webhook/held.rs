@@ -34,6 +34,14 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let params = PatchParams { field_manager: Some(kinds::USER.to_owned()), ..PatchParams::default() };
     let mut uneven = workload["status"]["admission"]["podSetAssignments"].clone();
     uneven[0]["resourceUsage"]["cpu"] = json!("1m");
+    let mut renamed = workload["status"]["admission"]["podSetAssignments"].clone();
+    renamed[0]["name"] = json!("other");
+    let counted = |count: i32| {
+        let mut sets = workload["status"]["admission"]["podSetAssignments"].clone();
+        sets[0]["count"] = json!(count);
+        json!({"admission": {"podSetAssignments": sets}})
+    };
+    let count = "status.admission.podSetAssignments[0].count";
     for (status, field, words) in [
         (
             json!({"reclaimablePods": [{"name": "other", "count": 1}]}),
@@ -60,6 +68,18 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
             json!({"admission": {"podSetAssignments": uneven}}),
             "status.admission.podSetAssignments[0].resourceUsage[cpu]",
             "is not a multiple of 2",
+        ),
+        (
+            json!({"admission": {"podSetAssignments": renamed}}),
+            "status.admission.podSetAssignments",
+            "must have one for each pod set: none is for \"main\"",
+        ),
+        (counted(3), count, "must not be more than its pod set has: 2"),
+        (counted(1), count, "must be enough for its pod set: at least 2"),
+        (
+            json!({"conditions": [condition_of("Admitted")]}),
+            "status.conditions[Admitted].status",
+            "must not be True while QuotaReserved is not",
         ),
     ] {
         let written = api.patch_status(&name, &params, &Patch::Merge(json!({"status": status}))).await;

@@ -146,13 +146,19 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     ensure!(plain["spec"]["suspend"] == json!(true), "suspend: {}", plain["spec"]["suspend"]);
     // What its controller makes of it is left to it.
     let mut part = manifest::Job::new(&s.namespace, "plain-job-0", "").spec(&json!({"suspend": false})).manifest();
+    part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": plain["metadata"]["uid"]});
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "name": "plain",
         "uid": plain["metadata"]["uid"], "controller": true}]);
+    // What only names it as its controller waits as every other Job.
+    let mut forged = part.clone();
+    forged["metadata"]["name"] = json!("mine");
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    let asked = serde_json::from_value(part)?;
-    let shown = serde_json::to_value(JOB.api(&s.client, &s.namespace).create(&params, &asked).await?)?;
-    ensure!(shown["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", shown["metadata"]["labels"]);
-    ensure!(shown["spec"]["suspend"] == json!(false), "suspend: {}", shown["spec"]["suspend"]);
+    for (job, left) in [(part, true), (forged, false)] {
+        let asked = serde_json::from_value(job)?;
+        let shown = serde_json::to_value(JOB.api(&s.client, &s.namespace).create(&params, &asked).await?)?;
+        ensure!(shown["metadata"]["labels"].get(QUEUE).is_none() == left, "labels: {}", shown["metadata"]["labels"]);
+        ensure!(shown["spec"]["suspend"] == json!(!left), "suspend: {}", shown["spec"]["suspend"]);
+    }
     let named = s.apply(&set("named", json!({QUEUE: "queue"}))).await?;
     ensure!(named["metadata"]["labels"].get(QUEUE).is_none(), "labels: {}", named["metadata"]["labels"]);
     ensure!(named["spec"]["suspend"] == json!(true), "suspend: {}", named["spec"]["suspend"]);

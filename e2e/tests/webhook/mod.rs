@@ -6,6 +6,7 @@ mod conversion;
 mod flood;
 mod held;
 mod jobs;
+mod kept;
 mod kinds;
 mod load;
 mod pods;
@@ -75,6 +76,7 @@ async fn reviews() -> Result<()> {
         ("refused-jobs", jobs::refused(s).boxed()),
         ("reviews", tables::answered(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
+        ("kept", kept::story(s).boxed()),
         ("held-workloads", held::workloads_that_hold_quota(s).boxed()),
         ("held-checks", held::checks_that_are_ready(s).boxed()),
         ("held-trainings", held::queue_of_training_jobs(s).boxed()),

@@ -5,6 +5,7 @@ use berth_e2e::kinds::{DEPLOYMENT, Kind, LOCAL_QUEUE, POD, STATEFUL_SET, WORKLOA
 use berth_e2e::manifest;
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
+use kube::Client;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
@@ -41,8 +42,13 @@ fn queue(object: &Value) -> &str {
 
 /// What the API server would store.
 async fn shown(s: &Scenario<'_>, pod: &Value) -> Result<Value> {
+    shown_to(&s.client, s, pod).await
+}
+
+/// The same, where that client asks.
+async fn shown_to(client: &Client, s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    let created = POD.api(&s.client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;
+    let created = POD.api(client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;
     Ok(serde_json::to_value(created)?)
 }
 
@@ -60,9 +66,17 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
     };
     let mirror =
         with(json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "0"}}, "spec": {"nodeName": "cpu-0"}}));
-    for left in [of("batch/v1", "Job"), of("apps/v1", "DaemonSet"), mirror] {
-        let shown = shown(s, &left).await?;
+    let job_controller = s.stage.plane.client_as("system:serviceaccount:kube-system:job-controller").await?;
+    let of_job = of("batch/v1", "Job");
+    for (client, left) in [(&job_controller, &of_job), (&s.client, &of("apps/v1", "DaemonSet")), (&s.client, &mirror)] {
+        let shown = shown_to(client, s, left).await?;
         ensure!(!gated(&shown) && queue(&shown).is_empty(), "{shown}");
+    }
+    // Whoever else names a Job as the controller of a pod would have it run beside the queue.
+    let refused = shown(s, &of_job).await.err().context("a pod with a Job as its controller was accepted")?;
+    let error = format!("{refused:#}");
+    for words in ["mpod-opted-in.berth.dev", "metadata.ownerReferences", "is made by the Job controller alone"] {
+        ensure!(error.contains(words), "{error}");
     }
     for given in [of("apps/v1", "ReplicaSet"), of("example.com/v1", "Job")] {
         let shown = shown(s, &given).await?;

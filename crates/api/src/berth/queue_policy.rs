@@ -27,7 +27,7 @@ root_object! {
     "one of the fields in [clusterQueues clusterQueueSelector] must be set",
 )])))]
 pub struct QueuePolicySpec {
-    /// Names of the ClusterQueues that it governs. A queue that two policies claim follows neither.
+    /// Names of the ClusterQueues that it governs. A queue that two policies claim follows both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("items" = NAME.schema(), "x-kubernetes-list-type" = "set"))]
     pub cluster_queues: Vec<String>,

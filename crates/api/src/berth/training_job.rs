@@ -76,6 +76,24 @@ pub fn training_job_rules() -> Vec<(String, &'static str)> {
         "mpi: only an MPIJob may have it",
         ", not a ' + self.jobType",
     ],
+    [
+        "!has(self.elasticConfig) || !has(self.elasticConfig.enabled) || !self.elasticConfig.enabled || \
+         !has(self.elasticConfig.maxWorkers) || self.elasticConfig.maxWorkers <= (has(self.resources.maxReplicas) ? \
+         self.resources.maxReplicas : has(self.resources.minReplicas) ? self.resources.minReplicas : 1)",
+        ".elasticConfig.maxWorkers",
+        "maxWorkers must not be greater than resources.maxReplicas",
+        ": %d > %d'.format([self.elasticConfig.maxWorkers, has(self.resources.maxReplicas) ? self.resources.maxReplicas : \
+         has(self.resources.minReplicas) ? self.resources.minReplicas : 1])",
+    ],
+    [
+        "!has(self.elasticConfig) || !has(self.elasticConfig.enabled) || !self.elasticConfig.enabled || \
+         !has(self.elasticConfig.minWorkers) || self.elasticConfig.minWorkers >= (has(self.resources.minReplicas) ? \
+         self.resources.minReplicas : has(self.resources.maxReplicas) ? self.resources.maxReplicas : 1)",
+        ".elasticConfig.minWorkers",
+        "minWorkers must not be less than resources.minReplicas",
+        ": %d < %d'.format([self.elasticConfig.minWorkers, has(self.resources.minReplicas) ? self.resources.minReplicas : \
+         has(self.resources.maxReplicas) ? self.resources.maxReplicas : 1])",
+    ],
 ])))]
 pub struct TrainingJobSpec {
     /// Framework, which decides how the pods find each other; immutable.

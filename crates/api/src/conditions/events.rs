@@ -15,8 +15,6 @@ pub mod event_reasons {
         ERR_WORKLOAD_COMPOSE = "ErrWorkloadCompose";
         /// Pod of a group: somebody else's Workload has the name.
         WORKLOAD_NAME_CONFLICT = "WorkloadNameConflict";
-        /// Job: it has too many owners above it.
-        JOB_NESTING_TOO_DEEP = "JobNestingTooDeep";
         /// Job: what its pending checks say.
         UPDATED_ADMISSION_CHECK = "UpdatedAdmissionCheck";
         /// Pod: its group has more than it was admitted for.

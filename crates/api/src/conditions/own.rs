@@ -11,10 +11,20 @@ pub mod own_reasons {
         STOCK_OUT = "StockOut";
         /// Workload Evicted=True: it lost nodes and gets no others.
         CAPACITY_RECLAIMED = "CapacityReclaimed";
+        /// Workload Evicted=True or QuotaReserved=False: its admission is for other pods than its pod sets have.
+        INVALID_ADMISSION = "InvalidAdmission";
         /// Workload Evicted=True: its job asks for other pods than those for which it holds quota.
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
         JOB_ALTERED = "JobAltered";
+        /// Workload Evicted=True, and event: it cannot be started as it was admitted, and that may pass.
+        PLACEMENT_FAILED = "PlacementFailed";
+        /// Workload Evicted=True: its pod asks for more than it has quota for.
+        POD_RESIZED = "PodResized";
+        /// Event: a job is started that was stopped in the same admission, and not by an eviction.
+        REPEATED_START = "RepeatedStart";
+        /// Event: a queue is named where nobody acts on it.
+        QUEUE_MISPLACED = "QueueMisplaced";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
         /// Workload Finished=True: it has waited longer than its TrainingJob allows.
@@ -86,19 +96,25 @@ pub mod own_reasons {
         /// TrainingJob Elastic=True: it gives workers up while it runs, and takes none, as it saves no checkpoints.
         SHRINKS_ONLY = "ShrinksOnly";
 
+        /// Event: somebody else has suspended a job that runs, and it is started again.
+        SUSPENSION_UNDONE = "SuspensionUndone";
         /// Event: a workload with quota has an owner of a kind that Berth does not know.
         OWNER_KIND_UNKNOWN = "OwnerKindUnknown";
+        /// Event: a workload with quota has a job that is not managed by it any more.
+        NOT_MANAGED = "NotManaged";
         /// Event: of some quota nobody can say how much it is.
         UNREADABLE_USAGE = "UnreadableUsage";
         /// Event: a label has a value to which no policy gives a class.
         PRIORITY_LABEL_UNKNOWN = "PriorityLabelUnknown";
         /// Event: a priority class does not exist.
         WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
+        /// Event: what is to be deleted waits for those that use it.
+        DELETION_WAITS = "DeletionWaits";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
-        /// Event: no pod set of its Workload is for that pod.
+        /// Event, and Pod TerminationTarget=True: no pod set of its Workload is for that pod.
         ROLE_NOT_FOUND = "RoleNotFound";
-        /// Event: the pod is one more than its group was admitted for.
+        /// Event, and Pod TerminationTarget=True: the pod is one more than its group was admitted for.
         EXCESS_POD = "ExcessPod";
         /// Event: an elastic job got more workers.
         SCALED_UP = "ScaledUp";

@@ -114,6 +114,22 @@ pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// The name, in a version, of a field that the kind has in the other version alone: `spec.cohort` of a ClusterQueue is `spec.cohortName` in
+/// v1beta2. `None` for all other fields.
+#[must_use]
+pub fn renamed_field(kind: &str, version: Version, path: &str) -> Option<String> {
+    let (parent, field) = path.rsplit_once('.').unwrap_or(("", path));
+    let of = |unit: &&Unit| unit.parent.join(".") == parent && unit.fields.contains(&field);
+    // The first name of a unit is that of v1beta2.
+    let mut names = units(kind)?.iter().find(of)?.fields.iter();
+    let newer = names.next().filter(|newer| **newer != field);
+    let name = match version {
+        Version::V1beta2 => newer,
+        Version::V1beta1 => names.next().filter(|_| newer.is_none()),
+    };
+    name.map(|name| if parent.is_empty() { (*name).to_owned() } else { format!("{parent}.{name}") })
+}
+
 fn text<'a>(object: &'a Fields, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -5,6 +5,7 @@
 //! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
 //! feature gates that are off by default stand by themselves (concurrent admission, priority boost).
 
+mod admission;
 mod alike;
 #[cfg(test)]
 mod asked_tests;
@@ -18,6 +19,7 @@ mod workload_update;
 
 use std::fmt;
 
+pub use admission::misfit;
 pub use cluster_queue::{validate_cluster_queue, validate_cohort, validate_label_selector};
 pub use concurrent_admission::{validate_cluster_queue_update, validate_concurrent_admission};
 pub use metadata::admission_gates;

@@ -6,6 +6,7 @@ use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::admission::misfit;
 use super::{FieldError, metadata, qualified_name, supported};
 use crate::conditions::{is_true, types};
 use crate::labels::{ELASTIC_JOB, PRIORITY_BOOST};
@@ -16,7 +17,16 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     let mut errors = validate_pod_sets(&workload.spec.pod_sets);
     errors.extend(validate_beside_pod_sets(workload));
     errors.extend(condition_names(workload));
+    errors.extend(admitted_without_quota(workload));
     errors
+}
+
+/// Nothing is admitted that has no quota: where both are said of a Workload, the quota is what counts.
+fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
+    let conditions = &workload.status.as_ref()?.conditions;
+    let wrong = is_true(conditions, types::ADMITTED) && !is_true(conditions, types::QUOTA_RESERVED);
+    let field = format!("status.conditions[{}].status", types::ADMITTED);
+    wrong.then(|| FieldError::new(field, "True", "must not be True while QuotaReserved is not"))
 }
 
 /// Names of conditions: the schema bounds the length of the whole only. They keep nobody from running, whoever wrote them.
@@ -47,6 +57,7 @@ pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     if let Some(status) = &workload.status {
         validate_status(sets, status, &mut errors);
     }
+    errors.extend(misfit(workload));
     errors
 }
 
@@ -96,7 +107,7 @@ fn validate_status(sets: &[PodSet], status: &WorkloadStatus, errors: &mut Vec<Fi
                 let message = "must be set while the QuotaReserved condition is true";
                 errors.push(FieldError::new("status.admission", "", message));
             }
-            Some(admission) => assignments(admission, &counts, errors),
+            Some(admission) => assignments(admission, errors),
         }
     }
     for pods in &status.reclaimable_pods {
@@ -124,17 +135,10 @@ fn validate_status(sets: &[PodSet], status: &WorkloadStatus, errors: &mut Vec<Fi
     }
 }
 
-fn assignments(admission: &Admission, counts: &BTreeMap<&str, i32>, errors: &mut Vec<FieldError>) {
-    let mut seen = BTreeSet::new();
+/// What each pod set uses can be shared by its pods.
+fn assignments(admission: &Admission, errors: &mut Vec<FieldError>) {
     for (index, assignment) in admission.pod_set_assignments.iter().enumerate() {
         let path = format!("status.admission.podSetAssignments[{index}]");
-        let name = assignment.effective_name();
-        if !counts.contains_key(name) {
-            errors.push(supported(format!("{path}.name"), name, counts.keys().copied()));
-        }
-        if !seen.insert(name) {
-            errors.push(FieldError::new(format!("{path}.name"), name, "must be unique"));
-        }
         let count = i64::from(assignment.count.unwrap_or_default());
         for (resource, usage) in &assignment.resource_usage {
             let path = format!("{path}.resourceUsage[{resource}]");
@@ -346,7 +350,9 @@ mod tests {
         without["admission"] = Value::Null;
         assert_eq!(status(without), ["status.admission: must be set while the QuotaReserved condition is true"]);
         let path = "status.admission.podSetAssignments[0]";
-        assert_eq!(status(reserved(json!({"name": "other"}))), [format!("{path}.name: supported values: \"main\"")]);
+        let missing = "status.admission.podSetAssignments: must have one for each pod set: none is for \"main\"";
+        let unknown = format!("{path}.name: supported values: \"main\"");
+        assert_eq!(status(reserved(json!({"name": "other"}))), [unknown.as_str(), missing]);
         let usage = |amount: &str| status(reserved(json!({"count": 3, "resourceUsage": {"cpu": amount}})));
         assert_eq!(usage("1"), [format!("{path}.resourceUsage[cpu]: is not a multiple of 3")]);
         assert_eq!(usage("1500m"), [""; 0]);

@@ -4,7 +4,10 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
 
 use super::gates::{self, GATED};
+use super::job;
 use super::orphan::{Standing, parts_of, standing};
+use super::pods;
+use super::stops::{WayBack, way_back};
 use super::workload::{ON_HOLD, REPORTER, notice};
 use crate::core::{Control, key};
 use crate::flight::Decision;
@@ -14,6 +17,8 @@ use crate::write::{EventType, Kind, ObjectKey};
 
 /// Reason of the event about quota of which nobody can say how much it is.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
+/// Reason of the event about quota by which nobody asks any more.
+const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
@@ -23,8 +28,18 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if !control.manages_owner(workload) {
         return Some((reasons::MISCONFIGURED, unmanaged(workload)));
     }
-    if standing(control, workload) != Standing::There || is_suspended(control, workload) {
-        return Some((reasons::PENDING_EVALUATION, String::new()));
+    if let Some(why) = unasked(control, workload) {
+        return Some((reasons::MISCONFIGURED, why));
+    }
+    if control.is_ending(&workload.namespace) {
+        return Some((reasons::PENDING_EVALUATION, "its namespace is being deleted".to_owned()));
+    }
+    match standing(control, workload) {
+        Standing::Absent if workload.group.is_some() => {
+            return Some((reasons::PENDING_EVALUATION, "waits for the pods of its group: none is there".to_owned()));
+        }
+        Standing::There if !is_suspended(control, workload) => {}
+        _ => return Some((reasons::PENDING_EVALUATION, String::new())),
     }
     if let Some(part) = last_run(control, workload) {
         let ObjectKey { namespace, name, .. } = part;
@@ -42,7 +57,8 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    if find(&workload.status.conditions, types::REQUEUED).is_some_and(|condition| condition.status == "False") {
+    // Who was evicted by itself comes back when it is told so; whom a stop drove out, with the end of that stop.
+    if matches!(way_back(control, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     held_back(workload)
@@ -54,7 +70,38 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
         return Some((ON_HOLD, held.message.clone()));
     }
-    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| (reasons::PENDING_EVALUATION, String::new()))
+    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| {
+        let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+        (reasons::PENDING_EVALUATION, format!("waits until all {size} pods of its group are there"))
+    })
+}
+
+/// Why nobody asks by a workload although whoever controls it is there, in words for the user; `None` where somebody does, or nobody is there.
+pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let whole = workload.whole()?;
+    if whole.kind.is_job() {
+        return job::unasked(control, &whole, control.view.job_of(workload)?, workload);
+    }
+    if standing(control, workload) != Standing::There {
+        return None;
+    }
+    if whole.kind == Kind::Pod {
+        let name = (whole.namespace, whole.name);
+        return pods::unasked(control, &name, control.view.pods.get(&name)?);
+    }
+    (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
+}
+
+/// Tells once of quota that a workload keeps although nobody asks by it any more.
+pub(super) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+    if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
+        return None;
+    }
+    let why = unasked(control, workload)?;
+    let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
+    let said = (NOT_MANAGED, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
 /// Whether a pending workload must not be tried, and how it is counted then.

@@ -22,19 +22,8 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let admission = workload.status.admission.as_ref()?;
     let name = admission.cluster_queue.as_deref()?;
     let states = &workload.status.admission_checks;
-    if let Some(message) = in_state(states, check_states::REJECTED) {
-        let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
-            edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
-        });
-        let told = format!("Deactivated due to {message}");
-        draft.notices.push(notice(
-            workload,
-            EventType::Warning,
-            event_reasons::ADMISSION_CHECK_REJECTED,
-            told,
-            REPORTER,
-        ));
-        return Some(Decision::write(draft));
+    if let Some(decision) = rejected(workload, now) {
+        return Some(decision);
     }
     if let Some(message) = in_state(states, check_states::RETRY) {
         let message = format!("Evicted due to {message}");
@@ -75,6 +64,34 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
     Some(Decision::write(draft))
+}
+
+/// A check has rejected the workload, which is deactivated for it.
+fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let message = in_state(&workload.status.admission_checks, check_states::REJECTED)?;
+    let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
+        edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
+    });
+    let told = format!("Deactivated due to {message}");
+    draft.notices.push(notice(workload, EventType::Warning, event_reasons::ADMISSION_CHECK_REJECTED, told, REPORTER));
+    Some(Decision::write(draft))
+}
+
+/// What a check has answered before there was quota: a workload that it rejects is deactivated, and one that it wants later waits for that
+/// time, with its checks asked anew (`docs/decisions/checks-before-quota.md`).
+pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if control.schedules_only {
+        return None;
+    }
+    if let Some(decision) = rejected(workload, now) {
+        return Some(decision);
+    }
+    let message = in_state(&workload.status.admission_checks, check_states::RETRY)?;
+    Some(Decision::write(status_write(workload, Purpose::Requeue, now, |edit| {
+        edit.reset_checks("its answer");
+        edit.set(types::REQUEUED, false, reasons::ADMISSION_CHECK, &message);
+        edit.pending(reasons::PENDING_EVALUATION, &message);
+    })))
 }
 
 /// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.

@@ -1,9 +1,11 @@
 //! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
 //! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
-//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, and who decides for a job that another one owns in
-//! `owners`.
+//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that somebody else suspends in `moved`,
+//! about one that does not ask by its Workload any more in `kept`, and who decides for a job that another one owns in `owners`.
 
 mod going;
+mod kept;
+mod moved;
 mod owners;
 mod parts;
 mod stop;
@@ -11,23 +13,27 @@ mod stop;
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::{event_reasons, reasons, types};
+use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::{JobState, Priority, Standing};
+use berth_jobs::{JobState, Priority, Standing, too_large};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::checks;
 use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
+use super::names::made_for_another;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, separate_write, status_write};
+use super::stops::let_go;
+use super::workload::{cannot_start, create, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
-use owners::Governor;
+use kept::{Asks, displaced};
+pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
+use owners::RunsWith;
 
 /// Why no Workload can be made of a job.
 enum Unbuilt {
@@ -59,16 +65,6 @@ fn object(workload: &WorkloadView) -> ObjectKey {
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
     let case = Case { control, key, job, now };
-    if !control.settings.job_kinds.contains(&key.kind) || !control.manages(&key.namespace) {
-        return Decision::Done;
-    }
-    match case.governor() {
-        Governor::Itself if control.manages_job(key.kind, job) => {}
-        Governor::Itself | Governor::TrainingJob => return Decision::Done,
-        _ if job.deleting => return Decision::Done,
-        Governor::Job(above) => return case.below(above),
-        Governor::TooFar => return case.too_far(),
-    }
     let owned = control.view.workloads_of(&job.uid);
     if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
@@ -78,10 +74,23 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         // Whether it may run cannot be told: it goes on as it is.
         return Decision::Done;
     }
-    match &job.prebuilt_workload {
-        _ if job.deleting => case.going(&owned),
-        Some(prebuilt) => case.prebuilt(prebuilt),
-        None => case.ordinary(&owned),
+    let asks = case.asks();
+    if let Asks::Above(RunsWith::FreeJobSet(set)) = &asks {
+        return case.left_alone(*set, &owned);
+    }
+    if let Some(workload) = case.kept(&owned, &asks) {
+        return case.decide_kept(workload, &asks);
+    }
+    match asks {
+        Asks::Own if job.deleting => case.going(&owned),
+        Asks::Own if control.is_ending(&key.namespace) && case.ends_with_namespace(&owned) => case.go_with_namespace(),
+        Asks::Own => match &job.prebuilt_workload {
+            Some(prebuilt) => case.prebuilt(prebuilt, &owned),
+            None => case.ordinary(&owned),
+        },
+        Asks::Above(RunsWith::JobSet(set)) if !job.deleting => case.below(set),
+        Asks::NoQueue => case.tell_misplaced(),
+        Asks::Above(_) | Asks::Unmanaged(_) => Decision::Done,
     }
 }
 
@@ -110,12 +119,17 @@ impl Case<'_> {
 
     fn suspend(&self, why: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
-        let Some(job) = self.job.whole() else { return Decision::Done };
-        let body = if self.job.placed { job.stop_patch() } else { job.suspend_patch() };
+        let body = match self.job.whole() {
+            Some(job) if self.job.placed => job.stop_patch(),
+            Some(job) => job.suspend_patch(),
+            // Nothing was put into its template.
+            None if !self.job.placed => self.job.suspend_patch(),
+            None => return Decision::Done,
+        };
         self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
     }
 
-    fn prebuilt(&self, name: &str) -> Decision {
+    fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
         let name = (self.key.namespace.clone(), name.to_owned());
         // As long as it names no owner, only who waits for it knows whom it concerns.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
@@ -126,9 +140,14 @@ impl Case<'_> {
             Some(owner) if owner.uid == self.job.uid && !workload.deleting && !self.same(workload) => {
                 self.out_of_sync(workload)
             }
-            Some(owner) if owner.uid == self.job.uid => self.with_workload(workload),
+            Some(owner) if owner.uid == self.job.uid => match displaced(owned, workload) {
+                Some(other) => self.delete(other),
+                None => self.with_workload(workload),
+            },
             Some(_) if !self.job.suspended => self.suspend(MISSING),
-            Some(_) => later,
+            Some(_) => made_for_another(self.control, self.key, workload, |reason, text| {
+                self.notice(EventType::Warning, reason, text)
+            }),
             None => self.adopt(workload),
         }
     }
@@ -186,7 +205,8 @@ impl Case<'_> {
         }
         let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
             let sets = admission.pod_set_assignments.iter();
-            sets.map(|set| (set.effective_name().to_owned(), set.count.unwrap_or_default())).collect()
+            // A count that is left out is that of the spec.
+            sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect()
         });
         let standing = Standing {
             admitted_counts: counts.as_ref(),
@@ -240,8 +260,14 @@ impl Case<'_> {
         if self.job.finished.is_some() {
             return Decision::Done;
         }
+        if let Some(decision) = self.namesake() {
+            return decision;
+        }
         if !self.job.suspended {
             return self.suspend(MISSING);
+        }
+        if self.control.is_ending(&self.key.namespace) {
+            return Decision::Done;
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;
@@ -251,7 +277,9 @@ impl Case<'_> {
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
-        create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
+        create(self.control, self.key, &workload, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        })
     }
 
     /// The Workload is being deleted: the job stops, then the Workload may go.
@@ -263,10 +291,7 @@ impl Case<'_> {
         if !finished && let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        if has_finalizer(workload) && (finished || !self.job.active) {
-            return Decision::write(remove_finalizer(workload));
-        }
-        Decision::Done
+        if finished || !self.job.active { let_go(workload, self.now) } else { Decision::Done }
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
@@ -289,7 +314,7 @@ impl Case<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some((reason, text)) = self.control.untold(self.key, workload) {
+        if let Some((reason, text)) = self.control.untold(self.key, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         match self.reclaimable(workload) {
@@ -304,18 +329,48 @@ impl Case<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
+    /// Pods of the Workload's pod sets that need not run again: those that are not left. The job counts them by its own number of pods,
+    /// which is smaller where it runs with fewer than it asked for; while more pods are left than that, all of them are needed.
+    fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
+        let runs = self.job.asked();
+        let of = |pods: &api::ReclaimablePod| {
+            let all = workload.size(&pods.name);
+            let own = runs.iter().flat_map(|sets| sets.iter()).find(|set| set.name == pods.name);
+            let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
+            api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
+        };
+        self.control.over_of(self.key, self.job).iter().map(of).collect()
+    }
+
+    /// Tells which pods are over: while the job runs, so that their quota goes back, and that only grows; and while it waits without quota, so
+    /// that it asks for those that are left.
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
-        if !workload.reserved() || self.job.suspended || !self.control.settings.reclaimable_pods {
+        let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
+        let runs = workload.reserved() && !self.job.suspended;
+        if !(waits || runs) || !self.control.settings.reclaimable_pods {
             return None;
         }
-        let wanted = &self.job.reclaimable;
+        let mut wanted = self.over(workload);
         let old = &workload.status.reclaimable_pods;
-        let grown = wanted.iter().any(|pods| {
+        if waits {
+            // What is said of a pod set stays until something else is said of it.
+            let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
+            let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
+            wanted.extend(none);
+        }
+        let differs = wanted.iter().any(|pods| {
             let before = old.iter().find(|old| old.name == pods.name).map_or(0, |old| old.count);
-            pods.count > before
+            pods.count > before || (waits && pods.count != before)
         });
-        if !grown {
+        if !differs {
             return None;
+        }
+        let write = |pods: &[api::ReclaimablePod]| {
+            let pods = json!({ "reclaimablePods": pods });
+            separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods)
+        };
+        if waits {
+            return Some(write(&wanted));
         }
         // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
         // job ends with them.
@@ -326,17 +381,19 @@ impl Case<'_> {
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
-        let pods = json!({ "reclaimablePods": wanted });
-        Some(separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
+        Some(write(&wanted))
     }
 
     /// Suspended and not evicted: start it when it is admitted.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
-        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+        if !workload.may_run() {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
                 Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
                 decision => decision,
             };
+        }
+        if let Some(decision) = self.moved(workload) {
+            return decision;
         }
         if !self.job.is_suspended() {
             // A stop is under way: it is brought to its end first.
@@ -348,6 +405,10 @@ impl Case<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
+        let again = self.control.starts.again(&self.job.uid, "", workload);
+        if let Some(again) = again.filter(|again| again.due > self.now) {
+            return Decision::Wait(again.due);
+        }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let Some(job) = self.job.whole() else { return Decision::Done };
@@ -357,14 +418,16 @@ impl Case<'_> {
                 if let Some(decision) = self.remake_parts(workload, &placements, &body) {
                     return decision;
                 }
-                let notice =
-                    self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
-                self.write(Purpose::StartJob, Subresource::None, body, vec![notice])
+                let text = format!("Admitted by clusterQueue {queue}");
+                let started = self.notice(EventType::Normal, reasons::STARTED, text);
+                let repeated = again
+                    .map(|again| self.notice(EventType::Warning, own_reasons::REPEATED_START, again.words(self.now)));
+                let notices = self.suspension_undone(workload).into_iter().chain([started]).chain(repeated).collect();
+                self.write(Purpose::StartJob, Subresource::None, body, notices)
             }
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
-                }))
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
             }),
         }
     }
@@ -416,6 +479,9 @@ impl Case<'_> {
         let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
         let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
         let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
+        if let Some(problem) = too_large(&made) {
+            return Err(Unbuilt::Invalid(problem));
+        }
         self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }

@@ -5,35 +5,30 @@ use berth_jobs::JobState;
 use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
+use super::follow::adopt;
+use super::left;
+use super::pods::group::without_pods;
+use super::stops::let_go;
 use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
-use crate::status::since;
-use crate::view::{Owner, WorkloadView};
+use crate::ladder::watch::returns_at_once;
+use crate::status::{find, since};
+use crate::view::{Name, Owner, WorkloadView};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
 /// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
 /// there says nothing before.
-const PODS_COME_MS: i64 = 3_000;
+pub(super) const PODS_COME_MS: i64 = 3_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let Some(owner) = &workload.owner else {
-        if workload.deleting {
-            return has_finalizer(workload).then(|| Decision::write(remove_finalizer(workload)));
-        }
-        let orphaned = workload.job_uid.is_some() && !workload.is(types::FINISHED);
-        return orphaned.then(|| {
-            Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
-                edit.finish(reasons::OWNER_NOT_FOUND, "The workload's owner no longer exists");
-            }))
-        });
-    };
+    let Some(owner) = &workload.owner else { return without_owner(control, workload, now) };
     let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(control, workload, owner) };
     let standing = standing(control, workload);
     if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
@@ -43,9 +38,17 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // It is told what it waits for.
         return None;
     }
+    let holds = workload.reserved() && !workload.is(types::FINISHED);
     if kind.is_pods() {
-        let goes = workload.deleting && has_finalizer(workload);
-        return Some(if goes { Decision::write(remove_finalizer(workload)) } else { Decision::Done });
+        if workload.deleting {
+            return Some(let_go(workload, now));
+        }
+        // The collector takes it with the last of its pods. One that never had any is in nobody's hands, unless somebody else owns it.
+        let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
+        if holds && !owned && !control.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
+            return workload.is(types::EVICTED).then(|| give_back(workload, now));
+        }
+        return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
     }
     let parts = parts_of(control, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {
@@ -56,10 +59,10 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
-    if !workload.deleting || !has_finalizer(workload) {
+    if !workload.deleting || !(holds || has_finalizer(workload)) {
         return Some(Decision::Done);
     }
-    let ran = workload.reserved() && workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
+    let ran = holds && workload.is(types::ADMITTED);
     if ran && !control.pods_gone.contains(&workload.uid) {
         let come = since(&workload.status.conditions, types::ADMITTED, "True").map(|at| after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
@@ -67,7 +70,70 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         }
         return Some(probe_pods(control, workload));
     }
-    Some(Decision::write(remove_finalizer(workload)))
+    Some(let_go(workload, now))
+}
+
+/// A workload that nobody controls. Where its job is there, somebody has taken the reference off, and the job takes it back.
+fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
+        let left_behind = workload.is(types::FINISHED) && workload.job_uid.is_some();
+        if workload.deleting || left_behind {
+            return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
+        }
+        // Nobody has made anything of it that would have to stop. Offline what is evicted leaves when it is told to.
+        return (holds && workload.is(types::EVICTED) && !control.is_offline).then(|| give_back(workload, now));
+    };
+    if let Some(decision) = taken_back(control, workload, job) {
+        return Some(decision);
+    }
+    let mut pods = control.view.pods.in_namespace(&workload.namespace);
+    if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
+        return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
+    }
+    if holds && workload.is(types::ADMITTED) && !control.pods_gone.contains(&workload.uid) {
+        // What runs holds its quota, and can be told to leave like any other.
+        let leaves = workload.deleting || workload.is(types::EVICTED);
+        return leaves.then(|| left::stop(control, workload, now));
+    }
+    if workload.deleting {
+        return Some(let_go(workload, now));
+    }
+    Some(Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
+        edit.finish(reasons::OWNER_NOT_FOUND, "The workload's owner no longer exists");
+    })))
+}
+
+/// The quota of an evicted workload of which nothing runs.
+fn give_back(workload: &WorkloadView, now: Timestamp) -> Decision {
+    let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
+    let requeued = reason.is_some_and(returns_at_once);
+    Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
+}
+
+/// The job with that uid takes its workload back, where it is there. Not while it is being deleted: then the garbage collector has taken the
+/// reference off for who leaves behind what the job owns. Costs the jobs of the namespace.
+fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<Decision> {
+    let (view, namespace) = (&control.view, workload.namespace.as_str());
+    let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
+    if let Some((key, job)) = jobs.find(|(_, job)| job.uid == uid && !job.deleting) {
+        let info = job.kind.info();
+        return Some(adopt(workload, (info.api_version, info.kind), (&key.name, uid)));
+    }
+    let first = (namespace.to_owned(), String::new());
+    let mut training = view.training.range(first..).take_while(|(name, _)| name.0 == namespace);
+    if let Some((name, _)) = training.find(|(_, job)| job.uid == uid && !job.deleting) {
+        return Some(adopt(workload, (berth_api::berth::API_VERSION, Kind::TrainingJob.name()), (&name.1, uid)));
+    }
+    let mut pods = view.pods.in_namespace(namespace);
+    let (name, _) = pods.find(|(_, pod)| *pod.uid == *uid && !pod.deleting())?;
+    Some(adopt(workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
+}
+
+/// The workload of that name, from which somebody has taken the reference to who has that uid.
+pub(crate) fn lost_by<'a>(control: &'a Control, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
+    let found = control.view.workloads.get(name)?;
+    (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
 }
 
 /// A workload whose owner is of a kind that Berth does not know. Whoever made it starts it, stops it and lets it go: nobody here sees
@@ -96,7 +162,7 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
-/// The Jobs that are left of those of which its job is made. Costs those of the namespace.
+/// The Jobs that are left of those of which its job is made.
 pub(crate) fn parts_of<'a>(
     control: &'a Control,
     workload: &'a WorkloadView,
@@ -115,7 +181,7 @@ pub(crate) fn parts_of<'a>(
             roles.filter_map(|set| child(&set.name)).collect()
         }
         None if kind.is_made_of_jobs() => {
-            let all = view.children(&workload.namespace, uid);
+            let all = view.jobs.controlled_by(&workload.namespace, uid);
             all.map(|(object, job)| (object.clone(), job)).collect()
         }
         None => Vec::new(),

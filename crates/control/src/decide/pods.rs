@@ -3,23 +3,29 @@
 //! (`member` for the pod, `group` for the Workload). One write per call.
 
 pub(crate) mod group;
+mod kept;
 mod member;
 mod place;
+mod right;
 
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
 use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
-use berth_jobs::{PodSetNeeds, Priority};
+use berth_jobs::{JobOwner, PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::checks;
 use super::follow::{Wishes, adopt, finish, follow, out_of_sync};
+use super::job::UNMANAGED_NAMESPACE;
+use super::names::made_for_another;
+use super::orphan::lost_by;
 use super::placement::placements;
 use super::pods_ready;
-use super::workload::{create, has_finalizer, remove_finalizer, status_write};
+use super::stops::{let_go, take_back};
+use super::workload::{cannot_start, create, has_finalizer, remove_finalizer, status_write};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -41,13 +47,33 @@ struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
     let case = Case { control, name, pod, now };
-    if !case.managed() {
-        return case.unmanaged();
-    }
+    let managed = case.managed();
     match &pod.group {
-        Some(group) => member::decide(&case, &group.name),
-        None => case.single(),
+        Some(group) if managed || case.runs_with(&group.name) => {
+            case.without_own().unwrap_or_else(|| member::decide(&case, &group.name))
+        }
+        None if managed || case.has_own() => case.single(),
+        _ => case.unmanaged(),
     }
+}
+
+/// Why a pod does not ask by a Workload of its own, in words for the user; `None` where it does.
+pub(crate) fn unasked(control: &Control, name: &Name, pod: &PodState) -> Option<String> {
+    if !control.manages(&name.0) {
+        return Some(UNMANAGED_NAMESPACE.to_owned());
+    }
+    if !control.names_a_queue(pod) {
+        return Some("its pod names no queue".to_owned());
+    }
+    if let Some(owner) = pod.owner.as_ref().filter(|owner| is_admitted_with(owner)) {
+        return Some(format!("its pod is admitted with {} {:?}, which controls it", owner.kind, owner.name));
+    }
+    pod.group.as_ref().map(|group| format!("its pod is one of group {:?}", group.name))
+}
+
+/// Whether pods that it controls are admitted with it.
+fn is_admitted_with(owner: &JobOwner) -> bool {
+    Kind::of_whole(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
 }
 
 impl<'a> Wishes<'a> {
@@ -79,18 +105,45 @@ fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, m
 impl Case<'_> {
     fn managed(&self) -> bool {
         let settings = &self.control.settings;
-        let whole = self.pod.owner.as_ref().and_then(|owner| Kind::of_whole(&owner.kind));
         settings.job_kinds.contains(&Kind::Pod)
             && self.control.names_a_queue(self.pod)
             && self.control.manages(&self.name.0)
-            && !whole.is_some_and(Kind::is_admitted_with_pods)
+            && !self.pod.owner.as_deref().is_some_and(is_admitted_with)
     }
 
-    /// It is not ours any more: it names no queue now, or its namespace is not managed. Its deletion waits for our finalizer all the
+    /// Whether a Workload of its own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
+    fn has_own(&self) -> bool {
+        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        owned.any(|workload| match workload.is(types::FINISHED) {
+            true => has_finalizer(workload),
+            false => workload.reserved() || (workload.deleting && has_finalizer(workload)),
+        })
+    }
+
+    /// The next step until nothing is left of the Workload that it had before it came to a group, `None` when there is none.
+    fn without_own(&self) -> Option<Decision> {
+        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
+        let object = key(Kind::Workload, &own.key());
+        Some(if self.control.flights.busy(&object) {
+            Decision::Done
+        } else if own.deleting {
+            let_go(own, self.now)
+        } else {
+            Decision::write(Draft::delete(Purpose::DeleteWorkload, object, &own.uid))
+        })
+    }
+
+    /// Whether it has been started, and the Workload of its group holds quota.
+    fn runs_with(&self, group: &str) -> bool {
+        let workload = self.control.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
+        !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
+    }
+
+    /// It is not ours any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for our finalizer all the
     /// same, which nobody else takes away.
     fn unmanaged(&self) -> Decision {
-        let seen = self.control.settings.job_kinds.contains(&Kind::Pod)
-            && self.control.view.namespaces.contains_key(&self.name.0);
+        let seen = self.control.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
             true => self.release(),
             false => Decision::Done,
@@ -131,6 +184,9 @@ impl Case<'_> {
         }
         match (live, owned.first()) {
             (Some(workload), _) => self.with_workload(workload),
+            // Nothing has run by it, and the pod is nobody's business here.
+            (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
+            (None, None) if self.lost().is_some() => Decision::Done,
             (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
             (None, None) if self.pod.gated => self.without_workload(),
             (None, None) => self.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
@@ -188,7 +244,13 @@ impl Case<'_> {
             (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
                 self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))
             }
-            (true, None) if admitted => self.start(workload),
+            (true, None) if workload.reserved() && !self.managed() => {
+                self.withdraw_start().unwrap_or_else(|| self.give_back(workload))
+            }
+            (true, None) if workload.may_run() && self.control.is_ending(&self.name.0) => {
+                self.withdraw_start().unwrap_or(Decision::Done)
+            }
+            (true, None) if workload.may_run() => self.start(workload),
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
             (false, None) if admitted => self.running(workload),
@@ -224,7 +286,9 @@ impl Case<'_> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.pod.prebuilt_workload.is_some();
-        if let Some((reason, text)) = self.control.untold(&self.key(), workload).filter(|_| !prebuilt) {
+        if let Some((reason, text)) =
+            self.control.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
+        {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
@@ -232,8 +296,24 @@ impl Case<'_> {
         follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
     }
 
+    /// The Workload from which somebody has taken the reference to the pod; it comes back.
+    fn lost(&self) -> Option<&WorkloadView> {
+        let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
+        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.pod.uid)?;
+        (!found.is(types::FINISHED)).then_some(found)
+    }
+
+    /// Quota by which the pod does not ask any more, and nothing of it runs.
+    fn give_back(&self, workload: &WorkloadView) -> Decision {
+        let why = unasked(self.control, self.name, self.pod).unwrap_or_default();
+        take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now)
+    }
+
     fn running(&self, workload: &WorkloadView) -> Decision {
-        let decision = self.follow(workload);
+        if let Some(decision) = self.too_large(workload) {
+            return decision;
+        }
+        let decision = if self.managed() { self.follow(workload) } else { Decision::Done };
         if !matches!(decision, Decision::Done) {
             return decision;
         }
@@ -243,9 +323,17 @@ impl Case<'_> {
     fn without_workload(&self) -> Decision {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
             let name = (self.name.0.clone(), prebuilt.to_string());
-            let found = self.control.view.workloads.get(&name).filter(|found| found.owner.is_none());
-            // As long as it names no owner, only who waits for it knows whom it concerns.
-            return found.map_or_else(|| Decision::WaitFor(key(Kind::Workload, &name)), |found| self.adopt(found));
+            return match self.control.view.workloads.get(&name) {
+                Some(found) if found.owner.is_none() => self.adopt(found),
+                Some(found) => made_for_another(self.control, &self.key(), found, |reason, text| {
+                    self.notice(EventType::Warning, reason, text)
+                }),
+                // As long as it names no owner, only who waits for it knows whom it concerns.
+                None => Decision::WaitFor(key(Kind::Workload, &name)),
+            };
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
         }
         if self.control.flights.creations_full() {
             return Decision::WaitForCreations;
@@ -258,9 +346,9 @@ impl Case<'_> {
             self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });
         match made {
-            Ok(workload) => {
-                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
-            }
+            Ok(workload) => create(self.control, &self.key(), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
         }
     }
@@ -293,9 +381,8 @@ impl Case<'_> {
             }
             Ok(None) => Decision::Done,
             Err(error) => self.withdraw_start().unwrap_or_else(|| {
-                Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
-                    edit.finish(reasons::FAILED_TO_START, &error.to_string());
-                }))
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
             }),
         }
     }

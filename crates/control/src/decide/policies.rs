@@ -11,9 +11,12 @@ use serde_json::json;
 use super::queues::draft;
 use crate::core::Control;
 use crate::flight::Draft;
-use crate::policies::{Claim, Policy};
+use crate::policies::Policy;
 use crate::status::set_in;
 use crate::write::ObjectKey;
+
+/// So many fields that give way are told.
+const TOLD: usize = 3;
 
 /// The status write of a policy, `None` when nothing differs.
 pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
@@ -23,7 +26,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
         .view
         .claims
         .iter()
-        .filter(|(_, claim)| matches!(claim, Claim::By(rules) if rules.policy == key.name))
+        .filter(|(_, claim)| claim.of.iter().any(|policy| **policy == key.name))
         .map(|(queue, _)| queue)
         .collect();
     let mut conditions = old.conditions.clone();
@@ -51,7 +54,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     ))
 }
 
-/// Whether it governs all that it claims: status, reason and message.
+/// Whether all that it says counts where it claims to: status, reason and message.
 fn standing(
     control: &Control,
     policy: &Policy,
@@ -61,16 +64,17 @@ fn standing(
     if let Some(Err(problem)) = &policy.selector {
         return (false, own_reasons::INVALID_SELECTOR, problem.clone());
     }
-    let contested = control.view.claims.iter().filter_map(|(queue, claim)| match claim {
-        Claim::Contested(names) if names.contains(name) => {
-            let others: Vec<&str> = names.iter().map(String::as_str).filter(|other| *other != name).collect();
-            Some(format!("ClusterQueue {queue} is claimed by QueuePolicy {} too", others.join(", ")))
-        }
-        _ => None,
+    let lost = control.view.claims.iter().flat_map(|(queue, claim)| {
+        let own = claim.lost.iter().filter(|lost| *lost.policy == *name);
+        own.map(move |lost| format!("ClusterQueue {queue}: {}", lost.text))
     });
-    let contested: Vec<String> = contested.collect();
-    if !contested.is_empty() {
-        return (false, own_reasons::CONFLICT, format!("{}: it follows neither", contested.join("; ")));
+    let lost: Vec<String> = lost.collect();
+    if !lost.is_empty() {
+        let mut message = lost.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        if lost.len() > TOLD {
+            message.push_str(&format!("; and {} more", lost.len().saturating_sub(TOLD)));
+        }
+        return (false, own_reasons::CONFLICT, message);
     }
     let missing = policy.object.spec.cluster_queues.iter().filter(|queue| !governed.contains(queue));
     let missing: Vec<&str> = missing.map(String::as_str).collect();

@@ -7,7 +7,7 @@ use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
 use berth_api::labels;
-use berth_jobs::{LimitSummary, Provisioning, RequestedPods, controller, version_of};
+use berth_jobs::{LimitSummary, PlacementError, Provisioning, RequestedPods, controller, version_of};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 /// Field manager and reporter of what the check's controller does in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
 const REPORTER: &str = "kueue-provisioning-request-controller";
+/// Pause before a workload is tried again whose pods cannot be described for now.
+const RETRY_SECONDS: i32 = 60;
 
 /// The number of the attempt for which a check asks, beginning at 1.
 fn attempt_of(state: &api::AdmissionCheckState) -> i32 {
@@ -79,8 +81,9 @@ impl Case<'_> {
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
-            // It could never start as it was admitted.
-            Err(problem) => return self.told(check_states::REJECTED, &problem),
+            // A flavor that is away is asked for again; all else could never start as it was admitted.
+            Err((true, problem)) => return self.told(check_states::RETRY, &problem),
+            Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
         };
         if pods.is_empty() {
             return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
@@ -90,7 +93,8 @@ impl Case<'_> {
             let missing = pods.iter().zip(&spec.pod_sets).find_map(|(pods, set)| {
                 self.template(pods, (self.workload.namespace.clone(), set.pod_template_ref.name.clone()))
             });
-            return Some(missing.unwrap_or_else(|| self.ask(&spec)));
+            let next = missing.unwrap_or_else(|| self.ask(&spec));
+            return Some(self.in_the_way(&next).unwrap_or(next));
         };
         if request.metadata.deletion_timestamp.is_some() {
             // Its name is free when it is gone.
@@ -140,11 +144,17 @@ impl Case<'_> {
         self.answer(check_states::RETRY, &message, |state| state.requeue_after_seconds = Some(delay))
     }
 
-    fn pods(&self, asked: &Asked, config: &api::ProvisioningRequestConfigSpec) -> Result<Vec<RequestedPods>, String> {
-        let sets: Vec<api::PodSet> = serde_json::from_str(&asked.pod_sets).map_err(|error| error.to_string())?;
-        let places = placements(self.control, self.workload).map_err(|error| error.to_string())?;
+    fn pods(
+        &self,
+        asked: &Asked,
+        config: &api::ProvisioningRequestConfigSpec,
+    ) -> Result<Vec<RequestedPods>, (bool, String)> {
+        let told = |error: PlacementError| (error.passes(), error.to_string());
+        let sets: Vec<api::PodSet> =
+            serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
+        let places = placements(self.control, self.workload).map_err(told)?;
         let limits = LimitSummary::of(self.control.view.limits_of(&self.workload.namespace));
-        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(|error| error.to_string())
+        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
     }
 
     /// Since when the quota is reserved for which something is made.
@@ -172,6 +182,15 @@ impl Case<'_> {
         // One of an earlier reservation may have the node selectors of that.
         let good = template.owner() == self.workload.uid && self.is_current(&template.metadata);
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
+    }
+
+    /// What is to be made and cannot be, for an object of that name which somebody else has made: the check names it. That is tried again
+    /// all the same.
+    fn in_the_way(&self, next: &Decision) -> Option<Decision> {
+        let Decision::Write(draft) = next else { return None };
+        let refusal = self.control.flights.refusal(&key(Kind::Workload, &self.workload.key()));
+        let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
+        self.told(check_states::PENDING, &format!("{object} {words}"))
     }
 
     fn ask(&self, spec: &api::autoscaling::ProvisioningRequestSpec) -> Decision {
@@ -210,7 +229,12 @@ impl Case<'_> {
     /// The check says so, unless it does already.
     fn told(&self, state: &str, words: &str) -> Option<Decision> {
         let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
-        (!known).then(|| self.answer(state, words, |_| {}))
+        let later = |entry: &mut api::AdmissionCheckState| {
+            if entry.state == check_states::RETRY {
+                entry.requeue_after_seconds = Some(RETRY_SECONDS);
+            }
+        };
+        (!known).then(|| self.answer(state, words, later))
     }
 
     fn answer(&self, state: &str, words: &str, change: impl FnOnce(&mut api::AdmissionCheckState)) -> Decision {
@@ -323,6 +347,13 @@ pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> De
             "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1",
         ),
     };
+    let users = super::queues::naming_check(control, &object.name);
+    let waits = check.deleting && !users.is_empty();
+    let message = match waits {
+        true => format!("{message}; its deletion waits for {}", super::queues::listed(&users)),
+        false => message.to_owned(),
+    };
+    let message = message.as_str();
     let mut conditions = check.conditions.clone();
     if !set_in(&mut conditions, types::ACTIVE, (active, reason, message), check.generation, now) {
         return Decision::Done;

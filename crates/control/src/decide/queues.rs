@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api as api;
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
 use berth_jobs::version_of;
 use berth_quantity::Amount;
@@ -21,6 +21,9 @@ use crate::status::set_in;
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
+/// A status has room for so many flavors: as many as a spec, without those of which a queue has no quota any more.
+const MOST_FLAVORS: usize = 64;
+
 /// Usage per flavor and resource.
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
@@ -28,6 +31,7 @@ pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
     match key.kind {
         Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
+            // Its status says how many hold its quota.
             Some(object) => held(key, &Holder::of(&object.metadata), || control.world.cluster_queue_in_use(&key.name)),
             None => Decision::Done,
         },
@@ -36,17 +40,77 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
                 let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
-                held(key, &holder, || {
-                    control.view.cluster_queues.values().any(|queue| checks::names(&queue.spec, &key.name))
-                })
+                let users = naming_check(control, &key.name);
+                let is_told = check.asks_autoscaler();
+                match held(key, &holder, || !users.is_empty()) {
+                    // Of our own checks the condition says so.
+                    Decision::Done if check.deleting && !is_told && !users.is_empty() => {
+                        waits_for(control, key, &check.uid, &users)
+                    }
+                    decision => decision,
+                }
             }
             None => Decision::Done,
         },
         _ => match control.view.flavors.get(&key.name) {
-            Some(object) => held(key, &Holder::of(&object.metadata), || control.world.flavor_in_use(&key.name)),
+            Some(object) => {
+                let holder = Holder::of(&object.metadata);
+                let in_use = || control.world.flavor_in_use(&key.name);
+                match held(key, &holder, in_use) {
+                    Decision::Done if holder.deleting && in_use() => {
+                        waits_for(control, key, holder.uid, &offering(control, &key.name))
+                    }
+                    decision => decision,
+                }
+            }
             None => Decision::Done,
         },
     }
+}
+
+/// The ClusterQueues that name an admission check.
+pub(crate) fn naming_check<'a>(control: &'a Control, check: &str) -> Vec<&'a str> {
+    let queues = control.view.cluster_queues.iter();
+    queues.filter(|(_, queue)| checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
+}
+
+/// The ClusterQueues that offer a flavor.
+fn offering<'a>(control: &'a Control, flavor: &str) -> Vec<&'a str> {
+    let offers = |queue: &api::ClusterQueue| {
+        queue.spec.resource_groups.iter().flat_map(|group| &group.flavors).any(|offered| offered.name == flavor)
+    };
+    let queues = control.view.cluster_queues.iter();
+    queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
+}
+
+/// For which ClusterQueues a deletion waits, in words; the first few by name.
+pub(crate) fn listed(queues: &[&str]) -> String {
+    const NAMED: usize = 10;
+    let first = queues.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = queues.len().saturating_sub(NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("ClusterQueue{} {first}{rest}", if queues.len() == 1 { "" } else { "s" })
+}
+
+/// Tells once for which ClusterQueues a deletion waits; of what Workloads hold nobody is named.
+fn waits_for(control: &Control, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
+    let text = if queues.is_empty() {
+        "The deletion waits for workloads that hold quota of it".to_owned()
+    } else {
+        format!("The deletion waits for {}", listed(queues))
+    };
+    let said = (own_reasons::DELETION_WAITS, text);
+    if !control.is_untold(key, &said) {
+        return Decision::Done;
+    }
+    Decision::tell(Notice {
+        key: key.clone(),
+        uid: uid.to_owned(),
+        event_type: EventType::Normal,
+        reason: said.0.to_owned(),
+        message: said.1,
+        reporter: SCHEDULER,
+    })
 }
 
 /// What of an object's metadata says who holds it.
@@ -216,7 +280,13 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
     let (admitted, usage) = admitted_usage(control, control.view.workloads.reserving(&key.name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let readiness = control.world.readiness(&key.name)?;
+    let mut readiness = control.world.readiness(&key.name)?;
+    if object.metadata.deletion_timestamp.is_some() && figures.reserving > 0 {
+        readiness.message.push_str(&format!(
+            "; {} workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue={}",
+            figures.reserving, key.name
+        ));
+    }
     let generation = object.metadata.generation.unwrap_or_default();
     set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount, borrowed: Amount| api::ResourceUsage {
@@ -267,6 +337,7 @@ fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -
             None => flavors.push((usage.flavor.clone(), vec![resource])),
         }
     }
+    flavors.truncate(MOST_FLAVORS);
     flavors
 }
 

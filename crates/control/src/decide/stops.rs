@@ -1,20 +1,48 @@
 //! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
 
-use berth_api::conditions::reasons;
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::workload::status_write;
+use super::workload::{evict, has_finalizer, remove_finalizer, status_write};
 use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
+use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::Purpose;
 
 /// A reservation that no admission has followed yet is given back.
 pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
+}
+
+/// An admission for other pods than its Workload has is none: the quota goes back, and what runs is stopped first.
+pub(super) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp) -> Option<Decision> {
+    let why = workload.misfit()?;
+    Some(match only_reserved {
+        true => take_back(workload, (own_reasons::INVALID_ADMISSION, why), now),
+        false => Decision::write(evict(workload, now, (own_reasons::INVALID_ADMISSION, ""), why)),
+    })
+}
+
+/// Whoever says that a Workload is admitted which holds no quota is contradicted: nothing runs on it.
+pub(super) fn unadmitted(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let wrong = control.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
+    wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
+}
+
+/// The last steps of a workload that is being deleted and of which nothing runs: its quota goes back where somebody else's finalizer keeps it,
+/// and then our finalizer goes.
+pub(super) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
+    let kept = workload.rare.as_ref().is_some_and(|rare| !rare.finalizers.is_empty());
+    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    if holds && (kept || !has_finalizer(workload)) {
+        let message = "the Workload is being deleted, and nothing runs by it";
+        return take_back(workload, (reasons::PENDING_EVALUATION, message), now);
+    }
+    if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
 /// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).
@@ -29,6 +57,29 @@ pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Optio
     let cluster = control.view.cluster_queues.get(name);
     (!cluster.is_some_and(|queue| stays(&queue.metadata)))
         .then(|| format!("ClusterQueue {name} is terminating or missing"))
+}
+
+/// The flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
+pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
+    let queue = control.view.cluster_queues.get(name)?;
+    let has = |flavor: &String| {
+        let mut groups = queue.spec.resource_groups.iter();
+        groups.any(|group| group.flavors.iter().any(|quota| quota.name == *flavor))
+    };
+    let flavor = workload.given_flavors().find(|flavor| !has(flavor))?;
+    Some(format!("ClusterQueue {name} has flavor {flavor} no longer"))
+}
+
+/// A reservation that no admission has followed yet goes back where a queue or a flavor of it is not there any more, or not for long, and where its
+/// namespace is not.
+pub(super) fn without_place(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let lost =
+        missing_queue(control, workload).or_else(|| lost_flavor(control, workload).filter(|_| !control.is_offline));
+    let why = lost.as_deref().map(|message| (reasons::MISCONFIGURED, message));
+    let ends = control.is_ending(&workload.namespace);
+    let why = why.or_else(|| ends.then_some((reasons::PENDING_EVALUATION, "its namespace is being deleted")))?;
+    Some(take_back(workload, why, now))
 }
 
 /// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
@@ -58,5 +109,61 @@ pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(
             Some((reasons::LOCAL_QUEUE_STOPPED, true, "The LocalQueue is stopped".into()))
         }
         _ => None,
+    }
+}
+
+/// How a workload comes back that was told to stay away.
+pub(super) enum WayBack {
+    /// Not for now: what it was sent away for goes on.
+    Stays,
+    /// From that time on, with the reason and message that it is told then.
+    At(Timestamp, &'static str, String),
+}
+
+/// How a workload comes back that was told to stay away (`Requeued` is False); `None` where it was not. When it may be tried again the
+/// engine knows by the same answer, so that it has its place in the first plan after that (`docs/decisions/requeued-in-the-same-plan.md`).
+pub(super) fn way_back(control: &Control, workload: &WorkloadView) -> Option<WayBack> {
+    let condition =
+        find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
+    // Where it has ended nothing of it can run again: it goes with its pod.
+    if crate::pods::has_ended(control, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
+        return Some(WayBack::Stays);
+    }
+    let at_once = |reason, message: &str| WayBack::At(Timestamp::MIN, reason, message.to_owned());
+    Some(match condition.reason.as_str() {
+        reason if reason.starts_with(reasons::DEACTIVATED) => {
+            at_once(reasons::REACTIVATED, "The workload was reactivated")
+        }
+        reasons::INADMISSIBLE => WayBack::Stays,
+        reason @ (reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED) => {
+            if queue_stop(control, workload).is_some() {
+                WayBack::Stays
+            } else {
+                let (reason, what) = match reason {
+                    reasons::CLUSTER_QUEUE_STOPPED => (reasons::CLUSTER_QUEUE_RESTARTED, "ClusterQueue"),
+                    _ => (reasons::LOCAL_QUEUE_RESTARTED, "LocalQueue"),
+                };
+                at_once(reason, &stop_is_over(control, workload, condition.last_transition_time.0, what))
+            }
+        }
+        _ => {
+            let state = workload.status.requeue_state.as_ref();
+            let at = state.and_then(|state| state.requeue_at.as_ref()).map_or(Timestamp::MIN, |time| time.0);
+            WayBack::At(at, reasons::BACKOFF_FINISHED, "The workload backoff was finished".into())
+        }
+    })
+}
+
+/// Why a stop is over: where the LocalQueue is gone, or younger than the stop, nobody has restarted anything.
+fn stop_is_over(control: &Control, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
+    let Some(local) = control.view.local_queues.get(&workload.local_queue()) else {
+        return "The LocalQueue of the workload does not exist any more".into();
+    };
+    let is_younger = local.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > since);
+    match &local.spec.cluster_queue {
+        Some(queue) if is_younger => {
+            format!("The LocalQueue of the workload was created anew, and leads to ClusterQueue {queue}")
+        }
+        _ => format!("The {what} was restarted after being stopped"),
     }
 }

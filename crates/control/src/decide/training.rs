@@ -23,6 +23,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::follow::{Wishes, follow};
+use super::job::UNMANAGED_NAMESPACE;
+use super::orphan::lost_by;
 use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::Decision;
@@ -33,6 +35,9 @@ use crate::training_view::TrainingView;
 use crate::view::{Name, WorkloadView};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
+
+/// Why the quota of a TrainingJob goes back that somebody's finalizer keeps.
+const GOING: &str = "TrainingJob is being deleted";
 
 /// The clocks of Berth and of who runs the Jobs may differ by so much.
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
@@ -49,16 +54,19 @@ pub(crate) struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let Some(view) = control.view.training.get(name) else { return Decision::Done };
     let case = Case { control, name, view, now };
-    if !case.managed() {
-        return Decision::Done;
-    }
     let owned = control.view.workloads_of(&view.uid);
     let changing = |workload: &&WorkloadView| control.flights.changing(&key(Kind::Workload, &workload.key()));
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
-    let next =
-        |workload: &WorkloadView| if view.deleting { case.going(workload) } else { case.with_workload(workload) };
+    if !case.managed() {
+        return case.kept(&owned);
+    }
+    let next = |workload: &WorkloadView| match view.deleting {
+        true => case.going(workload, GOING),
+        false if control.is_ending(&name.0) => case.ending(workload),
+        false => case.with_workload(workload),
+    };
     let decision = match control.view.slice_of(&view.uid) {
         Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
         // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
@@ -146,22 +154,20 @@ impl<'a> Case<'a> {
 
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
         if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
-            // What has ended is told before it goes: nothing else remembers it.
-            let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
-            return match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
-                Some(end) => self.finish(workload, &end),
-                None => self.leaving(workload),
-            };
+            return self.ends_or_leaves(workload);
         }
         if let Some(slice) = owned.first() {
             // Slices that were replaced are all that is left: the next Workload has the name of the first of them.
             return scale::discard(slice);
         }
-        if self.view.is_over() {
+        if self.view.is_over() || self.lost().is_some() {
             return Decision::Done;
         }
         if let Some(decision) = self.delete_children("Missing Workload") {
             return decision;
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
         }
         if let Err(fault) = &self.view.asked {
             return Decision::tell(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));
@@ -175,6 +181,36 @@ impl<'a> Case<'a> {
         self.create_workload()
     }
 
+    /// Its Workload is being deleted. What has ended is told before that goes: nothing else remembers it.
+    fn ends_or_leaves(&self, workload: &WorkloadView) -> Decision {
+        let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
+        match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
+            Some(end) => self.finish(workload, &end),
+            None => self.leaving(workload),
+        }
+    }
+
+    /// The Workload from which somebody has taken the reference to the TrainingJob; it comes back.
+    fn lost(&self) -> Option<&WorkloadView> {
+        let kind = Kind::TrainingJob.name();
+        let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
+        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.view.uid)?;
+        (!found.is(types::FINISHED)).then_some(found)
+    }
+
+    /// Its namespace is not managed any more: nothing of it is made, and what holds quota is followed to its end.
+    fn kept(&self, owned: &[&WorkloadView]) -> Decision {
+        let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is(types::FINISHED);
+        if let Some(workload) = owned.iter().find(leaves) {
+            return self.ends_or_leaves(workload);
+        }
+        let Some(workload) = self.control.view.slice_of(&self.view.uid) else { return Decision::Done };
+        if workload.is(types::FINISHED) {
+            return self.with_workload(workload);
+        }
+        Decision::first_or_earliest(self.beside(workload, owned), || self.going(workload, UNMANAGED_NAMESPACE))
+    }
+
     fn create_workload(&self) -> Decision {
         let settings = &self.control.settings;
         let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
@@ -182,9 +218,9 @@ impl<'a> Case<'a> {
             return Decision::Done;
         };
         match self.control.with_priority(made, self.classes()) {
-            Ok(workload) => {
-                create(&workload, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
-            }
+            Ok(workload) => create(self.control, &key(Kind::TrainingJob, self.name), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the job");
                 Decision::tell(self.notice(EventType::Warning, reason, text))
@@ -210,9 +246,7 @@ impl<'a> Case<'a> {
             return self.finish(workload, &end);
         }
         let object = key(Kind::TrainingJob, self.name);
-        let untold = self.control.untold(&object, workload);
-        let untold = untold.or_else(|| self.control.untold_class(&object, workload, self.classes()));
-        if let Some((reason, text)) = untold {
+        if let Some((reason, text)) = self.control.untold(&object, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {
@@ -222,7 +256,8 @@ impl<'a> Case<'a> {
             return self.stop(workload);
         }
         if workload.reserved() && workload.is(types::ADMITTED) {
-            return self.running(workload);
+            // An admission that does not fit is evicted; nothing is made for it.
+            return if workload.may_run() { self.running(workload) } else { Decision::Done };
         }
         self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
     }
@@ -390,7 +425,7 @@ impl<'a> Case<'a> {
             let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
             return if noted_end(workload).is_some() { decision } else { note() };
         }
-        let Finish { success, message } = end.finish();
+        let Finish { success, message, .. } = end.finish();
         let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
         let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, &message));
         let kind = if success { EventType::Normal } else { EventType::Warning };

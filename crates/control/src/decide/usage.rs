@@ -2,10 +2,10 @@
 
 use berth_api as api;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::core::Control;
-use crate::deltas;
 use crate::status::seconds;
 use crate::view::Name;
 
@@ -14,8 +14,8 @@ use crate::view::Name;
 pub(crate) fn fair_sharing(control: &Control, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
     control.settings.engine.admission_fair_sharing.as_ref()?;
     let ledger = control.world.ledger(&name.0, &name.1)?;
-    let text = |(resource, amount): (String, berth_quantity::Amount)| {
-        let text = deltas::quantity(&resource, amount);
+    let text = |(resource, amount): (String, berth_quantity::Nano)| {
+        let text = Quantity(berth_quantity::format_nano(&resource, amount));
         (resource, text)
     };
     Some(api::LocalQueueFairSharingStatus {

@@ -4,17 +4,21 @@ use std::collections::BTreeSet;
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
-use berth_api::conditions::{check_states, event_reasons, types};
+use berth_api::conditions::{check_states, event_reasons, own_reasons, types};
 use berth_engine::model as engine;
+use berth_jobs::PlacementError;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::blocked::{blocked, is_suspended, unreadable_usage};
+use super::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
+use super::left;
+pub(crate) use super::names::create;
 use super::orphan::Standing;
-use super::stops::{missing_queue, queue_stop, take_back};
-use crate::core::{Control, after, after_seconds, key, seconds_between};
+use super::retention;
+use super::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
+use crate::core::{Control, after_seconds, key, seconds_between};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::older_reasons;
@@ -26,8 +30,8 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
-/// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
-const UNTOLD_SECONDS: i64 = 60;
+/// Pause before a workload is tried again that could not be started as it was admitted.
+const PLACEMENT_SECONDS: i64 = 60;
 /// Why a workload waits whose owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 
@@ -140,7 +144,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return decision;
     }
     if workload.is(types::FINISHED) {
-        return finished(control, workload, now);
+        return retention::finished(control, workload, now);
     }
     if workload.deleting {
         // Its job stops first; see the job's decision.
@@ -151,7 +155,8 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     if let Some(admission) = control.planned.get(&workload.uid) {
         let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
-        if super::orphan::standing(control, workload) == Standing::Leaving && !feared {
+        let leaves = super::orphan::standing(control, workload) == Standing::Leaving || control.is_ending(&name.0);
+        if (leaves || unasked(control, workload).is_some()) && !feared {
             // Nobody would start it. Where an earlier write may still land, only the next one shows what became of it.
             return Decision::Done;
         }
@@ -179,47 +184,19 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if let Some(draft) = gates::sync(control, workload, now) {
         return Decision::write(draft);
     }
+    if let Some(decision) = unadmitted(control, workload, now) {
+        return decision;
+    }
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return inactive(control, workload, now);
     }
     if workload.reserved() {
-        return holding(control, workload, now);
+        let told = kept(control, workload);
+        return told.unwrap_or_else(|| holding(control, workload, now).or_else(|| left::watch(control, workload, now)));
     }
-    super::checks::list(control, workload, now).unwrap_or_else(|| waiting(control, workload, now))
-}
-
-/// Creates the Workload of a job; `tell` makes the event about it.
-pub(crate) fn create(workload: &api::Workload, tell: impl FnOnce(String) -> Notice) -> Decision {
-    let Ok(body) = serde_json::to_value(workload) else { return Decision::Done };
-    let name = (workload.namespace().to_owned(), workload.name().to_owned());
-    let message = format!("Created Workload: {}/{}", name.0, name.1);
-    let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Request::Create(body));
-    Decision::write(draft.telling(tell(message)))
-}
-
-fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let untold = control.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
-    if workload.deleting {
-        let goes =
-            || if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
-        return untold.unwrap_or_else(goes);
-    }
-    let (Some(keep), Some(at)) =
-        (control.settings.retain_finished_ms, since(&workload.status.conditions, types::FINISHED, "True"))
-    else {
-        return Decision::Done;
-    };
-    let due = after(at, keep);
-    if due > now {
-        return Decision::Wait(due);
-    }
-    if let Some(decision) = untold {
-        return decision;
-    }
-    let message = "Deleted finished workload due to elapsed retention".to_owned();
-    let told = notice(workload, EventType::Normal, event_reasons::DELETED, message, REPORTER);
-    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid);
-    Decision::write(draft.telling(told))
+    let checks =
+        super::checks::list(control, workload, now).or_else(|| super::checks::answered(control, workload, now));
+    checks.unwrap_or_else(|| waiting(control, workload, now))
 }
 
 fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
@@ -233,6 +210,10 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
     let older = control.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
+        // It may be planned before it could be told that it may come back.
+        if let Some(WayBack::At(_, reason, message)) = way_back(control, workload) {
+            edit.requeue(reason, &message);
+        }
         edit.reserve(admission, checks);
         if let Some(older) = older {
             edit.take_over(&older.status);
@@ -303,36 +284,26 @@ fn evict_and(
     draft
 }
 
-/// The job of a workload that Kueue or Berth itself deactivated goes, and that with it, when its time is over.
-fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let evicted = find(&workload.status.conditions, types::EVICTED);
-    let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
-    let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
-        return Decision::Done;
-    };
-    if workload.reserved() {
-        return Decision::Done;
+/// A workload that cannot be started as it was admitted. What may pass costs its reservation, and it is tried again after a minute; else it
+/// ends. `tell` makes the event at its job (`docs/decisions/placement-that-passes.md`).
+pub(crate) fn cannot_start(
+    workload: &WorkloadView,
+    now: Timestamp,
+    error: &PlacementError,
+    tell: impl FnOnce(&str, String) -> Notice,
+) -> Draft {
+    let message = error.to_string();
+    if !error.passes() {
+        return status_write(workload, Purpose::FinishWorkload, now, |edit| {
+            edit.finish(reasons::FAILED_TO_START, &message);
+        });
     }
-    let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
-        // Whoever made it without a job that is known here lets it go, as under Kueue.
-        return Decision::Done;
-    };
-    let at = condition.last_transition_time.0;
-    let due = after(at, keep);
-    if due > now {
-        return Decision::Wait(due);
-    }
-    let tell =
-        |message: &str| notice(workload, EventType::Normal, event_reasons::DELETED, message.to_owned(), REPORTER);
-    Decision::write(if job.kind == Kind::PodGroup {
-        // A group is no object: its pods go with its Workload.
-        let told = tell("Deleted deactivated workload due to elapsed retention");
-        Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
-    } else {
-        let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
-        let told = tell("Deleted job: deactivation retention period expired");
-        Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
-    })
+    let at = after_seconds(now, PLACEMENT_SECONDS);
+    let draft = evict_and(workload, now, (own_reasons::PLACEMENT_FAILED, ""), &message, |edit| {
+        let state = edit.status.requeue_state.get_or_insert_with(Default::default);
+        state.requeue_at = Some(Time(seconds(at)));
+    });
+    draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
 }
 
 fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
@@ -346,7 +317,7 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
         } else {
-            retention(control, workload, now)
+            retention::retention(control, workload, now)
         };
     }
     let (cause, message) = match target {
@@ -384,8 +355,11 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
     let only_reserved = admitted.is_none() && !crate::checks::have_failed(&workload.status.admission_checks);
-    if let Some(message) = missing_queue(control, workload).filter(|_| only_reserved) {
-        return take_back(workload, (reasons::MISCONFIGURED, &message), now);
+    if let Some(decision) = unfit(workload, only_reserved, now) {
+        return decision;
+    }
+    if let Some(decision) = only_reserved.then(|| without_place(control, workload, now)).flatten() {
+        return decision;
     }
     if let Some((reason, drain, message)) = queue_stop(control, workload) {
         if only_reserved {
@@ -435,40 +409,20 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         // It is deactivated in a moment, and says so then.
         return Decision::Done;
     }
-    let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
-    if let Some(condition) = requeued {
-        if crate::pods::has_ended(control, workload) {
-            // Nothing of it can run again: it goes with its pod.
-            return Decision::Done;
+    match way_back(control, workload) {
+        Some(WayBack::Stays) => return Decision::Done,
+        Some(WayBack::At(at, ..)) if at > now => return Decision::Wait(at),
+        Some(WayBack::At(_, reason, message)) => {
+            let requeue = |edit: &mut Edit<'_>| edit.requeue(reason, &message);
+            return Decision::write(status_write(workload, Purpose::Requeue, now, requeue));
         }
-        let requeue_at =
-            workload.status.requeue_state.as_ref().and_then(|state| state.requeue_at.as_ref()).map(|time| time.0);
-        let requeue = |reason: &str, message: &str| {
-            Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.requeue(reason, message)))
-        };
-        let reason = condition.reason.as_str();
-        if reason.starts_with(reasons::DEACTIVATED) {
-            return requeue(reasons::REACTIVATED, "The workload was reactivated");
-        }
-        return match reason {
-            reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED => match queue_stop(control, workload) {
-                Some(_) => Decision::Done,
-                None if reason == reasons::CLUSTER_QUEUE_STOPPED => {
-                    requeue(reasons::CLUSTER_QUEUE_RESTARTED, "The ClusterQueue was restarted after being stopped")
-                }
-                None => requeue(reasons::LOCAL_QUEUE_RESTARTED, "The LocalQueue was restarted after being stopped"),
-            },
-            reasons::INADMISSIBLE => Decision::Done,
-            _ => match requeue_at {
-                Some(at) if at > now => Decision::Wait(at),
-                _ => requeue(reasons::BACKOFF_FINISHED, "The workload backoff was finished"),
-            },
-        };
+        None => {}
     }
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
     let blocked = blocked(control, workload);
-    let holds = blocked.is_some();
+    // An event says something.
+    let holds = blocked.as_ref().is_some_and(|(_, message)| !message.is_empty());
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);

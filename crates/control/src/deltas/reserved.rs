@@ -13,6 +13,8 @@ pub(crate) struct Pods<'a> {
     pub(crate) all: i64,
     /// Those that may still run.
     pub(crate) runs: i64,
+    /// Some of them run again, and may not be among those for which quota was given.
+    pub(crate) again: bool,
     /// What each asks for.
     pub(crate) requests: Option<&'a BTreeMap<String, Amount>>,
 }
@@ -34,7 +36,7 @@ pub(crate) fn reservation<'a>(
             let name = assignment.name.clone().unwrap_or_else(|| "main".into());
             let known = pods(&name);
             let given = assignment.count.map(i64::from).or(known.map(|pods| pods.all)).unwrap_or_default();
-            let count = known.map_or(given, |pods| pods.runs.min(given));
+            let count = known.map_or(given, |pods| if pods.again { pods.runs } else { pods.runs.min(given) });
             let asked = |resource: &String| match known.and_then(|pods| pods.requests) {
                 // No pod asks for itself.
                 Some(_) if resource == "pods" => Amount::new(given),
@@ -56,10 +58,10 @@ pub(crate) fn reservation<'a>(
     engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, surplus }
 }
 
-/// What `count` of `given` pods use of what all of them use. Each uses the same, and nobody may write an amount that they cannot
+/// What `count` pods use where `given` ones use that much; more run where some run again. Each uses the same, and nobody may write an amount that they cannot
 /// share; of one that was written all the same the rest is dropped, as in Kueue.
 fn share_of(total: i64, given: i64, count: i64) -> i64 {
-    if count >= given || given <= 0 {
+    if count == given || given <= 0 {
         return total;
     }
     total.checked_div(given).map_or(total, |each| each.saturating_mul(count.max(0)))
@@ -90,19 +92,26 @@ mod tests {
 
     #[test]
     fn pods_that_are_left_are_charged_for_their_share() {
-        let used = |cpu: &str, runs: i64| held(cpu, |requests| Some(Pods { all: 3, runs, requests: Some(requests) }));
+        let used = |cpu: &str, runs: i64| {
+            held(cpu, |requests| Some(Pods { all: 3, runs, again: false, requests: Some(requests) }))
+        };
         assert_eq!(used("6", 3), [6_000, 3 * GI]);
         assert_eq!(used("6", 2), [4_000, 2 * GI]);
         // Nobody may write what three pods cannot share: the rest is dropped.
         assert_eq!(used("10", 2), [6_666, 2 * GI]);
         assert_eq!(used("10", 0), [0, 0]);
+        let again =
+            |runs: i64| held("6", |requests| Some(Pods { all: 4, runs, again: true, requests: Some(requests) }));
+        assert_eq!((again(4), again(2)), ([8_000, 4 * GI], [4_000, 2 * GI]), "more run than were given quota");
         assert_eq!(held("6", |_| Some(Pods::default())), [0, 0], "no pod of it is in the spec");
         assert_eq!(held("6", |_| None), [6_000, 3 * GI], "nobody can read the spec");
     }
 
     #[test]
     fn an_amount_that_cannot_be_read_is_what_the_pods_ask_for() {
-        let used = |cpu: &str, runs: i64| held(cpu, |requests| Some(Pods { all: 3, runs, requests: Some(requests) }));
+        let used = |cpu: &str, runs: i64| {
+            held(cpu, |requests| Some(Pods { all: 3, runs, again: false, requests: Some(requests) }))
+        };
         for cpu in ["much", "-6", ""] {
             assert_eq!(used(cpu, 3), [6_000, 3 * GI], "{cpu:?}");
             assert_eq!(used(cpu, 1), [2_000, GI], "{cpu:?}");
@@ -117,7 +126,7 @@ mod tests {
         .unwrap();
         let requests = BTreeMap::new();
         for runs in [3, 2] {
-            let pods = |_: &str| Some(Pods { all: 3, runs, requests: Some(&requests) });
+            let pods = |_: &str| Some(Pods { all: 3, runs, again: false, requests: Some(&requests) });
             let held = reservation(&admission, pods, (engine::Millis(0), None), (false, false), None);
             assert_eq!(held.pod_sets.first().unwrap().usage.get("pods").copied(), Some(Amount::new(runs)));
         }

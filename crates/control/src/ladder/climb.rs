@@ -11,7 +11,6 @@ use crate::decide::workload::evict;
 use crate::deltas;
 use crate::elastic::runs_since;
 use crate::flight::Decision;
-use crate::policies::Claim;
 use crate::status::{find_true, since};
 use crate::transitions::evicted_for;
 use crate::view::{Name, WorkloadView};
@@ -58,10 +57,7 @@ impl Control {
             .view
             .claims
             .iter()
-            .filter_map(|(queue, claim)| match claim {
-                Claim::By(rules) => Some((queue.clone(), rules.tiers.as_ref()?.climb?)),
-                Claim::Contested(_) => None,
-            })
+            .filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)))
             .collect();
         self.ladder.next_climb = None;
         let mut climbers = std::mem::take(&mut self.ladder.climbers);

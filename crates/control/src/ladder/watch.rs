@@ -33,7 +33,8 @@ pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
 
 /// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
 pub(crate) fn returns_at_once(reason: &str) -> bool {
-    matches!(reason, reasons::PREEMPTED | reasons::NODE_FAILURES | SPEC_CHANGED) || LEAVES_TIER.contains(&reason)
+    matches!(reason, reasons::PREEMPTED | reasons::NODE_FAILURES | SPEC_CHANGED | own_reasons::INVALID_ADMISSION)
+        || LEAVES_TIER.contains(&reason)
 }
 
 /// Shortest and longest pause between two looks at pods, in milliseconds.

@@ -1,15 +1,20 @@
 //! Pods and StatefulSets as they are seen.
 
+use std::sync::Arc;
+
+use berth_api::conditions::types;
+use berth_api::{PodSet, labels};
 use berth_jobs::pods::{PodState, SetState};
+use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_name, workload_needs};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::known;
 use crate::core::{Control, key};
 use crate::event::Change;
 use crate::pods::{group_of, group_uid};
-use crate::view::Name;
+use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
 impl Control {
@@ -17,15 +22,79 @@ impl Control {
         let known = known(&change, self.view.pods.keys().cloned());
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(pod) => {
-                let mut pod = PodState::read(&pod);
-                // Who only says that it is of a group is none of it: its end would not be that of the group.
-                if !me.names_a_queue(&pod) && !pod.held {
-                    pod.group = None;
+                let mut state = PodState::read(&pod);
+                // Who only says that it is of a group is none of it: its end would not be that of the group. So is who was given quota alone.
+                let silent = !me.names_a_queue(&state) && !state.held;
+                let group = state.group.as_deref().filter(|group| {
+                    let alone = me.has_quota_of_its_own(&state.uid) || me.was_started_alone(&name, &pod, &group.name);
+                    !silent && !alone
+                });
+                if group.is_none() {
+                    state.group = None;
                 }
-                me.put_pod(name, pod, now);
+                me.view.pods.keep_role(&name, &mut state);
+                let asked = (!state.gated && !state.ended()).then(|| me.needs_of_running(&pod)).flatten();
+                if me.put_pod(name.clone(), state, now) {
+                    me.view.pods.note_asked(&name, asked);
+                }
             }
             None => me.drop_pod(&name),
         });
+    }
+
+    /// Whether two states of a pod ask by the same Workload.
+    fn asks_alike(&self, old: &PodState, new: &PodState) -> bool {
+        let group = |pod: &PodState| pod.group.as_ref().map(|group| group.name.clone());
+        self.names_a_queue(old) == self.names_a_queue(new) && group(old) == group(new) && old.owner == new.owner
+    }
+
+    /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
+    fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
+        let annotations = pod.metadata.annotations.as_ref();
+        let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
+            return false;
+        };
+        let own = || workload_name(Kind::Pod.name(), "", &name.1, pod.metadata.uid.as_deref().unwrap_or_default());
+        let found = self.view.workloads.get(&(name.0.clone(), by.clone()));
+        found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
+    }
+
+    /// Whether a Workload holds quota for a pod alone.
+    pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
+        self.view.workloads.owned_by(uid).any(|workload| workload.reserved() && !workload.is(types::FINISHED))
+    }
+
+    /// A Workload was seen after `old`: who controlled that is looked at, since only that one can take it back. A pod that has quota of its
+    /// own is of no group, whichever of the two was seen first.
+    pub(super) fn note_hands(&mut self, name: &Name, old: Option<&WorkloadView>) {
+        let Some(new) = self.view.workloads.get(name) else { return };
+        let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
+        let pod = new.owner.as_ref().filter(|owner| owner.kind == Kind::Pod.name() && new.holds().is_some());
+        let pod = pod.map(|owner| ((name.0.clone(), owner.name.clone()), owner.uid.clone()));
+        if let Some(before) = before {
+            self.touch(before);
+        }
+        let Some((pod, uid)) = pod else { return };
+        let Some(state) = self.view.pods.get(&pod).filter(|state| *state.uid == *uid) else { return };
+        if let Some(group) = group_of(&pod.0, state) {
+            let mut state = state.clone();
+            state.group = None;
+            self.touch(key(Kind::Pod, &pod));
+            self.view.pods.put(pod, state);
+            self.touch(key(Kind::PodGroup, &group));
+        }
+    }
+
+    /// What a pod asks for that has no gate, as its Workload would be charged for it: it was given its defaults and its overhead when it was made.
+    fn needs_of_running(&mut self, pod: &Pod) -> Option<Arc<PodSetNeeds>> {
+        let template = PodTemplateSpec { metadata: None, spec: pod.spec.clone() };
+        let digest = requests_digest(&template);
+        let rules = self.request_rules();
+        self.view.pods.needs(digest, || {
+            let set = PodSet { count: Some(1), template, ..PodSet::default() };
+            let none = |_: &str| None;
+            workload_needs(&[set], &LimitSummary::default(), none, &rules).pod_sets.into_iter().next()
+        })
     }
 
     /// Whether a pod says that it waits for a queue, or its StatefulSet does.
@@ -35,10 +104,11 @@ impl Control {
         pod.queue_name.is_some() || through_set || settings.manage_jobs_without_queue_name
     }
 
-    fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) {
+    /// Puts a pod in place of its older state; `false` when a newer one is known.
+    fn put_pod(&mut self, name: Name, new: PodState, now: Timestamp) -> bool {
         let object = key(Kind::Pod, &name);
         match self.view.pods.get(&name) {
-            Some(old) if old.uid == new.uid && old.version > new.version => return,
+            Some(old) if old.uid == new.uid && old.version > new.version => return false,
             Some(old) if old.uid != new.uid => self.drop_pod(&name),
             _ => {}
         }
@@ -48,7 +118,8 @@ impl Control {
         let ungated = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
         self.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
-        let uid = self.view.pods.get(&name).is_none().then(|| new.uid.to_string());
+        let known = self.view.pods.get(&name);
+        let uid = known.is_none_or(|old| !self.asks_alike(old, &new)).then(|| new.uid.to_string());
         let founds =
             group.as_ref().map(|(group, _)| group).filter(|group| self.view.pods.group(group).is_none()).cloned();
         self.view.pods.put(name, new);
@@ -58,6 +129,7 @@ impl Control {
         if let Some((group, _)) = group.filter(|_| crowded) {
             self.view.pods.crowd(group);
         }
+        true
     }
 
     fn drop_pod(&mut self, name: &Name) {

@@ -31,8 +31,11 @@ impl Control {
                 let spec = self.queue_spec(&object);
                 self.engine(engine::Delta::ClusterQueue(spec));
                 let by_age = deltas::equals_go_by_age(&object);
+                let stop = object.spec.stop_policy.clone();
                 let was = self.view.cluster_queues.insert(name.to_owned(), object);
-                let turns = was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age);
+                // Who was sent away by a stop comes back with its end.
+                let turns =
+                    was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age || was.spec.stop_policy != stop);
                 self.schedule.mark_key(&object_key, now);
                 if claimed || turns || self.view.claims.contains_key(name) {
                     self.tell_members_again(name);
@@ -118,7 +121,9 @@ impl Control {
         if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
             self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
         }
-        let queue_of = |queue: Option<&Box<api::LocalQueue>>| queue.and_then(|queue| queue.spec.cluster_queue.clone());
+        let queue_of = |queue: Option<&Box<api::LocalQueue>>| {
+            queue.map(|queue| (queue.spec.cluster_queue.clone(), queue.spec.stop_policy.clone()))
+        };
         let moves = queue_of(self.view.local_queues.get(name)) != queue_of(object.as_ref());
         match (self.view.local_queues.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {

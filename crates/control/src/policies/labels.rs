@@ -10,7 +10,7 @@ use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Claim, Rules};
+use super::{Claim, Rules, fields};
 use crate::core::Control;
 use crate::deltas;
 use crate::ladder::rules::TiersFor;
@@ -59,10 +59,7 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 impl Claim {
     /// Whether tiers hang on labels.
     fn reads_labels(&self) -> bool {
-        match self {
-            Self::By(rules) => rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty()),
-            Self::Contested(_) => false,
-        }
+        self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
@@ -118,7 +115,7 @@ impl Control {
     ) -> Option<Result<Priority, Said>> {
         let classes = rules.classes.as_ref()?;
         let value = value(&classes.label)?;
-        let (policy, label) = (&rules.policy, &classes.label);
+        let (policy, label) = (rules.source(fields::CLASSES), &classes.label);
         let Some(name) = classes.names.get(value) else {
             let listed: Vec<&str> = classes.names.keys().map(String::as_str).collect();
             let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
@@ -181,13 +178,20 @@ impl Control {
         Ok(made)
     }
 
-    /// What the user of a job is to be told of its policy and was not told yet. `object` is what is decided about.
-    pub(crate) fn untold(&self, object: &ObjectKey, workload: &WorkloadView) -> Option<Said> {
-        if self.view.claims.is_empty() {
-            return None;
-        }
-        let all = [self.passed_over(workload), self.watched(workload)];
-        all.into_iter().flatten().find(|said| self.is_untold(object, said))
+    /// What the user of a job is to be told of its policy, or of the classes that it names, and was not told yet. `object` is what is
+    /// decided about.
+    pub(crate) fn untold(
+        &self,
+        object: &ObjectKey,
+        workload: &WorkloadView,
+        classes: NamedClasses<'_>,
+    ) -> Option<Said> {
+        let of_policy = || {
+            let all = [self.passed_over(workload), self.watched(workload)];
+            all.into_iter().flatten().find(|said| self.is_untold(object, said))
+        };
+        let told = if self.view.claims.is_empty() { None } else { of_policy() };
+        told.or_else(|| self.untold_class(object, workload, classes))
     }
 
     /// Whether that was not yet, or not last, told of an object.
@@ -197,12 +201,15 @@ impl Control {
 
     /// The same of a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. One that was
     /// deleted meanwhile is no news.
-    pub(crate) fn untold_class(
+    fn untold_class(
         &self,
         object: &ObjectKey,
         workload: &WorkloadView,
         (of_workloads, of_pods): NamedClasses<'_>,
     ) -> Option<Said> {
+        if self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some()) {
+            return None;
+        }
         // Of one reason one thing is told.
         let by_label = self.class_of(workload);
         if by_label.is_some_and(|class| class.err().is_none_or(|(reason, _)| reason == NO_CLASS)) {
@@ -226,7 +233,7 @@ impl Control {
         if !is_job_set || !self.overrides_selectors(workload) {
             return None;
         }
-        let policy = &self.rules_for(workload)?.policy;
+        let policy = self.rules_for(workload)?.source(fields::TIERS);
         let labels = runner_labels(workload, self.view.job_of(workload));
         let (label, value) = labels.first().filter(|_| labels.iter().all(|(_, value)| *value != "disabled"))?;
         let text = format!(

@@ -59,6 +59,36 @@ impl PodOnNode {
     }
 }
 
+/// A pod that names a job which is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftPod {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Name and uid of the batch/v1 Job that controls it, if one does.
+    pub job: Option<(String, String)>,
+}
+
+impl LeftPod {
+    /// What the metadata of a pod say; `None` of one that another kind controls.
+    #[must_use]
+    pub fn of(pod: ObjectMeta) -> Option<Self> {
+        let controller = berth_jobs::controller(&pod);
+        if controller.is_some_and(|owner| !is_batch_job(owner)) {
+            return None;
+        }
+        Some(Self {
+            job: controller.map(|owner| (owner.name.clone(), owner.uid.clone())),
+            deleting: pod.deletion_timestamp.is_some(),
+            name: pod.name.unwrap_or_default(),
+            uid: pod.uid.unwrap_or_default(),
+        })
+    }
+}
+
 fn is_batch_job(owner: &OwnerReference) -> bool {
     owner.kind == "Job" && owner.api_version.starts_with("batch/")
 }

@@ -90,6 +90,8 @@ pub enum Purpose {
     DeleteChild,
     /// Ask whether pods of a deleted job are left: its quota is free only when none is.
     ProbePods,
+    /// Ask which pods a job has left behind that was deleted without them: they hold its quota until they have ended.
+    FindLeftPods,
     /// Look what a TrainingJob has in its store.
     ListCheckpoints,
     /// Delete what it has there beyond what is kept.
@@ -147,6 +149,7 @@ impl Purpose {
         matches!(
             self,
             Self::ProbePods
+                | Self::FindLeftPods
                 | Self::ProbeSurplus
                 | Self::FindStuckPods
                 | Self::FindPodsOnNode
@@ -226,6 +229,7 @@ impl Purpose {
             | Self::AddOwners
             | Self::SetWaitingForPods
             | Self::ProbePods
+            | Self::FindLeftPods
             | Self::ProbeSurplus
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,

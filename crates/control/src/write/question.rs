@@ -24,6 +24,13 @@ pub enum Question {
     },
     /// GET of the pods on a node that have not ended. Answered with [`super::Outcome::OnNode`].
     FindPodsOnNode,
+    /// GET of some of the pods that a job has left behind and that have not ended. Answered with [`super::Outcome::Left`].
+    FindLeftPods {
+        /// The labels by which they may name the uid of the job.
+        labels: Vec<&'static str>,
+        /// That uid.
+        uid: String,
+    },
     /// GET of the pods of a job that have not ended. Answered with [`super::Outcome::Nodes`].
     CountNodes {
         /// Which pods.

@@ -165,26 +165,6 @@ fn a_check_that_rejects_deactivates_the_workload() {
 }
 
 #[test]
-fn a_waiting_workload_with_a_failed_check_is_not_tried_until_it_is_reset() {
-    let (mut cluster, _) = checked();
-    cluster.put(Kind::JOB, job("b", "lq", "1", true));
-    cluster.pass(5);
-    let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-    for state in ["Retry", "Rejected"] {
-        answer(&mut cluster, &name, state);
-        cluster.complete("a");
-        cluster.pass(60);
-        let reserved = cluster.condition("b", "QuotaReserved").unwrap();
-        let said = (&reserved["status"], &reserved["reason"], &reserved["message"]);
-        let message = json!("The workload has failed admission checks");
-        assert_eq!(said, (&json!("False"), &json!("PendingEvaluation"), &message), "{state}");
-    }
-    answer(&mut cluster, &name, "Pending");
-    cluster.pass(5);
-    assert!(cluster.is("b", "QuotaReserved"), "{:?}", cluster.workload_of("b"));
-}
-
-#[test]
 fn a_check_that_failed_in_a_held_queue_is_reset() {
     let (mut cluster, name) = checked();
     let stop = |cluster: &mut Cluster, policy: &str| {
@@ -248,4 +228,47 @@ fn a_check_goes_with_the_last_queue_that_names_it() {
     cluster.delete(&Cluster::key(Kind::ClusterQueue, "", "cq"));
     cluster.pass(30);
     assert!(!cluster.objects.contains_key(&key), "{:?}", cluster.writes.last());
+}
+
+/// A queue that is full, and the job `b` behind it, whose check answers before there is quota; the second value is the name of its Workload.
+fn answered_early(state: &str) -> (Cluster, String) {
+    let (mut cluster, _) = checked();
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
+    cluster.pass(5);
+    let name = cluster.workload_of("b").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    answer(&mut cluster, &name, state);
+    cluster.pass(5);
+    (cluster, name)
+}
+
+#[test]
+fn a_check_that_rejects_a_waiting_workload_deactivates_it() {
+    let (mut cluster, name) = answered_early("Rejected");
+    assert_eq!(cluster.workload_of("b").unwrap()["spec"]["active"], json!(false));
+    let evicted = cluster.condition("b", "Evicted").unwrap();
+    let words = "The workload is deactivated due to AdmissionCheck in Rejected state: \"budget\" (said so)";
+    assert_eq!((&evicted["reason"], &evicted["message"]), (&json!("DeactivatedDueToAdmissionCheck"), &json!(words)));
+    // Its user may try again.
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": true}}));
+    cluster.pass(5);
+    let check = cluster.workload_of("b").unwrap()["status"]["admissionChecks"][0].clone();
+    assert_eq!(check["state"], json!("Pending"), "{check}");
+    assert_eq!(cluster.workload_of("b").unwrap()["spec"]["active"], json!(true));
+}
+
+#[test]
+fn a_check_that_wants_a_retry_of_a_waiting_workload_gets_it() {
+    let (mut cluster, _) = answered_early("Retry");
+    let workload = cluster.workload_of("b").unwrap();
+    let check = &workload["status"]["admissionChecks"][0];
+    assert_eq!((&check["state"], &check["retryCount"]), (&json!("Pending"), &json!(1)), "{check}");
+    assert!(workload["status"]["requeueState"]["requeueAt"].is_string(), "{}", workload["status"]);
+    let told = cluster.condition("b", "Requeued").unwrap();
+    assert_eq!(told["message"], json!("AdmissionCheck in Retry state: \"budget\" (said so)"), "the check is named");
+    // Quota comes free, and the time for which the check asked is not over.
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
+    cluster.pass(10);
+    assert!(!cluster.is("b", "QuotaReserved"), "{:?}", cluster.writes);
+    cluster.pass(30);
+    assert!(cluster.is("b", "QuotaReserved"), "{:?}", cluster.writes);
 }

@@ -6,6 +6,7 @@
 
 mod deletion;
 mod job_controller;
+mod job_set_controller;
 mod kubelet;
 mod leaders;
 mod objects;
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 use berth_control::measure::TierMove;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::{
-    Checkpoint, Kind, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term, Write,
+    Checkpoint, Kind, LeftPod, Notice, ObjectKey, Outcome, PodOnNode, Purpose, Question, Request, Subresource, Term,
+    Write,
 };
 use berth_control::{Control, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -60,6 +62,8 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
+    /// How the API server answers every write of a purpose to objects whose names begin like that, and makes none.
+    pub answers: Vec<(Purpose, &'static str, Outcome)>,
     /// Purposes whose next write is lost: its outcome is unknown, and it may be applied when nobody reckons with it ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost.
@@ -70,6 +74,8 @@ pub struct Cluster {
     pub pods_left: Vec<String>,
     /// Pods that stay: the uid in their label, and their metadata.
     pub labelled: Vec<(String, ObjectMeta)>,
+    /// Pods that a job has left behind, with its uid.
+    pub left_behind: Vec<(String, LeftPod)>,
     /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
     pub without_nodes: Vec<&'static str>,
     /// Jobs whose pods keep the nodes that they have.
@@ -94,9 +100,15 @@ pub struct Cluster {
     pub pods_per_node: usize,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
+    /// There is a controller of JobSets.
+    pub job_sets_run: bool,
     /// What a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
+    /// Since when the namespace is being deleted.
+    ends: Option<Timestamp>,
     settings: Settings,
+    /// Labels of the namespace.
+    namespace_labels: Value,
     version: u64,
     uids: u64,
 }
@@ -119,11 +131,13 @@ impl Cluster {
             moves: Vec::new(),
             moved_at: Vec::new(),
             faults: Vec::new(),
+            answers: Vec::new(),
             loses: Vec::new(),
             lost: Vec::new(),
             conflicts_lie: false,
             pods_left: Vec::new(),
             labelled: Vec::new(),
+            left_behind: Vec::new(),
             without_nodes: Vec::new(),
             keep_nodes: Vec::new(),
             on_node: BTreeMap::new(),
@@ -136,12 +150,15 @@ impl Cluster {
             nodes: None,
             pods_per_node: 1,
             controller_sleeps: false,
+            job_sets_run: false,
             adds_to_jobs: None,
+            ends: None,
             settings,
+            namespace_labels: json!({"team": "a"}),
             version: 100,
             uids: 0,
         };
-        cluster.control.observe(leaders::namespace(), cluster.now);
+        cluster.control.observe(leaders::namespace(&cluster.namespace_labels, None), cluster.now);
         cluster
     }
 
@@ -150,13 +167,19 @@ impl Cluster {
     }
 
     /// Creates or replaces an object as a user would.
-    pub fn put(&mut self, kind: Kind, mut object: Value) {
+    pub fn put(&mut self, kind: Kind, object: Value) {
+        self.put_as(kind, object, None);
+    }
+
+    /// The same; one that is new gets that uid.
+    pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
         let metadata = object["metadata"].as_object_mut().unwrap();
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
         let name = metadata["name"].as_str().unwrap().to_owned();
         let key = Self::key(kind, &namespace, &name);
         let uid = match self.objects.get(&key) {
             Some(old) => old["metadata"]["uid"].clone(),
+            None if given.is_some() => json!(given),
             None => {
                 self.uids += 1;
                 json!(format!("uid-{}", self.uids))
@@ -191,7 +214,7 @@ impl Cluster {
             let step = self.control.step(self.now);
             let quiet = step.writes.is_empty();
             self.take(step);
-            let moved = self.job_controller() | self.kubelet();
+            let moved = self.job_controller() | self.kubelet() | self.job_set_controller();
             if quiet && !moved {
                 return;
             }
@@ -223,6 +246,13 @@ impl Cluster {
                 self.loses.remove(index);
                 self.control.outcome(write.id, Outcome::Unknown("lost".into()), self.now);
                 self.lost.push(write);
+                continue;
+            }
+            let meant = |(purpose, name, _): &&(Purpose, &str, Outcome)| {
+                *purpose == write.purpose && write.key.name.starts_with(name)
+            };
+            if let Some((_, _, outcome)) = self.answers.iter().find(meant) {
+                self.control.outcome(write.id, outcome.clone(), self.now);
                 continue;
             }
             let fault = self.faults.iter().position(|(purpose, _, _)| *purpose == write.purpose);
@@ -263,6 +293,10 @@ impl Cluster {
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
             Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
+            Question::FindLeftPods { uid, .. } => {
+                let left = self.left_behind.iter().filter(|(of, _)| of == uid);
+                Outcome::Left(left.map(|(_, pod)| pod.clone()).collect())
+            }
             Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
             Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
             Question::ListCheckpoints { place } => {
@@ -297,6 +331,9 @@ impl Cluster {
             Request::DeleteCheckpoints { place, ids } => {
                 let here = self.saved.entry(place.spec.uri(&place.namespace, &place.job)).or_default();
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
+                return Outcome::Applied { resource_version: String::new() };
+            }
+            Request::Delete { uid, .. } if self.end_left(uid) => {
                 return Outcome::Applied { resource_version: String::new() };
             }
             Request::Delete { uid, owned_first } => {

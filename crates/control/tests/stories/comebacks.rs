@@ -4,7 +4,7 @@ use berth_control::write::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, job, settings};
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
 use crate::stories::{one_queue, with_queue};
 
 /// A job that may run for a minute.
@@ -119,4 +119,69 @@ fn each_time_out_is_counted_and_waited_for_longer_until_whoever_reactivates_it_b
     reactivate(&mut cluster);
     cluster.pass(17);
     assert_eq!(state(&cluster)["count"], json!(1), "{:?}", cluster.workload_of("a"));
+}
+
+/// Each with the object that is stopped, and a word of what those are told that come back.
+const STOPS: [(Kind, &str, &str); 2] = [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")];
+
+#[test]
+fn those_that_a_drain_drove_out_come_back_before_those_behind_them() {
+    for (kind, namespace, name) in STOPS {
+        let mut cluster = one_queue("1");
+        cluster.put(Kind::JOB, job("first", "lq", "1", true));
+        cluster.pass(3);
+        cluster.put(Kind::JOB, job("behind", "lq", "1", true));
+        cluster.pass(3);
+        assert!(cluster.is("first", "Admitted") && !cluster.is("behind", "Admitted"));
+        cluster.edit(kind, namespace, name, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+        cluster.pass(10);
+        assert!(!cluster.is("first", "QuotaReserved"), "{:?}", cluster.writes);
+        cluster.edit(kind, namespace, name, &json!({"spec": {"stopPolicy": "None"}}));
+        cluster.pass(5);
+        assert!(cluster.is("first", "Admitted"), "{name}: {:?}", cluster.writes);
+        assert!(!cluster.is("behind", "QuotaReserved"), "{name}: {:?}", cluster.writes);
+        let requeued = cluster.condition("first", "Requeued").unwrap();
+        let restarted = format!("{}Restarted", if kind == Kind::LocalQueue { "LocalQueue" } else { "ClusterQueue" });
+        assert_eq!((&requeued["status"], &requeued["reason"]), (&json!("True"), &json!(restarted)), "{requeued}");
+    }
+}
+
+/// Quota comes free in the moment in which the user sets `spec.active` of the older one again.
+#[test]
+fn a_reactivated_workload_has_its_place_in_the_next_plan() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
+    cluster.pass(3);
+    for name in ["a", "behind"] {
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
+        cluster.pass(3);
+    }
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(5);
+    assert_eq!(cluster.condition("a", "Requeued").unwrap()["status"], json!("False"));
+    reactivate(&mut cluster);
+    let more = cluster_queue("cq", None, &[("default", "2")]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": more["spec"]}));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("behind", "QuotaReserved"), "{:?}", cluster.writes);
+    assert_eq!(cluster.condition("a", "Requeued").unwrap()["reason"], json!("Reactivated"));
+}
+
+#[test]
+fn a_drained_workload_is_not_told_of_a_restart_that_never_was() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "0")]));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(3);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.pass(10);
+    let said = |cluster: &Cluster| cluster.condition("a", "Requeued").unwrap()["message"].clone();
+    cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "other"));
+    cluster.pass(5);
+    assert_eq!(
+        said(&cluster),
+        json!("The LocalQueue of the workload was created anew, and leads to ClusterQueue other")
+    );
 }

@@ -235,50 +235,6 @@ fn an_affinity_that_is_not_legal_is_told_as_such() {
     }
 }
 
-/// A Job that another one controls.
-fn owned(cluster: &Cluster, name: &str, owner: &str) -> Value {
-    let mut owned = job(name, "lq", "1", true);
-    owned["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": owner,
-        "uid": cluster.job(owner)["metadata"]["uid"], "controller": true}]);
-    owned
-}
-
-/// The jobs that are told that they are too deep in others.
-fn too_deep(cluster: &Cluster) -> Vec<&str> {
-    let told = cluster.notices.iter().filter(|notice| notice.reason == "JobNestingTooDeep");
-    let limit = "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
-    told.filter(|notice| notice.message == limit).map(|notice| &*notice.key.name).collect()
-}
-
-#[test]
-fn the_highest_job_decides_for_all_below_it() {
-    let mut cluster = one_queue("20");
-    cluster.put(Kind::JOB, job("j0", "lq", "1", true));
-    for depth in 1..=11 {
-        let owned = owned(&cluster, &format!("j{depth}"), &format!("j{}", depth - 1));
-        cluster.put(Kind::JOB, owned);
-    }
-    cluster.pass(5);
-    assert!(cluster.is("j0", "Admitted"));
-    for depth in 1..=11 {
-        assert!(cluster.workload_of(&format!("j{depth}")).is_none(), "j{depth}");
-    }
-    assert_eq!(too_deep(&cluster), ["j11"]);
-}
-
-#[test]
-fn jobs_that_own_each_other_are_told_so() {
-    let mut cluster = one_queue("20");
-    cluster.put(Kind::JOB, job("a", "lq", "1", true));
-    let b = owned(&cluster, "b", "a");
-    cluster.put(Kind::JOB, b);
-    let a = owned(&cluster, "a", "b");
-    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": a["metadata"]}));
-    cluster.pass(5);
-    assert!(cluster.workload_of("b").is_none());
-    assert_eq!(too_deep(&cluster), ["a", "b"]);
-}
-
 #[test]
 fn a_preemption_names_the_priorities_of_both_sides() {
     let mut cluster = one_queue("1");

@@ -11,6 +11,7 @@ use crate::stories::{one_queue, pod_queue};
 type Told = (Kind, EventType, &'static str);
 
 const CREATED: Told = (Kind::JOB, EventType::Normal, "CreatedWorkload");
+const JOB_WAITS: Told = (Kind::JOB, EventType::Normal, "WaitingForQuota");
 const WAITS: Told = (Kind::Workload, EventType::Warning, "WaitingForQuota");
 const UPDATED: Told = (Kind::JOB, EventType::Normal, "UpdatedWorkload");
 const RESERVED: Told = (Kind::Workload, EventType::Normal, "QuotaReserved");
@@ -48,7 +49,7 @@ fn a_job_says_what_kueue_says_from_its_creation_to_its_end() {
     let containers = job("a", "lq", "2", true)["spec"]["template"]["spec"]["containers"].clone();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": {"spec": {"containers": containers}}}}));
     cluster.pass(5);
-    assert_eq!(told_since(&cluster, start), [CREATED, WAITS, UPDATED]);
+    assert_eq!(told_since(&cluster, start), [CREATED, WAITS, JOB_WAITS, UPDATED]);
     let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     let words = format!("Updated not matching Workload for suspended job: team/{name}");
     assert_eq!(texts(&cluster, "UpdatedWorkload"), [words]);

@@ -213,12 +213,16 @@ fn a_part_is_left_alone_that_asks_for_no_more() {
 #[test]
 fn what_a_namespace_adds_to_every_pod_makes_no_part_an_altered_one() {
     let own = json!({"template": {"spec": {"runtimeClassName": "sandbox"}}});
-    let mut cluster = started("4", own);
+    let class = |overhead: Value| {
+        let class = json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": overhead}});
+        Observation::RuntimeClass(Change::Apply(serde_json::from_value(class).unwrap()))
+    };
+    let mut cluster = cluster("4");
+    cluster.control.observe(class(json!({})), cluster.now);
+    cluster.put(Kind::TrainingJob, training("a", own));
+    cluster.pass(3);
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
-    let class =
-        json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": {"cpu": "500m"}}});
-    let class = serde_json::from_value(class).unwrap();
-    cluster.control.observe(Observation::RuntimeClass(Change::Apply(class)), cluster.now);
+    cluster.control.observe(class(json!({"cpu": "500m"})), cluster.now);
     let range = json!({"metadata": {"name": "l", "namespace": "team"},
         "spec": {"limits": [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]}});
     let range = serde_json::from_value(range).unwrap();

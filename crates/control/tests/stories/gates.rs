@@ -186,7 +186,8 @@ fn without_the_gate_those_who_wait_are_told_kueues_older_reasons() {
     cluster.pass(5);
     assert_eq!(says(&cluster, "large").0, "Pending");
     assert_eq!(cluster.condition("large", "Admitted"), None, "it never was admitted");
-    assert_eq!((told(&cluster, "Pending").len(), told(&cluster, "ExceedsMaxQuota").len()), (1, 0));
+    // At the Workload and at its job.
+    assert_eq!((told(&cluster, "Pending").len(), told(&cluster, "ExceedsMaxQuota").len()), (2, 0));
     cluster.pass(120);
     assert_eq!(cluster.count(Purpose::ExplainPending), 1, "it knows");
 

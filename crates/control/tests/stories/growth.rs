@@ -292,3 +292,30 @@ fn growths_in_vain_come_later_and_later() {
     cluster.pass_judged(400, "nodes are there again");
     assert_eq!((cluster.workers("a"), ups(&cluster)), (4, 7));
 }
+
+/// The condition that says how the number of workers may change.
+fn elasticity(cluster: &Cluster) -> String {
+    let conditions = cluster.training("a")["status"]["conditions"].as_array().unwrap().clone();
+    let told = conditions.iter().find(|condition| condition["type"] == "Elastic").unwrap();
+    told["message"].as_str().unwrap().to_owned()
+}
+
+/// The pods of a PyTorchJob have the bounds of their rendezvous in their environment.
+#[test]
+fn bounds_that_are_widened_while_it_runs_are_told_for_the_next_start() {
+    let mut cluster = crate::stories::elastic::started();
+    cluster.pass_judged(10, "runs");
+    assert!(elasticity(&cluster).starts_with("2 to 4 workers; adds "), "{}", elasticity(&cluster));
+    let wider = json!({"spec": {"resources": {"minReplicas": 1, "maxReplicas": 6}, "elasticConfig": {"minWorkers": 1, "maxWorkers": 6}}});
+    cluster.edit(Kind::TrainingJob, "team", "a", &wider);
+    cluster.pass_judged(60, "told");
+    let words = "2 to 4 workers in this run, as its pods were told at its start; 1 to 6 from the next start; adds ";
+    assert!(elasticity(&cluster).starts_with(words), "{}", elasticity(&cluster));
+    assert_eq!(cluster.workers("a"), 4);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.pass_judged(20, "stopped");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(60);
+    assert!(elasticity(&cluster).starts_with("1 to 6 workers; adds "), "{}", elasticity(&cluster));
+    assert_eq!(cluster.workers("a"), 6);
+}

@@ -9,7 +9,7 @@ use crate::stories::faults::with_every_fault;
 use crate::stories::one_queue;
 
 /// As AxLearn writes it: not suspended, the queue in an annotation.
-fn slices() -> Value {
+pub fn slices() -> Value {
     json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"namespace": "team", "name": "a", "annotations": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"replicatedJobs": [{"name": "job", "replicas": 2, "template": {"spec": {"parallelism": 2,
@@ -17,7 +17,7 @@ fn slices() -> Value {
                 {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]}})
 }
 
-fn jobset(cluster: &Cluster) -> &Value {
+pub fn jobset(cluster: &Cluster) -> &Value {
     &cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "a")]
 }
 
@@ -54,7 +54,7 @@ fn child(cluster: &mut Cluster) {
     part(cluster, "a-job-0");
 }
 
-fn part(cluster: &mut Cluster, name: &str) {
+pub fn part(cluster: &mut Cluster, name: &str) {
     let owner = jobset(cluster).clone();
     let of = &owner["spec"]["replicatedJobs"][0]["template"]["spec"];
     let spec = json!({"parallelism": 2, "suspend": owner["spec"]["suspend"], "template": of["template"]});
@@ -67,7 +67,7 @@ fn part(cluster: &mut Cluster, name: &str) {
 }
 
 /// Its controller takes note of the stop.
-fn stopped(cluster: &mut Cluster) {
+pub fn stopped(cluster: &mut Cluster) {
     let condition = json!([{"type": "Suspended", "status": "True", "reason": "SuspendedJobs", "message": "jobset is suspended",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": condition}}));
@@ -197,9 +197,9 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     let over = json!({"status": {"active": 0, "conditions": [{"type": "Failed", "status": "True"}]}});
     cluster.edit(Kind::JOB, "team", "a-job-0", &over);
     let failed = json!([{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        "lastTransitionTime": cluster.now.to_string()}]);
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": failed}}));
-    cluster.pass(10);
+    cluster.pass(3);
     assert!(!is(&cluster, "Finished"), "a-job-1 runs: {:?}", cluster.writes);
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-job-1"));
     cluster.pass(2);

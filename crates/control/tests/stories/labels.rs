@@ -356,3 +356,53 @@ fn whoever_comes_under_an_overriding_policy_is_told_then() {
     let both = (told(&cluster, "BastionRunner").len(), told(&cluster, "PriorityLabelUnknown").len());
     assert_eq!(both, (1, 1), "one text does not hide the other");
 }
+
+/// While it waits and while it runs, of every kind: the job keeps the priority that it has, and takes the class's once that is there.
+#[test]
+fn a_class_that_does_not_exist_is_told_once_to_a_job_that_has_a_workload() {
+    for quota in ["9", "0"] {
+        let mut cluster = crate::stories::pod_queue(quota);
+        cluster.set_class("high", 9);
+        let set = json!({"metadata": {"namespace": "team", "name": "s", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+            "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "replicas": 1, "template": {"spec": {
+                "parallelism": 1, "completions": 1, "template": {"spec": {"containers": [
+                    {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]},
+            // Its controller has seen that it waits.
+            "status": {"conditions": [{"type": "Suspended", "status": "True",
+                "lastTransitionTime": "2026-11-21T12:00:00Z", "message": "", "reason": "x"}]}});
+        let objects = [
+            (Kind::JOB, "a", job("a", "lq", "1", true)),
+            (Kind::JOB_SET, "s", set),
+            (Kind::Pod, "p", crate::stories::pods::pod("p", "1")),
+            (Kind::Pod, "m", crate::stories::groups::member("m", "1", 1, &[])),
+        ];
+        for (kind, _, object) in &objects {
+            let mut object = object.clone();
+            object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+            cluster.put(*kind, object);
+        }
+        cluster.pass(10);
+        let priorities = |cluster: &Cluster| -> Vec<i64> {
+            let workloads = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+            workloads.map(|(_, object)| object["spec"]["priority"].as_i64().unwrap_or_default()).collect()
+        };
+        assert_eq!(priorities(&cluster), [9; 4]);
+        let nope = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "nope"}}});
+        for (kind, name, _) in &objects {
+            cluster.edit(*kind, "team", name, &nope);
+        }
+        cluster.pass(60);
+        assert_eq!(priorities(&cluster), [9; 4]);
+        for (kind, name, _) in &objects {
+            let is_it = |notice: &&berth_control::write::Notice| {
+                notice.reason == "WorkloadPriorityClassNotFound"
+                    && (notice.key.kind, notice.key.name.as_str()) == (*kind, *name)
+            };
+            let told: Vec<&str> = cluster.notices.iter().filter(is_it).map(|notice| notice.message.as_str()).collect();
+            assert!(matches!(told.as_slice(), [one] if one.contains("nope")), "{quota}: {name}: {told:?}");
+        }
+        cluster.set_class("nope", 5);
+        cluster.pass(10);
+        assert_eq!(priorities(&cluster), [5; 4], "{quota}");
+    }
+}

@@ -146,7 +146,7 @@ fn a_policy_that_comes_while_a_job_runs_is_met_when_a_part_is_made_again() {
     cluster.pass(60);
     assert_eq!((cluster.phase("a"), tries(&cluster)), ("Running", 1), "what runs was made before");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
-    cluster.settle();
+    cluster.pass(2);
     assert_eq!((tries(&cluster), cluster.evictions_of("a", "JobAltered")), (2, 1), "{:?}", cluster.writes);
     assert!(!cluster.has_job("a-worker"));
     cluster.adds_to_jobs = None;

@@ -79,6 +79,90 @@ fn a_job_gets_fewer_pods_and_its_number_back() {
 }
 
 #[test]
+fn job_with_more_parallelism_than_completions_has_its_own_back_after_a_stop() {
+    let mut cluster = one_queue("4");
+    let mut object = wide("a", "3");
+    object["spec"]["parallelism"] = json!(10);
+    cluster.put(Kind::JOB, object);
+    cluster.pass(5);
+    assert_eq!((given(&cluster, "a"), stands(&cluster, "a")), ((json!(4), json!("4")), (false, 4, 6)));
+    // Suspended by hand, it goes on with what it was given.
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(20);
+    assert_eq!(stands(&cluster, "a"), (false, 4, 6), "{:?}", cluster.writes);
+    activate(&mut cluster, "a", false);
+    assert_eq!(stands(&cluster, "a"), (true, 10, 6), "{:?}", cluster.writes);
+    assert_eq!(cluster.job("a")["metadata"]["annotations"].get("berth.dev/own-parallelism"), None);
+}
+
+/// A Job of ten indexes of one cpu, all at once if it can, that accepts three pods.
+fn ten(follows: bool) -> Value {
+    let mut object = wide("a", "3");
+    object["spec"]["parallelism"] = json!(10);
+    object["spec"]["completions"] = json!(10);
+    object["spec"]["completionMode"] = json!("Indexed");
+    object["metadata"]["annotations"][FOLLOW] = json!(follows.to_string());
+    object
+}
+
+/// Indexes of it are over, and so many pods run.
+fn end_indexes(cluster: &mut Cluster, completed: &str, active: i32) {
+    let status = json!({"status": {"completedIndexes": completed, "active": active, "ready": active}});
+    cluster.edit(Kind::JOB, "team", "a", &status);
+    cluster.pass(10);
+}
+
+fn over(cluster: &Cluster) -> &Value {
+    &cluster.workload_of("a").unwrap()["status"]["reclaimablePods"][0]["count"]
+}
+
+#[test]
+fn job_with_fewer_pods_gives_back_those_that_ended() {
+    for (follows, completed) in [(false, "0-8"), (true, "0-3")] {
+        let mut cluster = one_queue("5");
+        cluster.put(Kind::JOB, ten(follows));
+        cluster.pass(5);
+        assert_eq!(stands(&cluster, "a"), (false, 5, if follows { 5 } else { 10 }));
+        cluster.put(Kind::JOB, job("next", "lq", "4", true));
+        cluster.pass(5);
+        assert!(!cluster.is("next", "QuotaReserved"));
+        end_indexes(&mut cluster, completed, 1);
+        assert_eq!(over(&cluster), &json!(9), "follows: {follows}: one is left");
+        assert!(cluster.is("next", "Admitted"), "follows: {follows}: {:?}", cluster.writes);
+        assert_eq!(reserved(&cluster), json!("5"));
+    }
+}
+
+#[test]
+fn job_with_fewer_pods_gives_nothing_back_while_all_of_them_run() {
+    let mut cluster = one_queue("5");
+    cluster.put(Kind::JOB, ten(false));
+    cluster.pass(5);
+    end_indexes(&mut cluster, "0-4", 5);
+    assert_eq!((over(&cluster), reserved(&cluster)), (&Value::Null, json!("5")), "five are left, and run");
+    end_indexes(&mut cluster, "0-5", 4);
+    assert_eq!((over(&cluster), reserved(&cluster)), (&json!(6), json!("4")));
+}
+
+#[test]
+fn job_of_which_eight_pods_are_left_asks_for_eight() {
+    let mut cluster = one_queue("5");
+    cluster.put(Kind::JOB, ten(false));
+    cluster.pass(5);
+    end_indexes(&mut cluster, "0-1", 5);
+    activate(&mut cluster, "a", false);
+    assert_eq!((over(&cluster), stands(&cluster, "a")), (&json!(2), (true, 10, 10)), "{:?}", cluster.writes);
+    let quota = json!([{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [
+        {"name": "cpu", "nominalQuota": "20"}]}]}]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": quota}}));
+    activate(&mut cluster, "a", true);
+    assert_eq!((given(&cluster, "a"), reserved(&cluster)), ((json!(8), json!("8")), json!("8")));
+    assert_eq!(stands(&cluster, "a"), (false, 8, 10), "{:?}", cluster.writes);
+    end_indexes(&mut cluster, "0-2", 7);
+    assert_eq!((over(&cluster), reserved(&cluster)), (&json!(3), json!("7")));
+}
+
+#[test]
 fn completions_of_an_indexed_job_follow_where_it_says_so() {
     for follows in [true, false] {
         let mut cluster = one_queue("4");

@@ -46,7 +46,8 @@ fn lead_and_worker(without: &[&'static str]) -> Cluster {
     let mut cluster = ladder_on(Cluster::with(settings), "2");
     cluster.put(Kind::QueuePolicy, policy());
     cluster.without_nodes = without.to_vec();
-    cluster.put(Kind::Pod, member("lead", "1", 2, &[("role-hash", "aaaaaaaa")]));
+    // Pod sets are in the order of what their pods are.
+    cluster.put(Kind::Pod, member("lead", "900m", 2, &[("role-hash", "aaaaaaaa")]));
     cluster.put(Kind::Pod, member("work", "2", 2, &[("role-hash", "bbbbbbbb")]));
     cluster.settle();
     let tier = |pod: &str| cluster.pod(pod).unwrap()["spec"]["nodeSelector"]["tier"].clone();

@@ -267,6 +267,21 @@ fn pods_that_others_answer_for_are_left_alone() {
     assert!(gated(&cluster, "b"));
 }
 
+/// The configuration names pods no more: the finalizer that they were given before keeps none of them.
+#[test]
+fn pod_of_a_framework_that_was_switched_off_can_be_deleted() {
+    for made in [pod("a", "1"), member("a", "1", 2, &[])] {
+        let mut cluster = one_queue("4");
+        cluster.put(Kind::Pod, made);
+        cluster.edit(Kind::Pod, "team", "a", &json!({"spec": {"schedulingGates": []}}));
+        cluster.pass(10);
+        assert!(cluster.writes.iter().all(|(_, key)| key.kind != Kind::Pod), "it runs on: {:?}", cluster.writes);
+        cluster.delete(&Cluster::key(Kind::Pod, "team", "a"));
+        cluster.pass(10);
+        assert!(cluster.pod("a").is_none(), "{:?}", cluster.writes);
+    }
+}
+
 #[test]
 fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
     let mut settings = crate::stories::cluster::settings();

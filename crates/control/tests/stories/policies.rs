@@ -144,26 +144,57 @@ fn limits_keep_out_and_name_themselves() {
     assert!(cluster.is("big", "Admitted"), "{}", cluster.workload_of("big").unwrap());
 }
 
+/// Two policies of one queue: each field that one of them has applies, and the younger one is told which of its own gave way.
 #[test]
-fn a_queue_that_two_policies_claim_follows_neither() {
+fn a_queue_that_two_policies_claim_follows_both() {
     let mut cluster = ladder("4");
-    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
-    cluster.put(Kind::QueuePolicy, policy("q", json!({"clusterQueueSelector": {}, "admission": {"maxJobs": 0}})));
-    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    let mut older = with_tiers(json!({}));
+    older["spec"]["admission"] = json!({"maxJobs": 1});
+    cluster.put(Kind::QueuePolicy, older);
     cluster.pass(6);
-    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
-    for (name, other) in [("p", "q"), ("q", "p")] {
-        let condition = &status(&cluster, name)["conditions"][0];
-        assert_eq!(condition["reason"], json!("Conflict"));
-        let expected = format!("ClusterQueue cq is claimed by QueuePolicy {other} too: it follows neither");
-        assert_eq!(condition["message"], json!(expected));
+    let younger = json!({"clusterQueueSelector": {}, "admission": {"maxJobs": 3, "priorityRange": {"min": 5}},
+        "capacityTiers": {"default": ["spot"]}});
+    cluster.put(Kind::QueuePolicy, policy("b", younger));
+    cluster.set_class("high", 10);
+    let of_class = |name: &str| {
+        let mut job = job(name, "lq", "1", true);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+        job
+    };
+    cluster.put(Kind::JOB, job("low", "lq", "1", true));
+    for name in ["a", "c"] {
+        cluster.put(Kind::JOB, of_class(name));
     }
-    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "q"));
     cluster.pass(6);
-    assert_eq!(status(&cluster, "p")["conditions"][0]["status"], json!("True"));
-    cluster.put(Kind::JOB, job("b", "lq", "1", true));
-    cluster.settle();
-    assert_eq!(flavor_of(&cluster, "b"), json!("reserved"));
+    assert_eq!(flavor_of(&cluster, "a"), json!("reserved"), "the tiers of the older one");
+    let waits = |job: &str| cluster.condition(job, "QuotaReserved").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(waits("low").starts_with("QueuePolicy b: spec.admission.priorityRange.min is 5"), "{}", waits("low"));
+    assert!(waits("c").contains("QueuePolicy p: spec.admission.maxJobs"), "{}", waits("c"));
+    let active = |cluster: &Cluster, name: &str| status(cluster, name)["conditions"][0].clone();
+    assert_eq!(
+        (&active(&cluster, "p")["status"], &active(&cluster, "p")["reason"]),
+        (&json!("True"), &json!("Active"))
+    );
+    let told = active(&cluster, "b");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("Conflict")));
+    let expected = "ClusterQueue cq: spec.admission.maxJobs is 3 here and 1 in QueuePolicy p: the stricter value counts; \
+                    ClusterQueue cq: spec.capacityTiers gives way to that of QueuePolicy p, which is older";
+    assert_eq!(told["message"], json!(expected));
+    for name in ["p", "b"] {
+        assert_eq!(status(&cluster, name)["clusterQueues"], json!(["cq"]), "{name}");
+    }
+    // What the older one said goes with it.
+    cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
+    cluster.pass(6);
+    assert_eq!(active(&cluster, "b")["status"], json!("True"));
+    assert_eq!(flavor_of(&cluster, "c"), json!("spot"));
+    // Made again it is the younger one.
+    cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
+    cluster.pass(6);
+    assert_eq!(
+        (&active(&cluster, "b")["status"], &active(&cluster, "p")["reason"]),
+        (&json!("True"), &json!("Conflict"))
+    );
 }
 
 #[test]

@@ -40,8 +40,14 @@ fn job_with_parameter() -> Value {
 
 /// A queue whose jobs need capacity, and a job in it.
 fn asked(more: &Value) -> Cluster {
+    asked_with(more, |_| {})
+}
+
+/// The same after a change of the cluster.
+pub fn asked_with(more: &Value, change: impl FnOnce(&mut Cluster)) -> Cluster {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, more);
+    change(&mut cluster);
     cluster.put(Kind::JOB, job_with_parameter());
     cluster.pass(5);
     cluster

@@ -307,3 +307,40 @@ fn conditions_of_others_outlive_what_is_written_of_a_queue() {
     cluster.pass(120);
     assert_eq!(cluster.writes.len(), writes, "quiet at rest: {:?}", &cluster.writes[writes..]);
 }
+
+/// Somebody deletes an object that has a finalizer.
+fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
+    let object = cluster.objects[&Cluster::key(kind, "", name)].clone();
+    assert!(!object["metadata"]["finalizers"].as_array().unwrap().is_empty(), "{object}");
+    cluster.edit(kind, "", name, &json!({"metadata": {"deletionTimestamp": "2026-11-21T12:10:00Z"}}));
+    cluster.pass(5);
+}
+
+fn waits(cluster: &Cluster, kind: Kind) -> Vec<String> {
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "DeletionWaits" && notice.key.kind == kind);
+    told.map(|notice| notice.message.clone()).collect()
+}
+
+#[test]
+fn a_queue_and_a_flavor_in_deletion_say_what_they_wait_for() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(5);
+    mark_deleted(&mut cluster, Kind::ResourceFlavor, "default");
+    cluster.pass(60);
+    assert_eq!(waits(&cluster, Kind::ResourceFlavor), ["The deletion waits for ClusterQueue cq"]);
+    mark_deleted(&mut cluster, Kind::ClusterQueue, "cq");
+    let conditions = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["conditions"];
+    let message = conditions[0]["message"].as_str().unwrap();
+    let words =
+        "; 1 workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue=cq";
+    assert!(message.ends_with(words), "{message}");
+}
+
+#[test]
+fn a_check_in_deletion_names_the_queues_that_hold_it() {
+    let (mut cluster, _) = crate::stories::checks::checked();
+    mark_deleted(&mut cluster, Kind::AdmissionCheck, "budget");
+    cluster.pass(60);
+    assert_eq!(waits(&cluster, Kind::AdmissionCheck), ["The deletion waits for ClusterQueue cq"]);
+}

@@ -1,10 +1,11 @@
 //! Who is told first why it waits, when many do.
 
-use berth_control::write::{Kind, Purpose};
-use serde_json::json;
+use berth_control::write::{EventType, Kind, Purpose};
+use serde_json::{Value, json};
 
-use crate::stories::cluster::Cluster;
-use crate::stories::one_queue;
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::groups::member;
+use crate::stories::{one_queue, pod_queue};
 
 /// Writes of reasons that may come at once.
 const AT_ONCE: usize = 60;
@@ -45,4 +46,93 @@ fn of_many_equals_one_is_told_at_once_and_the_others_in_time() {
     assert_eq!(cluster.count(Purpose::ExplainPending), 2, "one of each class was looked at");
     cluster.pass(300);
     assert_eq!(told(&cluster).len(), 100, "and nothing again while nothing changes");
+}
+
+/// Events about why it waits at an object that is no Workload: type, reason and message.
+fn told_job(cluster: &Cluster, kind: Kind, name: &str) -> Vec<(EventType, String, String)> {
+    let waits = ["WaitingForQuota", "ExceedsMaxQuota", "Suspended", "Misconfigured"];
+    let is_it = |notice: &&berth_control::write::Notice| {
+        (notice.key.kind, notice.key.name.as_str()) == (kind, name) && waits.contains(&notice.reason.as_str())
+    };
+    let notices = cluster.notices.iter().filter(is_it);
+    notices.map(|notice| (notice.event_type, notice.reason.clone(), notice.message.clone())).collect()
+}
+
+fn reasons(cluster: &Cluster) -> Vec<String> {
+    told_job(cluster, Kind::JOB, "a").into_iter().map(|(_, reason, _)| reason).collect()
+}
+
+#[test]
+fn a_job_is_told_at_its_first_verdict() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.put(Kind::JOB, job("lost", "nowhere", "1", true));
+    for name in ["p", "q"] {
+        cluster.put(Kind::Pod, member(name, "3", 2, &[]));
+    }
+    let mut alone = member("alone", "4", 1, &[]);
+    for part in ["labels", "annotations"] {
+        if let Some(Value::Object(marks)) = alone["metadata"].get_mut(part) {
+            marks.retain(|key, _| !key.starts_with("kueue.x-k8s.io/pod-group"));
+        }
+    }
+    cluster.put(Kind::Pod, alone);
+    cluster.pass(5);
+    for (kind, name, event_type, reason, part) in [
+        (Kind::JOB, "a", EventType::Normal, "ExceedsMaxQuota", "current podset request (2) > maximum capacity (1)"),
+        (Kind::JOB, "lost", EventType::Warning, "Misconfigured", "LocalQueue nowhere doesn't exist"),
+        (Kind::Pod, "p", EventType::Normal, "ExceedsMaxQuota", "(6) > maximum capacity (1)"),
+        (Kind::Pod, "alone", EventType::Normal, "ExceedsMaxQuota", "(4) > maximum capacity (1)"),
+    ] {
+        let told = told_job(&cluster, kind, name);
+        assert!(
+            matches!(told.as_slice(), [one] if one.0 == event_type && one.1 == reason && one.2.contains(part)),
+            "{name}: {told:?}"
+        );
+    }
+    assert!(told_job(&cluster, Kind::Pod, "q").is_empty(), "the first pod speaks for the group");
+}
+
+#[test]
+fn a_job_is_told_another_reason_after_five_minutes_and_the_same_one_once() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.pass(100);
+    assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
+    // Not too large any more, but the queue is full.
+    cluster.put(Kind::JOB, job("runs", "lq", "1", true));
+    cluster.pass(3);
+    let quota = |cpu: &str| {
+        json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+        {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpu}]}]}]}})
+    };
+    cluster.edit(Kind::ClusterQueue, "", "cq", &quota("2"));
+    cluster.pass(100);
+    let said = cluster.condition("a", "QuotaReserved").unwrap();
+    assert_eq!(said["reason"], json!("WaitingForQuota"), "its Workload knows it: {said}");
+    assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
+    cluster.pass(120);
+    assert_eq!(reasons(&cluster), ["ExceedsMaxQuota", "WaitingForQuota"]);
+    cluster.pass(1000);
+    assert_eq!(reasons(&cluster).len(), 2, "{:?}", reasons(&cluster));
+}
+
+#[test]
+fn a_restart_tells_no_job_again_and_an_admitted_job_is_told_nothing_late() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.pass(10);
+    cluster.restart();
+    cluster.pass(400);
+    assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
+    // The reason changes, and the job is admitted before it may be told so.
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(10);
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": job("a", "lq", "1", true)["spec"]["template"]}}));
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(10);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    let told = reasons(&cluster).len();
+    cluster.pass(600);
+    assert_eq!(reasons(&cluster).len(), told);
 }

@@ -60,6 +60,29 @@ fn a_job_leaves_a_node_before_it_is_gone() {
     assert_eq!(*evictions, json!([{"reason": "CapacityReclaimed", "underlyingCause": "", "count": 1}]));
 }
 
+/// Its pod becomes ready on the node that goes, after the job was told to leave it: nobody else would get that capacity.
+#[test]
+fn a_pod_that_is_ready_after_the_eviction_does_not_bring_the_tier_back() {
+    let mut cluster = ladder("4");
+    cluster.pods_stay_unready = true;
+    cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
+    cluster.pass(2);
+    assert_eq!(flavor_of(&cluster, "a"), json!("spot"));
+    runs_there(&mut cluster, Kind::JOB, "a", "main");
+    cluster.put(Kind::Node, node(ENDING));
+    for _ in 0..20 {
+        if cluster.is("a", "Evicted") {
+            break;
+        }
+        let step = cluster.control.step(cluster.now);
+        cluster.take(step);
+    }
+    assert!(cluster.is("a", "Evicted"), "{:?}", cluster.writes);
+    cluster.edit(Kind::JOB, "team", "a", &json!({"status": {"ready": 1}}));
+    cluster.pass(10);
+    assert_eq!(flavor_of(&cluster, "a"), json!("on-demand"), "{:?}", cluster.writes);
+}
+
 #[test]
 fn who_lost_a_node_goes_before_those_who_came_later() {
     let mut cluster = ladder("1");

@@ -57,6 +57,22 @@ fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
 }
 
 #[test]
+fn limit_of_the_pod_beside_container_requests_is_not_charged() {
+    let mut cluster = one_queue("4");
+    let mut limited = job("a", "lq", "1", true);
+    limited["spec"]["template"]["spec"]["resources"] = json!({"limits": {"cpu": "6"}});
+    cluster.put(Kind::JOB, limited);
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.condition("a", "QuotaReserved"));
+    assert_eq!(charged(&cluster, "a"), json!("1"));
+    let mut asks = job("b", "lq", "1", true);
+    asks["spec"]["template"]["spec"]["resources"] = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "3"}});
+    cluster.put(Kind::JOB, asks);
+    cluster.pass(5);
+    assert_eq!(charged(&cluster, "b"), json!("3"), "what the pod as a whole requests");
+}
+
+#[test]
 fn a_job_waits_while_its_runtime_class_costs_too_much() {
     let mut cluster = one_queue("2");
     set_overhead(&mut cluster, "1500m");
@@ -111,9 +127,11 @@ fn requests_beyond_limits_and_limit_ranges_are_named() {
     let range = serde_json::from_value(range).unwrap();
     cluster.control.observe(Observation::LimitRange(Change::Apply(range)), cluster.now);
     let field = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]";
-    let of_limit = format!("resources validation failed: {field}: requests must not exceed its limits");
+    let of_limit =
+        format!("resources validation failed: {field}: requests must not exceed its limits: cpu is 2, and its limit 1");
     let of_range = format!(
-        "resources didn't satisfy LimitRange constraints: {field}: requests must not be above the limitRange max"
+        "resources didn't satisfy LimitRange constraints: {field}: requests must not be above the limitRange max: cpu is 3, and \
+         at most 2 is allowed"
     );
     for (name, resources, message) in [
         ("beyond-limit", json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}), of_limit),
@@ -126,4 +144,23 @@ fn requests_beyond_limits_and_limit_ranges_are_named() {
         let told = cluster.condition(name, "QuotaReserved").unwrap();
         assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
     }
+}
+
+/// Its pods would be refused, and what they take beside their containers is not known.
+#[test]
+fn a_runtime_class_that_does_not_exist_is_waited_for_and_charged_with_its_overhead_when_it_is_there() {
+    let mut cluster = one_queue("2");
+    let mut object = job("a", "lq", "1", true);
+    object["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
+    cluster.put(Kind::JOB, object);
+    cluster.pass(5);
+    let told = cluster.condition("a", "QuotaReserved").unwrap();
+    let message = "RuntimeClass \"sandbox\" of pod set main does not exist";
+    assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{told}");
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
+    set_overheads(&mut cluster, &json!({"cpu": "500m"}));
+    cluster.pass(5);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
+    assert_eq!(usage["cpu"], json!("1500m"));
 }

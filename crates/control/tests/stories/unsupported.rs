@@ -204,7 +204,7 @@ fn stops_nobody(settings: Settings) {
     let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
                    admit workloads";
     assert_eq!(active(&cluster), (json!("False"), message.to_owned()));
-    let inactive = ("Suspended".to_owned(), "ClusterQueue cq is inactive".to_owned());
+    let inactive = ("Suspended".to_owned(), format!("ClusterQueue cq is inactive: {message}"));
     assert_eq!(told(cluster.workload_of("waits").unwrap()), inactive);
     assert_eq!(cluster.job("waits")["spec"]["suspend"], json!(true));
     assert_eq!(cluster.job("runs")["spec"]["suspend"], json!(false));

@@ -52,15 +52,15 @@ fn who_used_less_goes_first_and_the_status_says_what_was_used() {
 }
 
 #[test]
-fn statuses_rest_when_nothing_is_left_of_what_was_used() {
+fn statuses_rest_when_hardly_anything_is_left_of_what_was_used() {
     let mut cluster = two_tenants();
-    // Thousandths of a cpu are halved until none is left.
+    // Thousandths of a cpu are halved until hardly one is left.
     cluster.pass(1_200);
     let writes = cluster.count(Purpose::QueueStatus);
     cluster.pass(1_200);
     assert_eq!(cluster.count(Purpose::QueueStatus), writes);
     let busy = shown(&cluster, "busy");
-    assert_eq!(busy["admissionFairSharingStatus"]["consumedResources"], json!({"cpu": "0"}));
+    assert_eq!(busy["admissionFairSharingStatus"]["consumedResources"], json!({"cpu": "488281n"}));
     assert_eq!(shown(&cluster, "calm"), Value::Null);
 }
 
@@ -86,4 +86,46 @@ fn a_queue_without_the_scope_keeps_its_order() {
     cluster.put(Kind::JOB, job("second", "calm", "2", true));
     cluster.settle();
     assert!(cluster.is("first", "Admitted") && !cluster.is("second", "QuotaReserved"));
+}
+
+/// A half-life of a month makes of a job of some seconds millionths of a cpu.
+#[test]
+fn a_small_usage_survives_a_restart() {
+    let mut settings = settings();
+    let (half_life, sampling_interval) = (720 * 3_600_000, 2_000);
+    settings.engine.admission_fair_sharing =
+        Some(AdmissionFairSharing { half_life, sampling_interval, weights: Default::default() });
+    let mut cluster = Cluster::with(settings);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", "1")]);
+    queue["spec"]["admissionScope"] = json!({"admissionMode": "UsageBasedAdmissionFairSharing"});
+    cluster.put(Kind::ClusterQueue, queue.clone());
+    for name in ["calm", "busy"] {
+        cluster.put(Kind::LocalQueue, local_queue(name, "cq"));
+    }
+    cluster.put(Kind::JOB, job("short", "busy", "1", true));
+    cluster.pass(10);
+    cluster.complete("short");
+    cluster.pass(10);
+    let used = shown(&cluster, "busy")["admissionFairSharingStatus"]["consumedResources"]["cpu"].clone();
+    assert!(used.as_str().is_some_and(|text| text.ends_with('n')), "{used}");
+    let gauge = |cluster: &Cluster| {
+        let gauges = cluster.control.figures().gauges;
+        let usage = |name: &str| name == "kueue_local_queue_admission_fair_sharing_usage";
+        gauges.iter().filter(|gauge| usage(gauge.name)).map(|gauge| gauge.value).fold(0.0, f64::max)
+    };
+    let before = gauge(&cluster);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.restart();
+    cluster.pass(3);
+    let after = gauge(&cluster);
+    assert!(before > 0.0 && (after - before).abs() < before / 100.0, "{before} {after}");
+    // Whose LocalQueue has used it goes second, although its job is the older one.
+    cluster.put(Kind::JOB, job("again", "busy", "1", true));
+    cluster.pass(3);
+    cluster.put(Kind::JOB, job("other", "calm", "1", true));
+    cluster.pass(3);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(5);
+    assert!(cluster.is("other", "Admitted") && !cluster.is("again", "QuotaReserved"), "{:?}", cluster.writes);
 }

@@ -141,7 +141,7 @@ fn amounts_are_in_cpus_and_limits_that_nobody_set_have_no_end() {
     are(&cluster, "kueue_cluster_queue_nominal_quota", &quotas(4.0, 2.0, 1.0));
     are(&cluster, "kueue_cluster_queue_borrowing_limit", &quotas(2.0, endless, endless));
     are(&cluster, "kueue_cluster_queue_lending_limit", &quotas(1.5, endless, endless));
-    are(&cluster, "kueue_cluster_queue_resource_pending", &[("cq cpu", 9.0)]);
+    are(&cluster, "kueue_cluster_queue_resource_pending", &[("cq cpu", 9.0), ("idle cpu", 0.0), ("lacks cpu", 0.0)]);
     for name in ["reservation", "usage"] {
         let of_queue = gauges(&cluster, &format!("kueue_cluster_queue_resource_{name}"));
         assert_eq!((of_queue["cq all default cpu"], of_queue["idle all default cpu"]), (3.0, 0.0), "{name}");
@@ -260,4 +260,52 @@ fn patience_that_ends_in_a_tier_is_measured_there() {
     let waited = &seen["berth_tier_stock_out_seconds"]["cq reserved"];
     assert!(waited.len() == 1 && (40..45).contains(&waited[0]), "{waited:?}");
     assert_eq!(seen["berth_tier_admissions"]["cq on-demand"], [1]);
+}
+
+#[test]
+fn a_queue_without_waiting_jobs_says_zero_and_nothing_of_a_resource_that_left_it() {
+    let mut cluster = crate::stories::one_queue("1");
+    cluster.put(Kind::JOB, job("waits", "lq", "9", true));
+    cluster.pass(3);
+    are(&cluster, "kueue_cluster_queue_resource_pending", &[("cq cpu", 9.0)]);
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "waits"));
+    cluster.pass(5);
+    are(&cluster, "kueue_cluster_queue_resource_pending", &[("cq cpu", 0.0)]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": []}}));
+    cluster.pass(3);
+    are(&cluster, "kueue_cluster_queue_resource_pending", &[]);
+}
+
+#[test]
+fn a_local_queue_whose_cluster_queue_is_gone_says_only_that_it_is_down() {
+    let mut cluster = crate::stories::one_queue("1");
+    cluster.put(Kind::LocalQueue, local_queue("astray", "nowhere"));
+    cluster.pass(3);
+    let families = |cluster: &Cluster| {
+        let of_queue = |gauge: &&berth_control::measure::Gauge| gauge.name.starts_with("kueue_local_queue_");
+        let all = cluster.control.figures().gauges;
+        let all: std::collections::BTreeSet<String> = all
+            .iter()
+            .filter(of_queue)
+            .map(|gauge| {
+                let queue = gauge.labels.iter().find(|(key, _)| *key == "name").map(|(_, name)| name.as_str());
+                format!("{} {}", queue.unwrap_or_default(), gauge.name.trim_start_matches("kueue_local_queue_"))
+            })
+            .collect();
+        all
+    };
+    let is_of = |families: &std::collections::BTreeSet<String>, queue: &str| -> Vec<String> {
+        let begin = format!("{queue} ");
+        families.iter().filter_map(|family| family.strip_prefix(&begin)).map(str::to_owned).collect()
+    };
+    let before = families(&cluster);
+    let down = ["pending_workloads", "status"];
+    assert_eq!(is_of(&before, "astray"), down);
+    assert!(is_of(&before, "lq").len() > 4, "{before:?}");
+    cluster.delete(&Cluster::key(Kind::ClusterQueue, "", "cq"));
+    cluster.pass(3);
+    assert_eq!(is_of(&families(&cluster), "lq"), down);
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "1")]));
+    cluster.pass(3);
+    assert_eq!(families(&cluster), before, "all again when it is back");
 }

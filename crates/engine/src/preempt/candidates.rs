@@ -12,6 +12,7 @@ use crate::preempt::guard::{is_too_near, protected_until};
 use crate::preempt::usage::{is_usage_based, sort_line};
 use crate::sorted::{self, Sorted};
 use crate::store::{Held, Rank, Store, Workload};
+use crate::tie::Tie;
 use crate::tree::Tree;
 
 /// By which right a workload may be preempted.
@@ -49,6 +50,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) priority: i64,
     pub(crate) at: Millis,
     pub(crate) uid: &'a str,
+    pub(crate) tie: &'a Tie,
 }
 
 impl<'a> Candidate<'a> {
@@ -69,18 +71,19 @@ impl<'a> Candidate<'a> {
             priority: workload.priority,
             at: held.loses_since(),
             uid: &workload.uid,
+            tie: &workload.tie,
         }
     }
 
-    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, uid. What usage
-    /// changes is in `usage`.
+    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, the last
+    /// word between equals. What usage changes is in `usage`.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
         (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
     }
 
     pub(super) fn by_age(&self, other: &Self) -> Ordering {
         let by_time = other.at.cmp(&self.at);
-        self.priority.cmp(&other.priority).then(by_time).then_with(|| self.uid.cmp(other.uid))
+        self.priority.cmp(&other.priority).then(by_time).then_with(|| self.tie.compare_victims(other.tie))
     }
 }
 

@@ -104,7 +104,8 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
             let here = cell_of(cell);
             let needs: Vec<Fr> = if needs.contains(&here) { needs.iter().cloned().collect() } else { vec![here] };
             let (priority, queued_at, usage) = (spec.priority, spec.queued_at, Amounts::new());
-            let plea = Plea { queue, priority, queued_at, needs, usage };
+            let equals_by_lot = objects.options.departures.equals_by_lot;
+            let plea = Plea { queue, priority, queued_at, needs, usage, equals_by_lot };
             for holding in &cell.holders {
                 seen.insert(holding.right);
                 if holding.right != Right::MayBePreempted {

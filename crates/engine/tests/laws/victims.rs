@@ -159,7 +159,8 @@ fn searched(objects: &Objects) -> Result<[u32; 3], String> {
         sets[0] += 1;
         sets[1] += u32::from(victims.len() > 1);
         let books = books.get_or_insert_with(|| slow::books(&objects.cohorts, &objects.queues, &objects.workloads));
-        let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage };
+        let equals_by_lot = objects.options.departures.equals_by_lot;
+        let plea = Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs, usage, equals_by_lot };
         if let Some(fault) = judge(objects, books, spec, &plea, &victims) {
             return Err(format!("{fault}: {victims:?} for {}", spec.uid));
         }
@@ -373,8 +374,15 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     }
     let books = slow::books(&objects.cohorts, &objects.queues, &objects.workloads);
     let queue = spec.local_queue.as_str();
-    let plea =
-        Plea { queue, priority: spec.priority, queued_at: spec.queued_at, needs: needs.clone(), usage: usage.clone() };
+    let equals_by_lot = objects.options.departures.equals_by_lot;
+    let plea = Plea {
+        queue,
+        priority: spec.priority,
+        queued_at: spec.queued_at,
+        needs: needs.clone(),
+        usage: usage.clone(),
+        equals_by_lot,
+    };
     let is_lean = |borrow: bool| {
         has_room(&when_gone(&books, &leaving), &plea, borrow)
             && (0..leaving.len()).all(|index| {

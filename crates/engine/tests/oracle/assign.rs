@@ -140,8 +140,14 @@ impl Search<'_> {
         if self.how.free_only {
             return Vec::new();
         }
-        let plea =
-            Plea { queue: self.queue, priority: self.spec.priority, queued_at: self.spec.queued_at, needs, usage };
+        let plea = Plea {
+            queue: self.queue,
+            priority: self.spec.priority,
+            queued_at: self.spec.queued_at,
+            needs,
+            usage,
+            equals_by_lot: self.options.departures.equals_by_lot,
+        };
         // A workload may preempt fewer than its queue allows.
         let mut policy = self.books.queues[self.queue].preemption;
         for rule in [&mut policy.within_cluster_queue, &mut policy.reclaim_within_cohort] {

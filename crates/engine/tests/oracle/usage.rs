@@ -54,9 +54,12 @@ impl LocalQueues {
         let own = queues.iter().map(|queue| (queue.name.clone(), lane(&queue.name, 1_000_000_000)));
         let more = more.iter().map(|queue| (queue.name.clone(), lane(&queue.cluster_queue, queue.weight)));
         let mut lanes: BTreeMap<String, Lane> = own.chain(more).collect();
+        let in_units = |(name, used): (&String, &berth_quantity::Nano)| {
+            (name.clone(), used.0 as f64 / berth_quantity::nano_per_unit(name) as f64)
+        };
         for (name, figures) in ledgers {
             let lane = lanes.get_mut(name).unwrap();
-            lane.consumed = figures.consumed.iter().map(|(name, used)| (name.clone(), used.get() as f64)).collect();
+            lane.consumed = figures.consumed.iter().map(in_units).collect();
             lane.at = Some(figures.at);
         }
         let is_ordered = |queue: &&ClusterQueueSpec| options.admission_fair_sharing.is_some() && queue.usage_based;

@@ -1,5 +1,6 @@
 //! Preemption as the specification states it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_engine::*;
@@ -14,6 +15,8 @@ pub(crate) struct Plea<'a> {
     pub(crate) queued_at: Millis,
     pub(crate) needs: Vec<Fr>,
     pub(crate) usage: Amounts,
+    /// Of equals the last of the queue is tried first: in these worlds all are of one namespace and second, and are called by their UIDs.
+    pub(crate) equals_by_lot: bool,
 }
 
 /// Victims with reasons, in no order; empty when there is no lawful set.
@@ -40,7 +43,11 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
 /// The order in which candidates are tried. What LocalQueues used comes before priority, but only between candidates of one queue: those of
 /// each queue are put in order first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
-    let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, h.uid.clone());
+    let last_word = |h: &Holder| match plea.equals_by_lot {
+        true => Ok(Reverse(h.uid.clone())),
+        false => Err(h.uid.clone()),
+    };
+    let key = |h: &Holder| (!h.evicted, h.queue == plea.queue, h.priority, -h.at.0, last_word(h));
     list.sort_by_key(key);
     if list.iter().all(|holder| holder.used.is_none()) {
         return;

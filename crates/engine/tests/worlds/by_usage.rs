@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_engine::*;
+use berth_quantity::to_nano;
 
 use super::{Dice, Objects, amount, local_queue};
 
@@ -30,7 +31,9 @@ pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
         for name in [queue.name.clone(), beside.clone()] {
             if dice.chance(2) {
                 let (cpu, memory) = (amount(1000 * dice.below(5)), amount(dice.below(5)));
-                let consumed = BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory)]);
+                let consumed = [("cpu", cpu), ("memory", memory)]
+                    .map(|(name, used)| (name.to_owned(), to_nano(name, used)))
+                    .into();
                 objects.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
             }
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_engine::*;
+use berth_quantity::to_nano;
 
 use crate::worlds::{Dice, Objects, amount, local_queue};
 
@@ -129,7 +130,7 @@ impl Extras {
             let beside = LocalQueueSpec { cluster_queue: queue.name.clone(), weight, ..local_queue(&name) };
             self.objects.local_queues.push(beside);
             if dice.chance(2) {
-                let consumed = BTreeMap::from([("cpu".to_owned(), amount(1000 * dice.below(9)))]);
+                let consumed = BTreeMap::from([("cpu".to_owned(), to_nano("cpu", amount(1000 * dice.below(9))))]);
                 self.objects.ledgers.push((name, LedgerFigures { consumed, at: Millis(0) }));
             }
         }

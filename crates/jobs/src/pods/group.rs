@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub struct RoleTally {
     /// Waiting, running or succeeded.
     pub counting: i32,
+    /// Those of them that are being deleted: another pod may take the place of each once it has ended.
+    pub leaving: i32,
     /// Neither: failed, or deleted before they ran. Only those that are held.
     pub inactive: i32,
     /// Succeeded.
@@ -24,6 +26,12 @@ pub struct Tally {
     roles: BTreeMap<Box<str>, RoleTally>,
     /// All pods that are there.
     pub pods: i32,
+    /// Pods that are not being deleted.
+    pub staying: i32,
+    /// Pods that have ended, are being deleted, and are held.
+    pub kept: i32,
+    /// Those of them that have not succeeded.
+    pub kept_failed: i32,
     /// Started and not ended.
     pub running: i32,
     /// Neither succeeded nor failed.
@@ -56,13 +64,18 @@ impl Tally {
                 *count = count.saturating_add(by);
             }
         };
-        let succeeded = pod.phase == Phase::Succeeded;
+        let succeeded = pod.succeeded();
         let role = self.roles.entry(pod.role().into()).or_default();
+        let kept = pod.held && pod.deleting() && pod.ended();
         add(&mut role.counting, pod.counts());
+        add(&mut role.leaving, pod.counts() && pod.deleting());
         add(&mut role.inactive, pod.held && !pod.counts());
         add(&mut role.succeeded, succeeded);
         add(&mut role.ready, succeeded || (pod.ready && pod.runs()));
         add(&mut self.pods, true);
+        add(&mut self.staying, !pod.deleting());
+        add(&mut self.kept, kept);
+        add(&mut self.kept_failed, kept && !succeeded);
         add(&mut self.running, pod.runs());
         add(&mut self.unfinished, !matches!(pod.phase, Phase::Succeeded | Phase::Failed));
         let group = pod.group.as_ref();
@@ -86,6 +99,12 @@ impl Tally {
     #[must_use]
     pub fn counting(&self) -> i32 {
         self.roles.values().fold(0, |sum, role| sum.saturating_add(role.counting))
+    }
+
+    /// Pods that are being deleted of those that wait, run, or have succeeded.
+    #[must_use]
+    pub fn leaving(&self) -> i32 {
+        self.roles.values().fold(0, |sum, role| sum.saturating_add(role.leaving))
     }
 
     /// Whether no pod is held that neither runs nor will: the Workload can be made of what is there.
@@ -118,7 +137,7 @@ impl Tally {
         let all = succeeded >= size;
         let given_up = self.unfinished == 0 && self.unretriable > 0;
         let over = self.serving == 0 && self.pods > 0 && (all || given_up);
-        over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}.") })
+        over.then(|| Finish { success: all, message: format!("Pods succeeded: {succeeded}/{size}."), at: None })
     }
 
     /// Pods that have succeeded: their quota is free. A group that serves keeps what it has.
@@ -154,11 +173,22 @@ fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) 
     (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
 }
 
-/// The pod that is the first to go where there are too many of them: the last one in the order of places.
+/// The pod that is the first to go where there are too many of them: the last one in the order of places. A controller would make its pod
+/// again at once: such pods are not among those to choose from.
 #[must_use]
 pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
-    let going = pods.into_iter().filter(|(_, pod)| pod.counts() && pod.phase != Phase::Succeeded && !pod.deleting());
+    let goes = |pod: &PodState| pod.counts() && pod.phase != Phase::Succeeded && !pod.deleting() && pod.owner.is_none();
+    let going = pods.into_iter().filter(|(_, pod)| goes(pod));
     going.max_by_key(|(name, pod)| place(name, pod)).map(|(name, _)| name)
+}
+
+/// The first `size` pods in the order of places, of those that count and stay.
+#[must_use]
+pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Vec<(&'a str, &'a PodState)> {
+    let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
+    all.sort_by_key(|&(name, pod)| place(name, pod));
+    all.truncate(usize::try_from(size).unwrap_or_default());
+    all
 }
 
 /// The last of the first `size` places of the pods that count: who is not behind it is one of them. `None` where there are none. One

@@ -6,13 +6,16 @@
 
 use super::role::shape;
 use super::rules::{fill, keep_lacking};
+use super::workload::stateful_set_workload;
 use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, is_left_to_controller};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
+use crate::build::Priority;
 use crate::equivalence::same;
 use crate::kind::{annotation, controller, label, queue_name, workload_priority_class};
 use crate::limits::LimitSummary;
 use crate::names::workload_name;
 use crate::requests::effective_pod_spec;
+use crate::size::size_rule;
 use berth_api::labels;
 use berth_api::validation::{FieldError, newly_broken, validate_admission_gates_update};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -217,7 +220,12 @@ pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
     if waits_with_controller(object) {
         return Vec::new();
     }
-    parent_rules(&object.metadata, "StatefulSet")
+    let mut errors = parent_rules(&object.metadata, "StatefulSet");
+    if queue_name(&object.metadata).is_some() {
+        let workload = || stateful_set_workload(object, replicas(object), Priority::default(), &BTreeSet::new()).ok();
+        errors.extend(size_rule(object, 1, workload));
+    }
+    errors
 }
 
 /// What is wrong with a change of a StatefulSet.

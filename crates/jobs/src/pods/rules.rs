@@ -2,18 +2,20 @@
 
 use super::parents::OwningSet;
 use super::role::role_hash;
-use super::workload::POD_INDEX_LABEL;
+use super::workload::{POD_INDEX_LABEL, pod_workload};
 use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
-    prebuilt_rule, time_rule,
+    prebuilt_path, prebuilt_rule, time_rule,
 };
-use crate::kind::{annotation, controller, group_of, queue_name, workload_priority_class};
+use crate::build::Priority;
+use crate::kind::{annotation, controller, group_of, prebuilt_workload_name, queue_name, workload_priority_class};
+use crate::size::size_rule;
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Annotation by which a kubelet shows a pod that it runs of itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -60,8 +62,8 @@ pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
-/// where that is not known yet it waits all the same, and is told when it starts. Who names no queue is given the one called
-/// [`DEFAULT_NAME`], where there is one.
+/// where that is not known yet it waits all the same, and is told when it starts. A pod that says that it waits with a parent waits, too, before it
+/// names a queue. Who names no queue is given the one called [`DEFAULT_NAME`], where there is one.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -70,7 +72,10 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
     let may_be_given = !named && !through_set && !goes_without(metadata);
     let given = may_be_given && facts.default_queue;
-    let asked = named || through_set || given || may_be_given && facts.without_queue_name;
+    // What its parent is, and when that names a queue, is not ours to know: it waits until it names one.
+    let of_free_set = controlling_set(metadata).is_some() && !facts.stateful_sets;
+    let told_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
+    let asked = named || through_set || told_to_wait || given || may_be_given && facts.without_queue_name;
     if !facts.pods || !facts.managed_namespace || !asked || is_admitted_with_owner(metadata) {
         return PodDefaults::default();
     }
@@ -109,6 +114,20 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     defaults.finalizer = parent.is_none() && !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
+}
+
+/// What is wrong with a new pod that nobody but the Job controller makes, and that somebody else does: it would run by quota that a Job
+/// holds for other pods, or by none. A pod that would be left alone without its controller is left alone with it.
+#[must_use]
+pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
+    let metadata = &pod.metadata;
+    let asked = queue_name(metadata).is_some() || facts.default_queue || facts.without_queue_name;
+    let forged = asked && facts.pods && facts.managed_namespace && is_admitted_with_owner(metadata);
+    let kind = controller(metadata).map(|owner| owner.kind.as_str()).filter(|_| forged)?;
+    let message = format!(
+        "a pod of a {kind} is made by the Job controller alone: leave the controller out, and the pod waits in a queue by itself"
+    );
+    Some(FieldError::new("metadata.ownerReferences", "", message))
 }
 
 /// Of what an object is to get, leaves what it has not, or with another value.
@@ -156,6 +175,9 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     if !is_admitted_with_owner(metadata) {
         // How many pods there are like it, it does not know.
         errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
+    }
+    if queue_name(metadata).is_some() && prebuilt_workload_name(metadata).is_none() {
+        errors.extend(size_rule(pod, 1, || pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()));
     }
     errors
 }
@@ -207,10 +229,6 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
     errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
-    if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
-        let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
-        errors.push(FieldError::new("metadata.ownerReferences", "", message));
-    }
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
     // Of a pod by itself nobody asks, as in Kueue.
     if group_name(after).is_some() && refuses(before) && !refuses(after) {
@@ -225,35 +243,72 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
 /// Nothing else may hold it up.
 #[must_use]
 pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
-    if !is_managed(&old.metadata) || has_ended(old) {
+    if has_ended(old) {
+        return mark_rule(old, new).into_iter().collect();
+    }
+    if !is_managed(&old.metadata) {
         return Vec::new();
     }
     let mut errors = identity_change_rules(old, new);
     let queue = queue_name(&new.metadata);
     if queue_name(&old.metadata) != queue {
-        let message = "must stay until the pod has ended";
-        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), queue.unwrap_or_default(), message));
+        errors.push(FieldError::new(label_path(labels::QUEUE_NAME), queue.unwrap_or_default(), UNTIL_ENDED));
+    }
+    let prebuilt = prebuilt_workload_name(&new.metadata);
+    if !is_gated(old) && prebuilt_workload_name(&old.metadata) != prebuilt {
+        // What is gone stood in the pod as it was.
+        let path = prebuilt_path(if prebuilt.is_some() { &new.metadata } else { &old.metadata });
+        errors.push(FieldError::new(path, prebuilt.unwrap_or_default(), UNTIL_ENDED));
     }
     errors
 }
 
-/// By what a pod is known must stay: its group always, and that it is managed until it has ended.
+const UNTIL_ENDED: &str = "must stay until the pod has ended";
+
+/// By what a pod is known must stay: its group always, and until it has ended that it is managed, and by which place. A pod that runs by a
+/// place of its own joins no group: its Workload would be nobody's. Neither does it change its role, which names the place in its group.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
-    if group_name(before).is_some() && group_name(before) != group_name(after) {
+    let runs = is_managed(before) && !is_gated(old) && !has_ended(old);
+    let (was, is) = (group_name(before), group_name(after));
+    if was != is && (was.is_some() || runs) {
         // What is gone stood in the pod as it was.
-        let (path, value) = match group_name(after) {
+        let (path, value) = match is {
             Some(group) => (group_path(after), group),
             None => (group_path(before), ""),
         };
-        errors.push(FieldError::new(path, value, "is immutable"));
+        let message = if was.is_some() {
+            "is immutable"
+        } else {
+            "must not be added while the pod runs: it has a place of its own"
+        };
+        errors.push(FieldError::new(path, value, message));
     }
-    if is_managed(before) && !is_managed(after) && !has_ended(old) {
-        // Without it the pod is not seen any more, and its quota neither used nor given back.
-        errors.push(FieldError::new(label_path(labels::MANAGED), "", "must stay until the pod has ended"));
+    let role = |metadata| annotation(metadata, labels::ROLE_HASH);
+    if runs && role(before) != role(after) {
+        let value = role(after).unwrap_or_default();
+        errors.push(FieldError::new(annotation_path(labels::ROLE_HASH), value, UNTIL_ENDED));
     }
+    if is_managed(before) && is_admitted_with_owner(after) && !is_admitted_with_owner(before) {
+        let message = "a controller that is admitted with its pods cannot be added: the pod has a place of its own";
+        errors.push(FieldError::new("metadata.ownerReferences", "", message));
+    }
+    errors.extend(mark_rule(old, new));
     errors
+}
+
+/// Without its mark a pod is not seen any more: its quota is neither used nor given back, and nobody takes our finalizer off.
+fn mark_rule(old: &Pod, new: &Pod) -> Option<FieldError> {
+    let is_held = new.metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
+    let lost = is_managed(&old.metadata) && !is_managed(&new.metadata);
+    let message = match has_ended(old) {
+        _ if !lost => return None,
+        false => UNTIL_ENDED,
+        true if is_held => "must stay until the finalizer of that name is off: nobody would take it off",
+        true => return None,
+    };
+    Some(FieldError::new(label_path(labels::MANAGED), "", message))
 }
 
 fn is_managed(metadata: &ObjectMeta) -> bool {

@@ -3,13 +3,15 @@
 use super::role::role_hash;
 use super::{STATEFUL_SET_FRAMEWORK, group_name};
 use crate::kind::{
-    annotation, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of, workload_priority_class,
+    annotation, controller, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
+    workload_priority_class,
 };
 use crate::state::{JobOwner, owner_of};
 use crate::unsupported::TOPOLOGY;
 use berth_api::conditions::types;
 use berth_api::labels;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
 
 /// How far a pod has come.
@@ -41,6 +43,8 @@ pub struct Membership {
     pub serving: bool,
     /// A failed pod may be replaced.
     pub retriable: bool,
+    /// `apiVersion` and kind of the controller that makes the pod again when it goes, as the pod refers to it.
+    maker: Option<Box<(Box<str>, Box<str>)>>,
 }
 
 /// What one state of a pod says.
@@ -64,6 +68,8 @@ pub struct PodState {
     pub gated: bool,
     /// It was started by Kueue, and still waits for its place in a topology.
     pub placing: bool,
+    /// Its containers start again whenever they end (`restartPolicy: Always`): it succeeds only because it is deleted.
+    pub restarts: bool,
     /// It is ready.
     pub ready: bool,
     /// Our finalizer is on it.
@@ -127,7 +133,7 @@ impl PodState {
         let gated = has_gate(labels::ADMISSION_GATE);
         let placing = !gated && has_gate(labels::TOPOLOGY_GATE);
         let placed = !gated && !placing && TOPOLOGY.iter().any(|key| annotation(metadata, key).is_some());
-        let group = membership(pod, spec).map(Box::new);
+        let group = membership(pod, spec, gated).map(Box::new);
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             version: version_of(metadata),
@@ -146,6 +152,7 @@ impl PodState {
             bound: spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
             gated,
             placing,
+            restarts: spec.restart_policy.as_deref() == Some("Always"),
             ready: is("Ready"),
             held: finalizers.iter().any(|name| name == labels::MANAGED),
             condemned: is(types::TERMINATION_TARGET),
@@ -196,7 +203,13 @@ impl PodState {
     /// It counts as one of its group's pods: it waits, runs, or has succeeded.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.phase == Phase::Succeeded || (self.phase != Phase::Failed && !self.never_runs())
+        self.succeeded() || (!matches!(self.phase, Phase::Succeeded | Phase::Failed) && !self.never_runs())
+    }
+
+    /// It has come to its end. One whose containers start again whenever they end was only stopped, however well that went.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.phase == Phase::Succeeded && !(self.restarts && self.deleting())
     }
 
     /// Whether it is managed through its StatefulSet, which says in which queue, whatever the pod says.
@@ -216,6 +229,22 @@ impl PodState {
         self.group.as_ref().map_or(berth_api::DEFAULT_POD_SET_NAME, |group| &group.role)
     }
 
+    /// How the Workload of its group refers to the controller that makes the pod again when it goes; `None` where nobody does. A pod that
+    /// controls other pods may be one of the group itself, and owns the Workload as that.
+    #[must_use]
+    pub fn maker_reference(&self) -> Option<OwnerReference> {
+        let (api_version, kind) = &**self.group.as_ref()?.maker.as_ref()?;
+        let owner = self.owner.as_ref()?;
+        Some(OwnerReference {
+            api_version: api_version.to_string(),
+            kind: kind.to_string(),
+            name: owner.name.to_string(),
+            uid: owner.uid.to_string(),
+            controller: None,
+            block_owner_deletion: None,
+        })
+    }
+
     /// The pod itself, while it waits.
     #[must_use]
     pub fn whole(&self) -> Option<Pod> {
@@ -223,11 +252,13 @@ impl PodState {
     }
 }
 
-fn membership(pod: &Pod, spec: &PodSpec) -> Option<Membership> {
+fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
-    // A start changes what the hash is made of; it leaves the name of the pod set, too.
-    let role = annotation(metadata, labels::ROLE_HASH).or_else(|| label(metadata, labels::POD_SET));
+    let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
+    // A start changes what the hash is made of, and leaves the name of the pod set. An annotation that is edited later moves no pod to
+    // another pod set.
+    let role = if gated { said.or(started_as) } else { started_as.or(said) };
     Some(Membership {
         name: group_name(metadata)?.into(),
         role: role.map_or_else(|| role_hash(spec).into(), Into::into),
@@ -237,6 +268,9 @@ fn membership(pod: &Pod, spec: &PodSpec) -> Option<Membership> {
         fast: flag(labels::POD_GROUP_FAST_ADMISSION, "true"),
         serving: flag(labels::POD_GROUP_SERVING, "true"),
         retriable: !flag(labels::RETRIABLE_IN_GROUP, "false"),
+        maker: controller(metadata)
+            .filter(|owner| owner.kind != "Pod")
+            .map(|owner| Box::new((owner.api_version.as_str().into(), owner.kind.as_str().into()))),
     })
 }
 

@@ -66,8 +66,13 @@ pub fn child_job_name(training_job: &str, role: &str) -> String {
 /// The TrainingJob that controls an object.
 #[must_use]
 pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    let owner = controller(metadata)?;
-    (group_of(&owner.api_version) == GROUP && owner.kind == KIND).then_some(owner)
+    controller(metadata).filter(|owner| is_training_job(owner))
+}
+
+/// Whether an owner is a TrainingJob.
+#[must_use]
+pub fn is_training_job(owner: &OwnerReference) -> bool {
+    group_of(&owner.api_version) == GROUP && owner.kind == KIND
 }
 
 /// The role that a Job of that name may run for a TrainingJob. That a Job says who controls it is not enough to be its child, as

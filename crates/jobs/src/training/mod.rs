@@ -16,7 +16,9 @@ mod states;
 mod workload;
 
 pub(crate) use children::KIND;
-pub use children::{Child, ChildKind, RunError, child_job_name, children, role_of_child, training_owner};
+pub use children::{
+    Child, ChildKind, RunError, child_job_name, children, is_training_job, role_of_child, training_owner,
+};
 pub use elastic::{Elastic, Past, Rescale, Scale};
 pub use facts::{TrainingFacts, training_facts};
 pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};

@@ -5,6 +5,7 @@
 
 mod frameworks;
 mod mpi;
+mod size;
 
 use berth_api::berth::TrainingJob;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
@@ -13,6 +14,8 @@ use std::fmt::Display;
 
 use super::roles::{Cards, Role, WORKER, worker_bounds};
 use super::saved::{Continuation, checkpoint_variables};
+
+pub(super) use size::too_many_workers;
 
 /// Variable with the index of a pod; the Job controller leaves one that is there alone.
 const INDEX: &str = "JOB_COMPLETION_INDEX";
@@ -62,6 +65,11 @@ impl<'a> Party<'a> {
 
     fn count(&self, role: &str) -> i32 {
         self.roles.iter().find(|(name, _)| name == role).map_or(0, |(_, count)| *count)
+    }
+
+    /// As if it had so many workers.
+    fn set_workers(&mut self, workers: i32) {
+        self.roles.iter_mut().filter(|(name, _)| name == WORKER).for_each(|(_, count)| *count = workers);
     }
 
     /// Host name of the worker that the others turn to.

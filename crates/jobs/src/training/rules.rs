@@ -10,9 +10,14 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeSet;
 
 use super::facts::training_facts;
-use super::roles::{CHIEF, Cards, LAUNCHER, WORKER, roles, worker_bounds};
+use super::rendezvous::{Party, too_many_workers};
+use super::roles::{CHIEF, Cards, LAUNCHER, Role, WORKER, role_names, roles, worker_bounds};
+use super::workload::training_workload;
 use crate::admission::{Place, elastic_rule, label_path, metadata_rules, time_rule};
+use crate::build::Priority;
 use crate::kind::{label, queue_name, workload_priority_class};
+use crate::names::uid_suffix;
+use crate::size::size_rule;
 
 const JOB_TYPES: [&str; 6] = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"];
 const PREEMPTION_POLICIES: [&str; 3] = ["Never", "PreemptLower", "PreemptAlways"];
@@ -43,10 +48,29 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
         errors.push(FieldError::new("spec.mpi", given, "sshAuthSecret and sshAuthMountPath go together"));
     }
     errors.extend(job.metadata.annotations.as_ref().map(super::saved::faults).unwrap_or_default());
-    if let Err(more) = roles(job, cards) {
-        errors.extend(more);
+    match roles(job, cards) {
+        Err(more) => errors.extend(more),
+        Ok(roles) => errors.extend(hosts(job, &roles, cards)),
+    }
+    if errors.is_empty() {
+        let workload = || training_workload(job, cards, Priority::default(), &BTreeSet::new()).ok();
+        errors.extend(size_rule(&job.spec, role_names(job).len(), workload));
     }
     errors
+}
+
+/// Workers of whom there are too many for the lists of their names.
+fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError> {
+    let service = format!("{}-{}", job.name(), uid_suffix(job.uid()));
+    let mut party = Party::new(job, &service, roles, cards);
+    let wrong = too_many_workers(&mut party, roles)?;
+    let (_, workers) = worker_bounds(job);
+    let elastic = job.spec.elastic_config.as_ref().filter(|elastic| elastic.enabled == Some(true));
+    let field = match elastic.and_then(|elastic| elastic.max_workers) {
+        Some(_) => "spec.elasticConfig.maxWorkers",
+        None => "spec.resources.maxReplicas",
+    };
+    Some(FieldError::new(field, workers.to_string(), wrong))
 }
 
 /// What is wrong with the labels and annotations that every job, or its pods, may have. Who is stored with such a thing runs on without

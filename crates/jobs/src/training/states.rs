@@ -116,13 +116,13 @@ impl TrainingEnd {
     /// As the role tells it.
     #[must_use]
     pub fn of_role(&self) -> Finish {
-        Finish { success: self.success, message: self.message.clone() }
+        Finish { success: self.success, message: self.message.clone(), at: None }
     }
 
     /// As the TrainingJob tells it.
     #[must_use]
     pub fn finish(&self) -> Finish {
-        Finish { success: self.success, message: format!("{}: {}", self.role, self.message) }
+        Finish { success: self.success, message: format!("{}: {}", self.role, self.message), at: None }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Kinds that can be suspended, asked as control and the webhook ask them: by what `berth_jobs::KINDS` has of each.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
-use berth_jobs::{JobObject, JobType, TemplateParts};
+use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, pod_sets_equivalent};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
     let job = read(kind, &case.object);
@@ -28,6 +29,13 @@ pub(crate) fn answer(kind: JobType, case: &Case, key: &str) -> Option<Found> {
         }
         "errors" => Found::Errors(job.errors()),
         "changeErrors" => Found::Errors(read(kind, &case.after()).change_errors(&*job, case.default_queue)),
+        "leavingErrors" => Found::Errors(read(kind, &case.after()).leaving_errors(&*job)),
+        "keptSuspend" => Found::of(
+            read(kind, &case.after())
+                .kept_suspend(&*job, case.facts())
+                .map(|kept| if kept.stopping { json!("stopping") } else { json!(kept.suspend) }),
+        ),
+        "warning" => Found::Text(read(kind, &case.after()).kept_suspend(&*job, case.facts()).map(|kept| kept.warning)),
         _ => return None,
     })
 }
@@ -48,7 +56,7 @@ fn state(job: &dyn JobObject) -> Value {
         "priorityClass": state.workload_priority_class, "podPriorityClass": state.pod_priority_class,
         "maxExecutionSeconds": state.max_execution_seconds,
         "suspended": state.is_suspended(), "hasSuspend": state.suspended, "placed": state.placed,
-        "parts": state.parts, "active": state.active, "still": state.still, "atRest": state.at_rest,
+        "parts": state.part_count(), "active": state.active, "still": state.still, "atRest": state.at_rest,
         "seenStart": state.seen_start, "ready": state.ready, "succeeded": state.succeeded,
         "independent": state.independent, "mayChangeTemplate": state.may_change_template,
         "finished": finished, "reclaimable": state.reclaimable,
@@ -66,7 +74,13 @@ fn parts(job: &dyn JobObject) -> Vec<TemplateParts> {
     sets.iter().map(TemplateParts::of_pod_set).collect()
 }
 
-/// A start that fits is one patch of the state that was read, places the job, and a stop takes all of it back.
+/// What a job asks for.
+fn asked(job: &dyn JobObject) -> Vec<PodSetDigest> {
+    job.pod_sets().expect("pod sets").iter().map(PodSetDigest::of).collect()
+}
+
+/// A start that fits is one patch of the state that was read and places the job, what it makes is still the job of the Workload, and a stop
+/// takes all of it back.
 pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut holds = |holds: bool, what: &str| {
@@ -75,9 +89,8 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         }
     };
     let before = read(kind, &case.object);
-    let Some(Ok(start)) = case.placements().map(|placements| before.start_patch(&placements)) else {
-        return wrong;
-    };
+    let Some(placements) = case.placements() else { return wrong };
+    let Ok(start) = before.start_patch(&placements) else { return wrong };
     let identity = |patch: &Value| {
         let metadata =
             |object: &Value| (object["metadata"]["uid"].clone(), object["metadata"]["resourceVersion"].clone());
@@ -88,6 +101,10 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     holds(identity(&start), "the patch is of the state that was read");
     let running = patched(&*before, &start);
     holds(!running.state(None).suspended, "it runs");
+    let given: BTreeMap<String, i32> = placements.into_iter().map(|given| (given.pod_set, given.count)).collect();
+    let standing = Standing { admitted_counts: Some(&given), admitted: true, suspended: false };
+    let same = pod_sets_equivalent(&asked(&*running), &asked(&*before), standing);
+    holds(same, "what was started is what may run");
     let stop = running.stop_patch();
     holds(identity(&stop), "the stop is of the state that was read");
     let stopping = patched(&*running, &stop);
@@ -100,6 +117,11 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let after = patched(&*stopping, &restore);
     let mut wanted = stored(&whole(&*before));
     wanted["spec"]["suspend"] = json!(true);
+    if let Some(notes) = wanted["metadata"]["annotations"].as_object_mut() {
+        // A note of an earlier start, which has no use any more.
+        notes.remove(berth_api::labels::OWN_PARALLELISM);
+    }
+    let wanted = stored(&wanted);
     let found = stored(&whole(&*after));
     holds(found == wanted, &format!("it is as it was: {found}"));
     holds(after.state(None).is_suspended(), "it is suspended");

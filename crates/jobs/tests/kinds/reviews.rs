@@ -9,13 +9,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Rules that no API server comes to in the namespace of the tables: kind, field, and how the message begins.
-const NOT_COME_TO: [(&str, &str, &str); 4] = [
+const NOT_COME_TO: [(&str, &str, &str); 6] = [
+    // No pod of the table has ended.
+    ("Pod", "metadata.labels[kueue.x-k8s.io/managed]", "must stay until the finalizer"),
     // The schema refuses the object first.
     ("JobSet", "spec.replicatedJobs", ""),
     // Who leaves the name empty is given the queue called `default`.
     ("Pod", QUEUE_NAME, "must not be empty"),
     ("Deployment", QUEUE_NAME, "must not be empty"),
     ("StatefulSet", QUEUE_NAME, "must not be empty"),
+    ("JobSet", QUEUE_NAME, "must name the queue"),
 ];
 
 const QUEUE_NAME: &str = "metadata.labels[kueue.x-k8s.io/queue-name]";

@@ -28,9 +28,9 @@ pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -
     if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
         return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
     }
-    let lease = block.lease_duration.unwrap_or(GoDuration::seconds(15));
-    let renew = block.renew_deadline.unwrap_or(GoDuration::seconds(10));
-    let retry = block.retry_period.unwrap_or(GoDuration::seconds(2));
+    let lease = GoDuration::said(block.lease_duration).unwrap_or(GoDuration::seconds(15));
+    let renew = GoDuration::said(block.renew_deadline).unwrap_or(GoDuration::seconds(10));
+    let retry = GoDuration::said(block.retry_period).unwrap_or(GoDuration::seconds(2));
     if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
         return Ok(None);
     }

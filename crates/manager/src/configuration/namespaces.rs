@@ -58,7 +58,7 @@ fn excludes(selector: &Selector, name: &str) -> bool {
 }
 
 /// A label selector in the engine's form.
-fn read(block: &LabelSelector) -> Result<Selector, String> {
+pub(super) fn read(block: &LabelSelector) -> Result<Selector, String> {
     let equal = block
         .match_labels
         .iter()

@@ -23,6 +23,23 @@ pub(super) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, 
     Ok(read)
 }
 
+/// One sentence per output that is excluded, which counts nothing then.
+pub(super) fn excluded(rules: &[Transformation], prefixes: &[String]) -> Vec<String> {
+    let excludes = |output: &&String| prefixes.iter().any(|prefix| output.starts_with(prefix.as_str()));
+    let of_rule = |rule: &Transformation| -> Vec<String> {
+        let outputs = rule.outputs.keys().filter(excludes);
+        let warning = |output: &String| {
+            format!(
+                "resources.transformations: output `{output}` of input `{}` counts nothing, as resources.excludeResourcePrefixes \
+                 excludes it",
+                rule.input
+            )
+        };
+        outputs.map(warning).collect()
+    };
+    rules.iter().flat_map(of_rule).collect()
+}
+
 fn rule(written: &Written, place: &str) -> Result<Transformation, String> {
     let retain = match written.strategy.as_deref() {
         None | Some("" | "Retain") => true,

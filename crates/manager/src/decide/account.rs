@@ -109,7 +109,8 @@ pub(super) fn of(
     })
 }
 
-fn quantity(resource: &str, amount: Amount) -> String {
+/// Text of what there may be at most, and of what is free of it.
+fn limit(resource: &str, amount: Amount) -> String {
     if amount.is_unlimited() { "unlimited".to_owned() } else { berth_quantity::format(resource, amount) }
 }
 
@@ -135,7 +136,8 @@ const fn named(unblock: &Unblock) -> (&'static str, Option<Amount>) {
 }
 
 fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
-    let text = |amount| quantity(&cell.resource, amount);
+    let text = |amount| berth_quantity::format(&cell.resource, amount);
+    let limit = |amount| limit(&cell.resource, amount);
     let (unblock, lacking) = named(&cell.unblock);
     let (pods, all_pods) = Some((cell.pods, cell.all_pods)).filter(|(pods, all)| pods < all).unzip();
     let holders = cell.holders.iter().take(NAMED).map(|holder| Holder {
@@ -152,11 +154,11 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
         all_pods,
         asked: text(cell.asked),
         earlier: Some(cell.earlier).filter(|earlier| *earlier != Amount::ZERO).map(text),
-        free: text(cell.free),
+        free: limit(cell.free),
         debt: Some(cell.debt).filter(|debt| *debt != Amount::ZERO).map(text),
-        unused: text(cell.unused),
-        borrowable: text(cell.borrowable),
-        maximum: text(cell.maximum),
+        unused: limit(cell.unused),
+        borrowable: limit(cell.borrowable),
+        maximum: limit(cell.maximum),
         unblock,
         lacking: lacking.map(text),
         mismatch: cell.mismatch,

@@ -47,7 +47,7 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
             continue;
         }
         let faults = others.faults(&manifest.object, times.get(&object).copied().unwrap_or_default());
-        lines.extend(faults.iter().map(|fault| format!("{object}: {fault}")));
+        lines.extend(faults.iter().map(|fault| manifest.fault(&fault.to_string())));
     }
     lines
 }
@@ -356,6 +356,6 @@ mod tests {
         assert_eq!(lines(&said(&objects).unwrap(), "invalid"), [line]);
         let told = answer(&objects, "", Cards::default(), latest(&objects), Output::Yaml).unwrap();
         let told: serde_json::Value = serde_saphyr::from_str(&told).unwrap();
-        assert_eq!(told["invalid"], serde_json::json!([line]));
+        assert_eq!(told["invalid"], serde_json::json!([format!("given.yaml:11: {line}")]));
     }
 }

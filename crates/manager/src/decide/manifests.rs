@@ -1,6 +1,8 @@
 //! Manifests: from files and folders to objects as the API server would store them.
 
+use super::places::{Place, Source};
 use anyhow::{Context, anyhow, bail};
+use berth_api::conversion::{Version, renamed_field};
 use berth_control::offline::{self, examine};
 use berth_control::write::Kind;
 use berth_jobs::pods::{DEPLOYMENT_FRAMEWORK, POD_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What files of a folder end in that are manifests, as for kubectl.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
@@ -20,7 +23,7 @@ pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// An object, and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    pub(super) file: String,
+    pub(super) place: Place,
     pub(super) object: Value,
 }
 
@@ -78,15 +81,20 @@ fn content(path: &Path) -> anyhow::Result<String> {
 /// The objects of a text of several documents; lists are taken apart.
 pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(content).map_err(|error| anyhow!("{file}: {error}"))?;
+    let source = Source::new(file, content);
     let mut objects = Vec::new();
-    for document in documents {
-        match document.get("items") {
-            Some(Value::Array(items)) if text(&document, "/kind").ends_with("List") => objects.extend(items.clone()),
-            _ => objects.push(document),
+    for (document, value) in documents.into_iter().enumerate() {
+        let place = |item| Place { source: Arc::clone(&source), document, item };
+        match value.get("items") {
+            Some(Value::Array(items)) if text(&value, "/kind").ends_with("List") => {
+                let items = items.iter().cloned().enumerate();
+                objects.extend(items.map(|(at, object)| Manifest { place: place(Some(at)), object }));
+            }
+            _ => objects.push(Manifest { place: place(None), object: value }),
         }
     }
-    objects.retain(|object| !object.is_null());
-    for object in &objects {
+    objects.retain(|manifest| !manifest.object.is_null());
+    for Manifest { object, .. } in &objects {
         let Some(fields) = object.as_object() else { bail!("{file}: {object} is no Kubernetes object") };
         let is_said = |field: &str| fields.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         if !is_said("apiVersion") || !is_said("kind") {
@@ -94,7 +102,7 @@ pub(super) fn of_text(file: &str, content: &str) -> anyhow::Result<Vec<Manifest>
             bail!("{file}: a document with {}: apiVersion and kind must say what it is", some.join(", "));
         }
     }
-    Ok(objects.into_iter().map(|object| Manifest { file: file.to_owned(), object }).collect())
+    Ok(objects)
 }
 
 /// A text under a path, empty when there is none.
@@ -147,10 +155,9 @@ pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow
         if text(&object, "/metadata/name").is_empty() {
             faults.push(manifest.fault("metadata.name: it has none"));
         }
-        let name = named(&object);
-        let dropped = |path| format!("{name}: {path}: no such field, the API server drops it");
-        sorted.unknown.extend(unknown.into_iter().map(dropped));
-        sorted.objects.push(Manifest { file: manifest.file.clone(), object });
+        let placed = Manifest { place: manifest.place.clone(), object };
+        sorted.unknown.extend(unknown.into_iter().map(|path| placed.dropped(&path)));
+        sorted.objects.push(placed);
     }
     refused(&faults)?;
     Ok(sorted)
@@ -168,9 +175,18 @@ fn integration(object: &Value) -> Option<&'static str> {
 }
 
 impl Manifest {
-    /// What is wrong with it, and where it stands.
+    /// What is wrong with it, and where it stands. It begins with the field that is wrong, where it is one.
     pub(super) fn fault(&self, fault: &str) -> String {
-        format!("{}: {}: {fault}", self.file, named(&self.object))
+        let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
+        format!("{}: {}: {fault}", self.place.of(path), named(&self.object))
+    }
+
+    /// What is said of a field that its kind does not have.
+    fn dropped(&self, path: &str) -> String {
+        let (version, kind) = (text(&self.object, "/apiVersion"), text(&self.object, "/kind"));
+        let hint = Version::of(&version).and_then(|version| renamed_field(&kind, version, path));
+        let hint = hint.map(|name| format!("; in {version} it is {name}")).unwrap_or_default();
+        self.fault(&format!("{path}: no such field, the API server drops it{hint}"))
     }
 }
 

@@ -47,7 +47,7 @@ impl Pods {
                     continue;
                 }
                 match offline.create(wanted, object) {
-                    Ok(creation) => all.note(wanted, object, creation),
+                    Ok(creation) => all.note(wanted, manifest, creation),
                     Err(fault) => faults.push(manifest.fault(&fault)),
                 }
             }
@@ -56,7 +56,8 @@ impl Pods {
         Ok(all)
     }
 
-    fn note(&mut self, kind: Kind, object: &Value, creation: Creation) {
+    fn note(&mut self, kind: Kind, manifest: &Manifest, creation: Creation) {
+        let object = &manifest.object;
         let namespace = text(object, "/metadata/namespace");
         let key = ObjectKey { kind, namespace: namespace.clone(), name: text(object, "/metadata/name") };
         match creation {
@@ -76,7 +77,7 @@ impl Pods {
             }
             Creation::Unmanaged(why) => drop(self.left.insert(key, why)),
             Creation::Refused(faults) => {
-                self.invalid.extend(faults.iter().map(|fault| format!("{}: {fault}", named(object))));
+                self.invalid.extend(faults.iter().map(|fault| manifest.fault(&fault.to_string())));
                 self.refused.insert(key);
             }
         }

@@ -300,5 +300,5 @@ fn fields_and_values_of_these_kinds_are_looked_at() {
     );
     let objects = given(&pod("alone", "labels: {a: 1}", 1));
     let error = answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap_err().to_string();
-    assert_eq!(error, "given.yaml: Pod alone: metadata.labels.a: invalid type: integer `1`, expected a string");
+    assert_eq!(error, "given.yaml:2: Pod alone: metadata.labels.a: invalid type: integer `1`, expected a string");
 }

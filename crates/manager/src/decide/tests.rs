@@ -36,9 +36,14 @@ pub(super) fn with_frameworks(names: &str) -> String {
     format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: {names}\n")
 }
 
+/// What is said under a word, without the place in [`given`] manifests.
 pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
     let begin = format!("{word}: ");
-    told.lines().filter_map(|line| line.strip_prefix(&begin)).map(str::to_owned).collect()
+    let placeless = |line: &str| match line.split_once(": ") {
+        Some((place, rest)) if place.starts_with("given.yaml:") => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    told.lines().filter_map(|line| line.strip_prefix(&begin)).map(placeless).collect()
 }
 
 /// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
@@ -51,7 +56,9 @@ fn golden_answers() {
         let config = std::fs::read_to_string(folder.join("configuration.yaml")).unwrap_or_default();
         for (output, name) in [(Output::Text, "answer.txt"), (Output::Yaml, "answer.yaml")] {
             count += 1;
-            let told = || answer(&objects, &config, Cards::default(), latest(&objects), output).unwrap();
+            let place = format!("{}/", folder.display());
+            let told =
+                || answer(&objects, &config, Cards::default(), latest(&objects), output).unwrap().replace(&place, "");
             let got = told();
             assert_eq!(got, told(), "the same twice");
             let path = folder.join(name);
@@ -112,7 +119,7 @@ fn fields_that_do_not_exist_are_named() {
     let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
     let told = said(&given(&queues.replace("{clusterQueue: all}", "{clusterQueue: all, stopPolice: Hold}"))).unwrap();
     let expected = [
-        "ClusterQueue all: spec.cohort: no such field, the API server drops it",
+        "ClusterQueue all: spec.cohort: no such field, the API server drops it; in kueue.x-k8s.io/v1beta2 it is spec.cohortName",
         "LocalQueue default/all: spec.stopPolice: no such field, the API server drops it",
     ];
     assert_eq!(lines(&told, "unknown"), expected);
@@ -257,15 +264,16 @@ fn the_parts_of_a_job_are_told_of_with_it() {
 fn what_cannot_be_read_is_an_error() {
     let bad = QUEUES.replace("{clusterQueue: all}", "{clusterQueue: 5}");
     let one = said(&given(&bad)).unwrap_err().to_string();
-    let expected = "given.yaml: LocalQueue all: spec.clusterQueue: invalid type: integer `5`, expected a string";
+    let expected = "given.yaml:13: LocalQueue all: spec.clusterQueue: invalid type: integer `5`, expected a string";
     assert_eq!(one, expected);
     let all = said(&given(&bad.replace("coveredResources: [cpu]", "coveredResources: cpu"))).unwrap_err().to_string();
     let found: Vec<&str> = all.lines().collect();
     assert_eq!((found[0], found[2]), ("2 faults in the manifests:", format!("  {expected}").as_str()));
-    let path = "  given.yaml: ClusterQueue all: spec.resourceGroups[0].coveredResources: invalid type: string \"cpu\"";
+    let path =
+        "  given.yaml:10: ClusterQueue all: spec.resourceGroups[0].coveredResources: invalid type: string \"cpu\"";
     assert!(found[1].starts_with(path), "{all}");
     let nameless = said(&given("{apiVersion: v1, kind: Namespace, metadata: {labels: {}}}")).unwrap_err().to_string();
-    assert_eq!(nameless, "given.yaml: Namespace: metadata.name: it has none");
+    assert_eq!(nameless, "given.yaml:1: Namespace: metadata.name: it has none");
     for (content, part) in [
         ("- 1\n", "[1] is no Kubernetes object"),
         ("a: [\n", "given.yaml: "),
@@ -350,8 +358,70 @@ fn a_folder_is_read_by_name_and_not_below() {
     let found = found.unwrap();
     let names: Vec<String> = found.iter().map(|manifest| named(&manifest.object)).collect();
     assert_eq!(names, ["Namespace one", "Namespace two", "Namespace three"]);
-    assert_eq!(found[0].file, root.join("1.yaml").display().to_string());
+    assert_eq!(found[0].place.source.file, root.join("1.yaml").display().to_string());
     let error = empty.unwrap_err().to_string();
     assert!(error.contains("the folder has no *.yaml, *.yml or *.json"), "{error}");
     assert!(manifests::read(&[root.join("gone.yaml")]).is_err());
+}
+
+#[test]
+fn a_fault_has_its_file_and_line_and_a_renamed_field_its_name() {
+    let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
+    let queues = queues.replace("[{name: standard,", "[{name: gone,");
+    let told = said(&given(&queues)).unwrap();
+    let expected = [
+        "invalid: given.yaml:12: ClusterQueue all: spec.resourceGroups[0].flavors[0].name: Invalid value: \"gone\": is no \
+         ResourceFlavor; those that exist: standard",
+        "unknown: given.yaml:8: ClusterQueue all: spec.cohort: no such field, the API server drops it; in \
+         kueue.x-k8s.io/v1beta2 it is spec.cohortName",
+    ];
+    for line in expected {
+        assert!(told.lines().any(|told| told == line), "{told}");
+    }
+    let older = queues.replace("v1beta2\nkind: ClusterQueue", "v1beta1\nkind: ClusterQueue");
+    assert!(!said(&given(&older)).unwrap().contains("spec.cohort:"), "it is a field of v1beta1");
+    let older = older.replace("cohort: a", "cohortName: a");
+    assert!(said(&given(&older)).unwrap().contains("; in kueue.x-k8s.io/v1beta1 it is spec.cohort\n"));
+}
+
+#[test]
+fn strict_ends_with_one_where_something_is_wrong_and_not_where_a_job_waits() {
+    let is_wrong = |objects: &str| {
+        let objects = given(objects);
+        answered(&objects, "", Cards::default(), latest(&objects)).unwrap().is_wrong()
+    };
+    let waits = "{apiVersion: batch/v1, kind: Job, metadata: {name: large, labels: {kueue.x-k8s.io/queue-name: all}}, spec: \
+                 {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: \
+                 {requests: {cpu: 99}}}]}}}}\n";
+    assert!(!is_wrong(&format!("{QUEUES}{waits}")));
+    for (from, to) in [
+        ("nominalQuota: 4", "nominalQuota: 4, nominal: 5"),
+        ("[{name: standard,", "[{name: gone,"),
+        ("  namespaceSelector", "  stopPolicy: Hold\n  namespaceSelector"),
+    ] {
+        assert!(QUEUES.contains(from) && is_wrong(&QUEUES.replace(from, to)), "{to}");
+    }
+    use clap::Parser as _;
+    let strict = |words: &[&str]| {
+        let words = ["berth", "decide", "-f", "-"].iter().chain(words);
+        match crate::flags::Cli::try_parse_from(words).unwrap().command {
+            crate::flags::Command::Decide(flags) => flags.strict,
+            other => unreachable!("the first word is decide: {other:?}"),
+        }
+    };
+    assert!(strict(&["--strict"]) && !strict(&[]));
+}
+
+/// The younger one is given first, and its name is the first one, too.
+#[test]
+fn a_job_is_as_old_as_its_manifest_says() {
+    let job = |name: &str, minute: u32| {
+        format!(
+            "---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}, creationTimestamp: \"2026-01-01T00:0{minute}:00Z\", \
+             labels: {{kueue.x-k8s.io/queue-name: all}}}}, spec: {{suspend: true, template: {{spec: {{restartPolicy: Never, \
+             containers: [{{name: c, image: i, resources: {{requests: {{cpu: 3}}}}}}]}}}}}}}}\n"
+        )
+    };
+    let told = said(&given(&format!("{QUEUES}{}{}", job("a", 5), job("b", 1)))).unwrap();
+    assert!(told.contains("(Job default/b): admitted") && told.contains("(Job default/a): pending"), "{told}");
 }

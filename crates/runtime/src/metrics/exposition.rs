@@ -1,7 +1,8 @@
 //! The text that Prometheus scrapes, metric by metric: with a thousand queues all of it is tens of megabytes.
 
 use super::labels::{Labels, With};
-use super::table::{Definition, Shape, exposed};
+use super::names::exposed;
+use super::table::{Definition, Shape};
 use super::{Gauges, Metrics, Series};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};

@@ -464,6 +464,12 @@ pub(super) const TABLE: &[Definition] = &[
         "Checkpoints of a TrainingJob, saved and missed, after an interval or before a stop",
     ),
     metric("berth_unacknowledged_admissions", Shape::Gauge, "", "Admissions decided and not yet written"),
+    metric(
+        "berth_repeated_starts",
+        Shape::Counter,
+        "kind",
+        "Starts of jobs that were stopped in the same admission, and not by an eviction",
+    ),
     metric("berth_writes_refused", Shape::Counter, "kind", "Writes that the API server refused for good"),
     metric("berth_watch_errors", Shape::Counter, "resource", "Failures of watches, by resource"),
     metric("berth_undecodable_objects", Shape::Counter, "resource", "Objects passed over because they do not decode"),
@@ -482,18 +488,6 @@ pub(super) const TABLE: &[Definition] = &[
     ),
     metric("berth_webhook_certificate_expiry_timestamp_seconds", Shape::Gauge, "", "When the served certificate ends"),
 ];
-
-/// Names under which control counts finished workloads and that the exposition already uses for a gauge: OpenMetrics
-/// allows a name only once, so the counter keeps Kueue's full name by being encoded as `..._total` itself.
-pub(super) const DOUBLE: [(&str, &str); 2] = [
-    ("kueue_finished_workloads", "kueue_finished_workloads_count"),
-    ("kueue_local_queue_finished_workloads", "kueue_local_queue_finished_workloads_count"),
-];
-
-/// Name under which a metric is exposed, as far as the format leaves it to us.
-pub(super) fn exposed(name: &'static str) -> &'static str {
-    DOUBLE.iter().find(|(_, internal)| *internal == name).map_or(name, |(public, _)| public)
-}
 
 #[cfg(test)]
 #[path = "table_tests.rs"]

@@ -1,5 +1,6 @@
 //! The table and the page that is made of it.
 
+use super::super::names::exposed;
 use super::*;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_control::write::{Outcome, PodOnNode, PodsOf};
+use berth_control::write::{LeftPod, Outcome, PodOnNode, PodsOf};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::client::{Body, Client};
@@ -128,6 +128,32 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
             return Outcome::Nodes(nodes.len());
         }
     }
+}
+
+/// Pods that name the uid of a job which is gone, by any of these labels, and have not ended: of the first page that has some. `Busy` when
+/// that cannot be read now.
+pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static str], uid: &str) -> Outcome {
+    for label in labels {
+        let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };
+        let mut from = None::<String>;
+        loop {
+            let how = (METADATA, NOT_ENDED);
+            let asked = page::<Meta>(client, (namespace, &pods), how, (LEAST_PAGE, from.as_deref())).await;
+            let page = match asked {
+                Ok(page) => page,
+                Err(error) => return unread(error),
+            };
+            from = page.next();
+            let found: Vec<LeftPod> = page.items.into_iter().filter_map(|pod| LeftPod::of(pod.metadata)).collect();
+            if !found.is_empty() {
+                return Outcome::Left(found);
+            }
+            if from.is_none() {
+                break;
+            }
+        }
+    }
+    Outcome::Left(Vec::new())
 }
 
 /// Whether no more than so many pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read

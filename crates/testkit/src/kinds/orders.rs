@@ -168,7 +168,7 @@ fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
     let told = told(scene, key)?;
     let uid = scene.shown_uid(&told.uid);
-    Ok(Nominee { uid: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
+    Ok(Nominee { tie: uid.as_str().into(), priority: told.priority, queued_at: told.queued_at, ..Nominee::default() })
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -85,7 +85,10 @@ pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
             None => scene.offline.now(),
         };
         let figures = LedgerFigures {
-            consumed: super::amounts(&usage.consumed_resources)?,
+            consumed: super::amounts(&usage.consumed_resources)?
+                .into_iter()
+                .map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount)))
+                .collect(),
             at: Millis(Timestamp::as_millisecond(at)),
         };
         let delta = Delta::Ledger(namespace.to_owned(), name.to_owned(), figures);

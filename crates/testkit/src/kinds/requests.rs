@@ -292,8 +292,8 @@ fn effective(case: &Case, input: &Input) -> Result<Vec<EffectivePodSet>, String>
         let class = classes.iter().find(|class| class.metadata.name.as_deref() == Some(name))?;
         class.overhead.as_ref()?.pod_fixed.as_ref()
     };
-    let limit_ranges_first = crate::scene::settings(case)?.limit_ranges_first;
-    let rules = RequestRules { limit_ranges_first, ..RequestRules::default() };
+    let to_the_letter = crate::scene::settings(case)?.requests_to_the_letter;
+    let rules = RequestRules { to_the_letter, ..RequestRules::default() };
     let effective = |set: berth_api::PodSet| {
         let spec = set.template.spec.unwrap_or_default();
         (set.name, set.count, spec_as_run(&spec, &limits, overhead, &rules))

@@ -1,10 +1,12 @@
 use super::*;
+use crate::OwnerReference;
 use berth_jobs::Facts;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+mod jobs;
 mod pods;
 
 struct World(Facts);
@@ -19,8 +21,14 @@ impl Surroundings for World {
         self.0
     }
 
-    fn governs(&self, namespace: &str, job: &str, training_job: (&str, &str)) -> bool {
-        (namespace, job, training_job) == ("ns", "n-worker", ("n", "u"))
+    fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
+        let owner = [&owner.api_version, &owner.kind, &owner.name, &owner.uid].map(String::as_str);
+        let known = match job {
+            "n-worker" => ["berth.dev/v1alpha1", "TrainingJob", "n", "u"],
+            "set-job-0" => ["jobset.x-k8s.io/v1alpha2", "JobSet", "set", "s"],
+            _ => return false,
+        };
+        namespace == "ns" && owner == known
     }
 
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
@@ -80,12 +88,12 @@ fn denied_fields(response: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_job_with_a_queue_is_suspended_at_its_creation_only() {
+fn a_job_with_a_queue_is_suspended_at_its_creation() {
     let path = "/mutate-batch-v1-job";
     let response = ask(path, json!({"object": job("q", false)}));
     assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": true}]));
-    let started = json!({"operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)});
-    assert_eq!(ask(path, started), json!({"uid": "u", "allowed": true}));
+    let edited = json!({"operation": "UPDATE", "object": job("r", true), "oldObject": job("q", true)});
+    assert_eq!(ask(path, edited), json!({"uid": "u", "allowed": true}));
     assert_eq!(ask(path, json!({"object": job("q", true)})), json!({"uid": "u", "allowed": true}));
     let plain = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     assert_eq!(ask(path, json!({"object": plain})), json!({"uid": "u", "allowed": true}));
@@ -96,15 +104,20 @@ fn a_job_with_a_queue_is_suspended_at_its_creation_only() {
 }
 
 #[test]
-fn a_change_of_queue_waits_for_suspension_and_deletion_waits_for_nothing() {
+fn a_change_of_queue_waits_for_suspension_and_a_deletion_waits_for_nothing() {
     let path = "/validate-batch-v1-job";
     let change =
         |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
     assert_eq!(denied_fields(&ask(path, change(false))), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
     assert_eq!(ask(path, change(true))["allowed"], json!(true));
-    let mut leaving = change(false);
-    leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(ask(path, leaving)["allowed"], json!(true));
+    // What runs is counted by its queue until it has stopped, also while it is being deleted; nothing else holds that up.
+    for (mut leaving, allowed) in [(change(false), false), (change(true), true)] {
+        leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(ask(path, leaving.clone())["allowed"], json!(allowed), "{leaving}");
+        leaving["object"]["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "a", "team": "x"});
+        leaving["object"]["metadata"]["annotations"] = json!({"kueue.x-k8s.io/admission-gated-by": "plain"});
+        assert_eq!(ask(path, leaving.clone())["allowed"], json!(true), "{leaving}");
+    }
     assert_eq!(
         ask(path, json!({"operation": "DELETE", "object": null, "oldObject": job("a", false)}))["allowed"],
         json!(true)
@@ -190,6 +203,12 @@ fn a_job_of_a_job_set_is_left_to_it() {
     let plain = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     assert!(untouched(&owned(plain.clone(), "jobset.x-k8s.io/v1alpha2", "JobSet", true)));
     assert!(untouched(&owned(job("q", false), "jobset.x-k8s.io/v1alpha2", "JobSet", true)), "with a queue of its own");
+    let mut forged = owned(job("q", false), "jobset.x-k8s.io/v1alpha2", "JobSet", true);
+    forged["metadata"]["name"] = json!("mine");
+    assert!(!untouched(&forged), "it has no name of a part");
+    forged["metadata"]["name"] = json!("set-job-0");
+    forged["metadata"]["ownerReferences"][0]["uid"] = json!("0");
+    assert!(!untouched(&forged), "there is no such JobSet");
     assert!(!untouched(&plain));
     assert!(!untouched(&owned(plain.clone(), "jobset.x-k8s.io/v1alpha2", "JobSet", false)), "it does not control it");
     assert!(!untouched(&owned(plain.clone(), "example.com/v1", "JobSet", true)), "another kind of that name");

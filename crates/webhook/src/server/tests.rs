@@ -26,7 +26,7 @@ impl Surroundings for Nothing {
         Facts { managed_namespace: true, ..Facts::default() }
     }
 
-    fn governs(&self, _: &str, _: &str, _: (&str, &str)) -> bool {
+    fn governs(&self, _: &str, _: &str, _: &crate::OwnerReference) -> bool {
         false
     }
 

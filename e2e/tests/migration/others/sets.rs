@@ -21,7 +21,8 @@ const YOUNG: &str = "young";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 
 fn kueue(world: &World) -> Kueue<'_> {
-    Kueue { client: &world.client, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
+    let (client, manager) = (&world.client, &world.as_kueue);
+    Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
 /// A StatefulSet as its user writes it, with what Kueue's webhook puts into its template where it `waits`.

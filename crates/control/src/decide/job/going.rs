@@ -9,14 +9,29 @@ use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{Kind, Purpose};
+use crate::write::{EventType, Kind, Purpose};
 
 impl Case<'_> {
+    /// Whether it goes because its namespace does: it has quota, or its pods run. That it has ended is booked as ever.
+    pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
+        let holds = |workload: &&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
+        self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
+    }
+
+    /// The namespace is deleted pods first, and whatever controls pods only when none is left. A Job that keeps a pod which failed until another
+    /// one comes in its place would wait for ever: it is deleted, as it would be next.
+    pub(super) fn go_with_namespace(&self) -> Decision {
+        let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
+        Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
+    }
+
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
-        let holds =
-            |workload: &&&WorkloadView| workload.reserved() && !workload.deleting && !workload.is(types::FINISHED);
+        let holds = |workload: &&&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
+        if workload.deleting {
+            return self.going_with(workload);
+        }
         if let Some(end) = &self.job.finished {
             return if self.has_moving_parts() {
                 Decision::Done
@@ -36,6 +51,18 @@ impl Case<'_> {
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
             if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, &message) }
         }))
+    }
+
+    /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the
+    /// job, nobody else stops these pods.
+    fn going_with(&self, workload: &WorkloadView) -> Decision {
+        if self.job.finished.is_some() || self.control.rid_of_pods.contains(&self.job.uid) {
+            return Decision::Done;
+        }
+        if !self.job.suspended {
+            return self.time_to_save(workload).unwrap_or_else(|| self.suspend("Workload is deleted"));
+        }
+        self.withdraw_start().or_else(|| self.drive_out()).unwrap_or(Decision::Done)
     }
 
     fn ask_to_leave(&self, workload: &WorkloadView) -> Decision {

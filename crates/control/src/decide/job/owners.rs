@@ -1,90 +1,183 @@
-//! Jobs that other jobs own: the highest one that is managed decides for all below it (kueue.md 5.2).
+//! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted; nothing
+//! else decides for it, and what controls its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
 
-use berth_api::conditions::{event_reasons, reasons, types};
+use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use super::Case;
-use crate::core::{after_seconds, key};
+use crate::core::{Control, after_seconds, key};
+use crate::decide::altered::{Next, end_run, excess};
+use crate::decide::workload::{has_finalizer, remove_finalizer};
 use crate::flight::Decision;
 use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, Purpose, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource};
 
-/// Owners above a job that are looked at, as in Kueue.
-const OWNERS: usize = 10;
-
-/// Time for the controller of a suspended job to stop the Jobs that it is made of.
+/// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
 const STOP_SECONDS: i64 = 5;
+/// What to do about Jobs that are made otherwise.
+const ADVICE: &str = "Say in the JobSet what its Jobs are to be";
 
-/// Who decides when a job runs.
-pub(super) enum Governor<'a> {
-    /// The job itself.
+/// A job with its name.
+pub(super) type Named<'a> = (&'a ObjectKey, &'a JobState);
+
+/// With whom a job runs.
+pub(super) enum RunsWith<'a> {
+    /// With nobody: it is admitted by itself, or not managed.
     Itself,
-    /// A TrainingJob: it starts and stops its Jobs in its own decision.
+    /// With a TrainingJob, which starts and stops its Jobs in its own decision.
     TrainingJob,
-    /// The highest job above it that is managed.
-    Job(&'a JobState),
-    /// There are more owners than are looked at; such as own each other have no end.
-    TooFar,
+    /// With the managed JobSet that controls it.
+    JobSet(Named<'a>),
+    /// With a JobSet that nobody manages, of which it is a part: its controller starts it whatever is decided here.
+    FreeJobSet(Named<'a>),
 }
 
 impl<'a> Case<'a> {
-    /// Costs its owners.
-    pub(super) fn governor(&self) -> Governor<'a> {
+    /// With whom the job runs. One look: its controller, as the view has it.
+    pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.control.view;
-        let mut governor = Governor::Itself;
-        let mut job = self.job;
-        let mut above_it = None;
-        for _ in 0..=OWNERS {
-            let Some(owner) = &job.owner else { return governor };
-            let Some(kind) = Kind::of_whole(&owner.kind) else { return governor };
-            let name = (self.key.namespace.clone(), owner.name.to_string());
-            if kind == Kind::TrainingJob {
-                let part = view.training_of(above_it.as_ref().unwrap_or(self.key), job).is_some();
-                return if part { Governor::TrainingJob } else { governor };
-            }
-            let whole = key(kind, &name);
-            let above = view.jobs.get(&whole).filter(|above| *above.uid == *owner.uid);
-            let Some(above) = above else { return governor };
-            above_it = Some(whole);
-            if self.control.manages_job(kind, above) {
-                governor = Governor::Job(above);
-            }
-            job = above;
+        let Some(owner) = self.job.owner.as_ref().filter(|_| self.key.kind == Kind::JOB) else {
+            return RunsWith::Itself;
+        };
+        let Some(kind) = Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs()) else {
+            return RunsWith::Itself;
+        };
+        if kind == Kind::TrainingJob {
+            let is_part = view.training_of(self.key, self.job).is_some();
+            return if is_part { RunsWith::TrainingJob } else { RunsWith::Itself };
         }
-        Governor::TooFar
+        let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
+        let Some((name, set)) = view.jobs.get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
+            return RunsWith::Itself;
+        };
+        if self.control.manages_job(kind, set) {
+            return RunsWith::JobSet((name, set));
+        }
+        let starts_it = set.finished.is_none() && !set.deleting && is_part(set, &name.name, &self.key.name);
+        if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
     }
 
-    /// It runs only while the job above it is admitted.
-    pub(super) fn below(&self, above: &JobState) -> Decision {
-        let owned = self.control.view.workloads_of(&above.uid);
-        let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED));
-        let admitted = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !above.suspended;
-        let may_run = newest.is_some_and(|workload| admitted(workload) || workload.unreadable);
-        let runs = !self.job.suspended && self.job.finished.is_none();
-        let Some(job) = self.job.whole().filter(|_| runs && !may_run) else { return Decision::Done };
-        let stops = || above.suspended && !above.still && self.is_recent(above, newest.copied());
-        if (!above.suspended && !above.deleting && above.finished.is_none()) || stops() {
+    /// It runs only while the JobSet does that controls it, and only as what that was admitted with.
+    pub(super) fn below(&self, (name, set): Named<'_>) -> Decision {
+        if self.job.suspended || self.job.finished.is_some() {
+            return Decision::Done;
+        }
+        let owned = self.control.view.workloads_of(&set.uid);
+        let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).copied();
+        let is_over = set.finished.is_some();
+        match newest.filter(|_| !is_over) {
+            Some(workload) if workload.unreadable => return Decision::Done,
+            Some(workload) if workload.is(types::ADMITTED) && !set.suspended => {
+                return self.as_admitted((name, set), workload);
+            }
+            _ => {}
+        }
+        let ends = is_over || set.suspended && !set.still;
+        if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
             // Whoever made this Job of one that runs would start it again at once, and each of these writes would make one of its
-            // controller's come too late. The job above is suspended first, and its controller stops its Jobs.
+            // controller's come too late. The JobSet is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
+        let Some(job) = self.job.whole() else { return Decision::Done };
         let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
     }
 
-    /// It is not long ago that the job above was to stop.
-    fn is_recent(&self, above: &JobState, workload: Option<&WorkloadView>) -> bool {
-        let stopped = match workload {
-            Some(newest) => since(&newest.status.conditions, types::EVICTED, "True").unwrap_or(newest.created),
-            None => Timestamp::from_millisecond(above.created).unwrap_or_default(),
+    /// It runs under the quota of its JobSet. Where it is no true part of that, the JobSet as a whole is evicted: its controller would start
+    /// this Job again, if it alone were stopped.
+    fn as_admitted(&self, (name, set): Named<'_>, workload: &WorkloadView) -> Decision {
+        if !workload.reserved() || workload.is(types::EVICTED) {
+            return Decision::Done;
+        }
+        let Some(words) = alteration(self.control, (name, set), (self.key, self.job), workload) else {
+            return Decision::Done;
         };
-        after_seconds(stopped, STOP_SECONDS) > self.now
+        let case = Case { key: name, job: set, ..*self };
+        end_run(self.control, workload, self.now, |next| {
+            let then = match next {
+                Next::After(delay) => format!("Tried again after {delay}s"),
+                Next::Never(tries) => {
+                    format!("Given up after {tries} tries, until spec.active of its Workload is true again")
+                }
+            };
+            let message = format!("Job {} {words}. {ADVICE}. {then}", self.key.name);
+            case.notice(EventType::Warning, own_reasons::JOB_ALTERED, message)
+        })
     }
 
-    pub(super) fn too_far(&self) -> Decision {
-        let text = format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {OWNERS}");
-        Decision::tell(self.notice(EventType::Warning, event_reasons::JOB_NESTING_TOO_DEEP, text))
+    /// It is not long ago that the JobSet was to stop, or has ended.
+    fn is_recent(&self, set: &JobState, workload: Option<&WorkloadView>) -> bool {
+        let ended = set.finished.as_ref().and_then(|end| Timestamp::from_second(end.at?).ok());
+        let evicted = || match workload {
+            Some(newest) => since(&newest.status.conditions, types::EVICTED, "True").unwrap_or(newest.created),
+            None => Timestamp::from_millisecond(set.created).unwrap_or_default(),
+        };
+        after_seconds(ended.unwrap_or_else(evicted), STOP_SECONDS) > self.now
     }
+
+    /// A part of a JobSet that nobody manages is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
+    pub(super) fn left_alone(&self, (name, set): Named<'_>, owned: &[&WorkloadView]) -> Decision {
+        let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is(types::FINISHED));
+        match left {
+            Some(workload) if workload.deleting && has_finalizer(workload) => {
+                return Decision::write(remove_finalizer(workload));
+            }
+            Some(workload) if !workload.deleting => return self.delete(workload),
+            _ => {}
+        }
+        if self.control.settings.job_kinds.contains(&name.kind) || self.job.queue_name.is_none() {
+            return Decision::Done;
+        }
+        let message = format!(
+            "{} {}, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name {} in \
+             integrations.frameworks, and the queue in metadata.labels of the {}",
+            set.kind.info().kind,
+            name.name,
+            set.kind.info().framework,
+            set.kind.info().kind
+        );
+        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+    }
+
+    /// A job that nobody manages, and whose Jobs name a queue where nothing comes of it, is told so.
+    pub(super) fn tell_misplaced(&self) -> Decision {
+        let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
+            return Decision::Done;
+        };
+        let kind = self.job.kind.info().kind;
+        let message = format!(
+            "{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. Neither the {kind} nor its \
+             Jobs wait for quota"
+        );
+        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+    }
+}
+
+/// Whether a job is made of the Job of that name.
+pub(super) fn is_part(set: &JobState, own: &str, name: &str) -> bool {
+    set.part_called(own, name).is_some_and(|(part, index)| index < part.replicas)
+}
+
+/// What of a Job that names a JobSet as its controller is not as that was admitted, in words; `None`: it is a true part of it.
+pub(super) fn alteration(
+    control: &Control,
+    (name, set): Named<'_>,
+    (key, job): Named<'_>,
+    workload: &WorkloadView,
+) -> Option<String> {
+    let called = set.part_called(&name.name, &key.name).filter(|(part, index)| *index < part.replicas);
+    let Some((part, _)) = called else {
+        let kind = set.kind.info().kind;
+        return Some(format!(
+            "names {kind} {} as its controller, and is none of the Jobs that this is made of",
+            name.name
+        ));
+    };
+    let Some(size) = &job.size else { return Some("wants pods that cannot be read".to_owned()) };
+    if size.pods > part.pods {
+        return Some(format!("wants {} pods, where quota is held for {}", size.pods, part.pods));
+    }
+    excess(control, workload, &part.name, (job, Some(&size.asks)))
 }

@@ -6,22 +6,27 @@ use berth_jobs::{JobState, Placement};
 use serde_json::Value;
 
 use super::Case;
+use super::owners::Named;
 use crate::core::after_seconds;
 use crate::flight::{Decision, Draft};
 use crate::status::since;
 use crate::view::WorkloadView;
-use crate::write::{ObjectKey, Purpose, Subresource};
+use crate::write::{Purpose, Subresource};
 
 /// Time in which all Jobs of a JobSet are seen, where it has as many as it says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl Case<'_> {
-    /// The Jobs that this one is made of. Costs the jobs of its namespace.
-    fn parts(&self) -> impl Iterator<Item = (&ObjectKey, &JobState)> {
+    /// The Jobs that name this one as their controller, where it is made of Jobs: those that it is made of, and what only says so.
+    fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
-        let jobs = made.then(|| self.control.view.jobs_in(&self.key.namespace)).into_iter().flatten();
-        let parts = jobs.filter_map(|key| Some((key, self.control.view.jobs.get(key)?)));
-        parts.filter(|(_, job)| job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.job.uid))
+        let jobs = &self.control.view.jobs;
+        made.then(|| jobs.controlled_by(&self.key.namespace, &self.job.uid)).into_iter().flatten()
+    }
+
+    /// Those of them that have the names of its own.
+    fn own_parts(&self) -> impl Iterator<Item = Named<'_>> {
+        self.parts().filter(|(key, _)| self.job.part_called(&self.key.name, &key.name).is_some())
     }
 
     /// Whether a Job of it may have pods: one that its controller has not stopped yet, whatever the status of the whole says.
@@ -37,13 +42,14 @@ impl Case<'_> {
             return Some(Decision::Done);
         }
         let due = after_seconds(since(&workload.status.conditions, types::ADMITTED, "True")?, UNSEEN_PARTS_SECONDS);
-        let seen = || i32::try_from(self.parts().count()).unwrap_or(i32::MAX);
-        (due > self.now && seen() < self.job.parts).then_some(Decision::Wait(due))
+        let seen = || i32::try_from(self.own_parts().count()).unwrap_or(i32::MAX);
+        (due > self.now && seen() < self.job.part_count()).then_some(Decision::Wait(due))
     }
 
-    /// Takes away, one by one, the parts of that kind which are not over.
-    pub(super) fn take_parts(&self, which: fn(&JobState) -> bool) -> Option<Decision> {
-        let (key, part) = self.parts().find(|(_, job)| which(job) && !job.deleting && job.finished.is_none())?;
+    /// Takes away, one by one, the parts of that kind which are not over. What has another name than its own is somebody's, and stays.
+    pub(super) fn take_parts(&self, which: impl Fn(Named<'_>) -> bool) -> Option<Decision> {
+        let goes = |part: &Named<'_>| !part.1.deleting && part.1.finished.is_none() && which(*part);
+        let (key, part) = self.own_parts().find(goes)?;
         Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
@@ -59,7 +65,7 @@ impl Case<'_> {
         if !placements.iter().any(gives_way) {
             return None;
         }
-        let stale = self.take_parts(|part| !part.placed)?;
+        let stale = self.take_parts(|(_, part)| !part.placed)?;
         if self.job.placed {
             return Some(stale);
         }

@@ -1,8 +1,9 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
-use berth_api::conditions::{training_types, types};
+use berth_api::conditions::{own_reasons, training_types, types};
 
 use super::Case;
+use super::owners::{Named, alteration, is_part};
 use crate::core::after_seconds;
 use crate::decide::orphan::probe_pods;
 use crate::decide::workload::status_write;
@@ -31,8 +32,12 @@ impl Case<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        // They would go on where they were placed.
-        if let Some(decision) = self.take_parts(|part| part.placed) {
+        // They would go on where they were placed, and what has the name of one and is another would be started in its place.
+        let is_other = |part: Named<'_>| {
+            is_part(self.job, &self.key.name, &part.0.name)
+                && alteration(self.control, (self.key, self.job), part, workload).is_some()
+        };
+        if let Some(decision) = self.take_parts(|part| part.1.placed || is_other(part)) {
             return decision;
         }
         let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
@@ -43,6 +48,12 @@ impl Case<'_> {
     /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
     /// saves and has all its pods.
     pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+        if find(&workload.status.conditions, types::EVICTED)
+            .is_some_and(|evicted| evicted.reason.ends_with(own_reasons::JOB_ALTERED))
+        {
+            // What runs of it is beyond its quota.
+            return None;
+        }
         // Who never says when it saves is not waited for.
         self.control.saved_at(workload)?;
         let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;

@@ -3,6 +3,7 @@
 //! the others do, is `member`'s.
 
 mod compose;
+mod empty;
 mod set;
 
 use std::collections::BTreeSet;
@@ -14,18 +15,23 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
+pub(crate) use empty::without_pods;
+
+use super::kept::is_needed;
 use super::{classes_of, notice};
 use crate::core::{Control, key};
 use crate::decide::checks;
 use crate::decide::follow::{Wishes, finish, follow};
+use crate::decide::job::UNMANAGED_NAMESPACE;
 use crate::decide::pods_ready;
+use crate::decide::stops::{let_go, take_back};
 use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
-use crate::flight::Decision;
+use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
 use crate::pods::Group;
 use crate::status::{find, find_true, set_in};
 use crate::view::{Name, WorkloadView};
-use crate::write::{EventType, Kind, Notice, Purpose};
+use crate::write::{EventType, Kind, Notice, Purpose, Request};
 
 /// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
 const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
@@ -44,11 +50,10 @@ struct Case<'a> {
 pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
     let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
-    let managed = control.settings.job_kinds.contains(&Kind::Pod) && control.manages(&name.0);
-    if !managed || (group.is_none() && set.is_none()) {
+    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
+    if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
-    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
     match control.view.workloads.get(name) {
         None => case.without_workload(),
         Some(workload) if workload.group.is_none() => case.name_taken(),
@@ -60,6 +65,19 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 }
 
 impl<'a> Case<'a> {
+    fn managed(&self) -> bool {
+        self.control.settings.job_kinds.contains(&Kind::Pod) && self.control.manages(&self.name.0)
+    }
+
+    /// Whether its Workload has to be followed, whoever is managed: it holds quota, or waits to be let go.
+    fn has_quota(&self) -> bool {
+        let workload = self.control.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
+        workload.is_some_and(|workload| {
+            let goes = workload.deleting || workload.is(types::FINISHED);
+            workload.holds().is_some() || (goes && has_finalizer(workload))
+        })
+    }
+
     fn tally(&self) -> &Tally {
         &self.group.tally
     }
@@ -103,20 +121,22 @@ impl<'a> Case<'a> {
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        // One that names no queue any more is stopped by nobody.
-        let stopped = |pod: &PodState| pod.ended() && pod.deleting() || !self.control.names_a_queue(pod);
+        // One that is not managed any more and does not run is stopped by nobody.
+        let ours = |pod: &PodState| self.managed() && self.control.names_a_queue(pod);
+        let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
         let running = running && !workload.is(types::FINISHED);
-        match has_finalizer(workload) && !running {
-            true => Decision::write(remove_finalizer(workload)),
-            false => Decision::Done,
-        }
+        if running { Decision::Done } else { let_go(workload, self.now) }
     }
 
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
         if workload.is(types::FINISHED) {
-            return if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+            return if has_finalizer(workload) {
+                Decision::write(self.let_finished_go(workload))
+            } else {
+                Decision::Done
+            };
         }
         if let Some(decision) = self.set.and_then(|set| self.scaled(workload, set)) {
             return decision;
@@ -128,8 +148,8 @@ impl<'a> Case<'a> {
                 Some(self.notice(name, pod, kind, reason, text))
             });
         }
-        let steps = self.owners(workload).or_else(|| self.surplus(workload)).or_else(|| self.waiting(workload));
-        if let Some(decision) = steps.or_else(|| self.reclaimable(workload)) {
+        let steps = self.owners(workload).or_else(|| self.let_go(workload)).or_else(|| self.surplus(workload));
+        if let Some(decision) = steps.or_else(|| self.waiting(workload)).or_else(|| self.reclaimable(workload)) {
             return decision;
         }
         let evicted = find_true(&workload.status.conditions, types::EVICTED);
@@ -142,7 +162,16 @@ impl<'a> Case<'a> {
                 true => Decision::Done,
             };
         }
-        self.follow(workload)
+        if self.managed() { self.follow(workload) } else { self.kept(workload) }
+    }
+
+    /// What runs in a namespace that is not managed any more runs on, and quota that nothing uses goes back.
+    fn kept(&self, workload: &WorkloadView) -> Decision {
+        if self.tally().running == 0 && !self.may_be_starting() {
+            return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
+        }
+        let ready = self.tally().is_ready(workload.sizes());
+        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
@@ -151,7 +180,7 @@ impl<'a> Case<'a> {
             return decision;
         }
         let Some((name, pod)) = first else { return Decision::Done };
-        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload);
+        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
@@ -176,34 +205,84 @@ impl<'a> Case<'a> {
         Some(Wishes { queue, ..wishes })
     }
 
-    /// Pods that came later own the Workload too: it must outlive those that they replace. A StatefulSet's outlives them all.
+    /// Pods that came later own the Workload too: it must outlive those that they replace. So do controllers that make pods again: it must
+    /// outlive a moment without any pod. A StatefulSet's outlives them all.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
-        let pods = &self.control.view.pods;
-        let there = |name: &str| pods.get(&self.pod_name(name));
+        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
         let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, there(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
-        let new: Vec<(&str, &str)> = new.map(|(name, pod)| (name, &*pod.uid)).collect();
+        let new: Vec<(&str, &PodState)> = new.collect();
         if new.is_empty() || self.set.is_some() {
             return None;
         }
-        let known = workload.group.iter().flatten();
-        let known = known.filter(|member| there(&member.name).is_some_and(|pod| pod.uid == member.uid));
-        let all = known.map(|member| (&*member.name, &*member.uid)).chain(new.iter().copied());
-        let reference =
-            |(name, uid): (&str, &str)| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
         // A merge patch replaces the list: whoever else owns it is named again.
-        let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
-        let references: Vec<Value> = others.iter().cloned().chain(all.map(reference)).collect();
-        let body = json!({"metadata": {"ownerReferences": references}});
-        let mut draft = object_write(workload, Purpose::AddOwners, body);
+        let mut others = workload.rare.as_ref().map_or_else(Vec::new, |rare| rare.owners.clone());
+        let before = others.len();
+        for maker in new.iter().filter_map(|(_, pod)| made_by(pod)) {
+            if !others.iter().any(|known| known.get("uid") == maker.get("uid")) {
+                others.push(maker);
+            }
+        }
+        let added = new.len().saturating_add(others.len().saturating_sub(before));
+        let references = self.references(workload, others, &new);
+        let mut draft =
+            object_write(workload, Purpose::AddOwners, json!({"metadata": {"ownerReferences": references}}));
         draft.notices.push(crate::decide::workload::notice(
             workload,
             EventType::Normal,
             event_reasons::OWNER_REFERENCES_ADDED,
-            format!("Added {} owner reference(s)", new.len()),
+            format!("Added {added} owner reference(s)"),
             berth_jobs::pods::POD_REPORTER,
         ));
         Some(Decision::write(draft))
+    }
+
+    /// The list of owners of a Workload: those, the pods of which it is known that they own it and that are there, and new ones.
+    fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
+        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
+        let known = workload.group.iter().flatten();
+        let known = known.filter(|member| there(&member.name).is_some_and(|pod| pod.uid == member.uid));
+        let known = known.map(|member| (&*member.name, &*member.uid));
+        let new = new.iter().map(|(name, pod)| (*name, &*pod.uid));
+        let reference =
+            |(name, uid): (&str, &str)| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        others.into_iter().chain(known.chain(new).map(reference)).collect()
+    }
+
+    /// A finished Workload goes with its pods, and not with the controllers that made them: whatever they make from then on under the name of
+    /// the group is another run.
+    fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
+        let mut draft = remove_finalizer(workload);
+        let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
+        let makes = |owner: &Value| {
+            let ours = |pod: &PodState| {
+                pod.prebuilt_workload.is_none()
+                    && made_by(pod).is_some_and(|maker| maker.get("uid") == owner.get("uid"))
+            };
+            self.members().any(|(_, pod)| ours(pod))
+        };
+        let stay: Vec<Value> = others.iter().filter(|owner| !makes(owner)).cloned().collect();
+        if let Request::Merge { body, .. } = &mut draft.request
+            && stay.len() < others.len()
+            && let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("ownerReferences".to_owned(), Value::from(self.references(workload, stay, &[])));
+        }
+        draft
+    }
+
+    /// The pod that was needed for what became of others by now.
+    fn let_go(&self, workload: &WorkloadView) -> Option<Decision> {
+        let tally = self.tally();
+        if tally.kept == 0 || (tally.staying > 0 && tally.kept_failed == 0) {
+            return None;
+        }
+        let kept = self.members().filter(|(_, pod)| pod.held && pod.deleting() && pod.ended());
+        let free = kept.map(|(name, _)| self.pod_name(name)).find(|name| {
+            let busy = self.control.flights.busy(&key(Kind::Pod, name));
+            !busy && self.member(name).is_some_and(|member| !is_needed(&member, workload))
+        })?;
+        Some(self.member(&free)?.release())
     }
 
     /// Pods beyond the size of their role go, and failed ones whose place is taken are let go.
@@ -211,9 +290,11 @@ impl<'a> Case<'a> {
         workload.sizes().find_map(|(role, size)| {
             let tally = self.tally().role(role);
             let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
-            // The controller of a StatefulSet would make it again at once: it waits until the scale is as it was admitted.
-            if tally.counting > size && self.set.is_none() {
-                return self.delete_excess(of_role());
+            // A pod that ends makes its successor not one too many, and a pod that a controller would make again at once waits until there
+            // is a place for it.
+            let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
+            if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
+                return Some(decision);
             }
             let taken = tally.inactive > 0 && tally.inactive.saturating_add(tally.counting) > size;
             let name = self.pod_name(replaced(of_role()).filter(|_| taken)?);
@@ -246,7 +327,8 @@ impl<'a> Case<'a> {
         let was = old.is_some_and(|condition| condition.status == "True");
         let absent = self.tally().absent(workload.sizes()) > 0;
         // Of a Workload that was made beforehand, some may just not have come yet.
-        let waits = absent && (was || self.tally().has_inactive());
+        let made_of_them = || self.members().next().is_some_and(|(_, pod)| pod.prebuilt_workload.is_none());
+        let waits = absent && (was || self.tally().has_inactive() || made_of_them() || self.has_lost_one(workload));
         if !waits && !was {
             return None;
         }
@@ -258,12 +340,13 @@ impl<'a> Case<'a> {
             (true, None, Some(old)) if was => text(old),
             (true, None, _) => (reasons::PODS_FAILED.to_owned(), "Some Failed pods need replacement".to_owned()),
         };
-        let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
-        if !set_in(&mut conditions, WAITING, (waits, &reason, &message), workload.generation, self.now) {
-            return None;
-        }
-        let status = json!({"conditions": conditions});
-        Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
+        waits_for_pods(workload, (waits, &reason, &message), old, self.now)
+    }
+
+    /// Whether a pod that owned the Workload is not there any more.
+    fn has_lost_one(&self, workload: &WorkloadView) -> bool {
+        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
+        workload.group.iter().flatten().any(|member| there(&member.name).is_none_or(|pod| pod.uid != member.uid))
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
@@ -276,4 +359,24 @@ impl<'a> Case<'a> {
         (grown && workload.reserved() && self.control.settings.reclaimable_pods)
             .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
     }
+}
+
+/// The write of the condition that pods are to be replaced, `None` where it stands so already.
+fn waits_for_pods(
+    workload: &WorkloadView,
+    (waits, reason, message): (bool, &str, &str),
+    old: Option<&Condition>,
+    now: Timestamp,
+) -> Option<Decision> {
+    let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
+    if !set_in(&mut conditions, WAITING, (waits, reason, message), workload.generation, now) {
+        return None;
+    }
+    let status = json!({"conditions": conditions});
+    Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
+}
+
+/// How a Workload refers to the controller that makes a pod again.
+fn made_by(pod: &PodState) -> Option<Value> {
+    serde_json::to_value(pod.maker_reference()?).ok()
 }

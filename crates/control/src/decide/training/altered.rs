@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::{Case, status};
 use crate::core::after_seconds;
-use crate::decide::workload::{evict_for_seconds, object_write, status_write};
+use crate::decide::altered::{Next, end_run, excess};
+use crate::decide::workload::object_write;
 use crate::flight::Decision;
 use crate::restarts::{begun_at, runs_on, told_from};
 use crate::status::find;
-use crate::transitions::evicted_for;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose};
 
@@ -23,8 +23,6 @@ use crate::write::{EventType, Purpose};
 const REMAKE_SECONDS: i64 = 10;
 /// The same at the latest, of one that somebody suspends again and again.
 const MOST_REMAKE_SECONDS: i64 = 600;
-/// So many tries in a row end with a Job that was made with other pods than hold quota: each of them may preempt others in vain.
-const MOST_TRIES: i32 = 5;
 /// Why a Job is made again that is suspended.
 const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
 /// What to do about Jobs that are made otherwise.
@@ -96,31 +94,19 @@ impl<'a> Case<'a> {
 
     /// The next one would be no better: the run ends, and is tried again after a pause, or after so many tries no more.
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
-        if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
-            // It ends already.
-            return Decision::Done;
-        }
-        let (count, delay) = self.next_pause(workload);
-        // What other time-outs add makes the pause longer, and gives nobody up.
-        let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;
-        let (mut draft, message) = if tries >= MOST_TRIES {
-            let message = format!(
-                "changes of Job {job} as it is made: it {words}. {ADVICE}. Given up after {tries} tries, {UNTIL}"
-            );
-            let draft = status_write(workload, Purpose::Deactivate, self.now, |edit| {
-                edit.set(types::DEACTIVATION_TARGET, true, own_reasons::JOB_ALTERED, &message);
-            });
-            (draft, message)
-        } else {
-            let message =
-                format!("Job {job} was changed as it was made: it {words}. {ADVICE}. Tried again after {delay}s");
-            let why = (own_reasons::JOB_ALTERED, "");
-            (evict_for_seconds(workload, self.now, why, &message, (count, delay)), message)
-        };
-        draft.notices.push(self.notice(EventType::Warning, own_reasons::JOB_ALTERED, message));
-        Decision::write(draft)
+        end_run(self.control, workload, self.now, |next| {
+            let message = match next {
+                Next::After(delay) => {
+                    format!("Job {job} was changed as it was made: it {words}. {ADVICE}. Tried again after {delay}s")
+                }
+                Next::Never(tries) => format!(
+                    "changes of Job {job} as it is made: it {words}. {ADVICE}. Given up after {tries} tries, {UNTIL}"
+                ),
+            };
+            self.notice(EventType::Warning, own_reasons::JOB_ALTERED, message)
+        })
     }
 
     /// What was given up is tried again with other pods.
@@ -147,31 +133,9 @@ impl<'a> Case<'a> {
             let words = format!("wants {wanted} pods, where quota is held for {given}");
             return Some(Alteration { role, job, words });
         }
-        let words = self.excess(workload, &role, job)?;
+        let asks = job.role.as_deref().map(|own| &own.asks);
+        let words = excess(self.control, workload, &role, (job, asks))?;
         Some(Alteration { role, job, words })
-    }
-
-    /// The same, where the pods of a Job ask for more than those of its role were admitted with, of what its queue has quota for. One that
-    /// cannot be read was not made here, and may ask for anything.
-    fn excess(&self, workload: &WorkloadView, role: &str, job: &JobState) -> Option<String> {
-        if job.role.as_deref().is_some_and(|own| workload.shape.is_asked_by(role, &own.asks)) {
-            // Nearly always: nothing is read for that.
-            return None;
-        }
-        let whole = job.whole()?;
-        let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
-        let queue = workload.holds().and_then(|queue| self.control.view.cluster_queues.get(queue));
-        let counts = |resource: &String| {
-            queue.is_none_or(|queue| {
-                queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
-            })
-        };
-        let over = self.control.needs_of(&self.name.0, &sets).into_iter().find_map(|mut own| {
-            own.requests.retain(|resource, _| counts(resource));
-            workload.shape.exceeded_by(role, &own)
-        })?;
-        let [asked, given] = [over.asked, over.given].map(|amount| berth_quantity::format(&over.resource, amount));
-        Some(format!("wants {asked} of {} for each pod, where quota is held for {given}", over.resource))
     }
 }
 

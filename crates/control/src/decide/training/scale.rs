@@ -200,7 +200,10 @@ impl Case<'_> {
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
-        Some(create(&new, |message| self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)))
+        let asker = key(Kind::TrainingJob, self.name);
+        Some(create(self.control, &asker, &new, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        }))
     }
 
     /// Takes workers of a run, or stops them all to start again, once it has saved its work: what runs then goes on from there. Whoever
@@ -301,8 +304,9 @@ impl Case<'_> {
         }
     }
 
-    /// How the number of workers may change, `None` for a job that is not elastic.
-    pub(super) fn elasticity(&self) -> Option<Words> {
+    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods were told other bounds at their start
+    /// has those until it ends.
+    pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
         let rules = self.view.facts.elastic?;
         let (min, max) = (rules.min, rules.max);
         if !self.control.settings.engine.partial_admission {
@@ -318,7 +322,14 @@ impl Case<'_> {
         let (reason, message) = match rules.rescale {
             Rescale::InPlace => {
                 let adds = format!("adds {up} at once, {after_up}s after its start or a change");
-                (own_reasons::SCALE_POLICY, format!("{min} to {max} workers; {adds}, and {takes}"))
+                let run = workload.and_then(|workload| self.control.run_under(workload)).map(|run| run.bounds);
+                let bounds = match run.filter(|bounds| *bounds != (min, max)) {
+                    Some((least, most)) => format!(
+                        "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"
+                    ),
+                    None => format!("{min} to {max} workers"),
+                };
+                (own_reasons::SCALE_POLICY, format!("{bounds}; {adds}, and {takes}"))
             }
             Rescale::ByRestart if self.view.facts.saves => {
                 let adds = format!(

@@ -4,28 +4,26 @@ use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_api::conditions::{own_reasons, reasons, training_types};
-use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, Saved, children};
+use berth_jobs::PlacementError;
+use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, RunError, Saved, children};
 use jiff::Timestamp;
 
 use super::{Case, status};
 use crate::core::{after_seconds, key};
+use crate::decide::altered::next_pause;
 use crate::decide::placement::placements;
 use crate::decide::pods_ready;
-use crate::decide::workload::{evict, evict_for_seconds, status_write};
+use crate::decide::workload::{cannot_start, evict, evict_for_seconds, status_write};
 use crate::elastic::granted;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::restarts::{runs_on, scaled, told_from};
 use crate::status::{find, seconds};
 use crate::view::WorkloadView;
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
-/// Delay after the first time-out, where the configuration has none; it doubles with each.
-const BACKOFF_BASE_SECONDS: i64 = 60;
-/// Longest delay, where the configuration has none.
-const BACKOFF_MAX_SECONDS: i64 = 3_600;
 /// Pause while a Job of somebody else, or one that is being deleted, has the name of one of ours.
 const NAME_TAKEN_SECONDS: i64 = 10;
 
@@ -97,10 +95,11 @@ impl Case<'_> {
         let saved = self.control.saved_of(self.name, self.view);
         let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
         let made = placements(self.control, workload)
-            .map_err(Into::into)
+            .map_err(RunError::from)
             .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
         let all = match made {
             Ok(all) => all,
+            Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
         let prepared = self.control.prepared.get(&self.view.uid);
@@ -119,9 +118,26 @@ impl Case<'_> {
                     None => false,
                 },
             };
-            if !there {
-                return self.create(workload, object, child, saved.as_ref());
+            if there {
+                continue;
             }
+            let again = self.control.starts.again(&self.view.uid, &object.name, workload);
+            let again = again.filter(|_| child.kind == ChildKind::Job);
+            if let Some(again) = again.filter(|again| again.due > self.now) {
+                return Decision::Wait(again.due);
+            }
+            if let Some(until) = self.control.flights.backing_off(&object, self.now) {
+                // Whatever has its time before that comes first.
+                return Decision::Wait(until);
+            }
+            let told = again.map(|again| {
+                self.notice(
+                    EventType::Warning,
+                    own_reasons::REPEATED_START,
+                    format!("Job {}: {}", object.name, again.words(self.now)),
+                )
+            });
+            return self.create(workload, object, child, (saved.as_ref(), told));
         }
         Decision::Done
     }
@@ -167,6 +183,12 @@ impl Case<'_> {
         })
     }
 
+    /// An object of an administrator is away, or says something else than when quota was reserved.
+    fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
+        let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+        Decision::write(cannot_start(workload, self.now, error, tell))
+    }
+
     /// Quota was reserved for other pods than would be made now: it goes back, and the job is queued as it is.
     fn spec_changed(&self, workload: &WorkloadView) -> Decision {
         let message = "spec was changed after quota was reserved; the job is queued again with what it asks for now";
@@ -181,7 +203,13 @@ impl Case<'_> {
         Decision::Wait(again)
     }
 
-    fn create(&self, workload: &WorkloadView, object: ObjectKey, child: Child, saved: Option<&Saved>) -> Decision {
+    fn create(
+        &self,
+        workload: &WorkloadView,
+        object: ObjectKey,
+        child: Child,
+        (saved, told): (Option<&Saved>, Option<Notice>),
+    ) -> Decision {
         let (request, purpose) = match child.kind {
             // Their names are nobody else's, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
@@ -192,7 +220,7 @@ impl Case<'_> {
         };
         let admission = workload.status.admission.as_ref();
         let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
-        let notices = match child.kind {
+        let mut notices = match child.kind {
             ChildKind::Job => {
                 let from = saved.map(resumption).unwrap_or_default();
                 let given = status::given(self.control, workload);
@@ -201,6 +229,7 @@ impl Case<'_> {
             }
             _ => Vec::new(),
         };
+        notices.extend(told);
         Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
     }
 
@@ -275,7 +304,7 @@ impl Case<'_> {
 
     /// Releases a gang that is out of time; it comes back after a while.
     fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
-        let (count, delay) = self.next_pause(workload);
+        let (count, delay) = next_pause(self.control, workload);
         let mut message = format!("{words}; tried again after {delay}s");
         if let Some(obstacle) = obstacle {
             message = format!("{message}: {obstacle}");
@@ -295,17 +324,6 @@ impl Case<'_> {
                 edit.status.requeue_state = (left > 0).then_some(state);
             })
         })
-    }
-
-    /// How many tries in a row have come to nothing, this one too, and the seconds before the next one.
-    pub(super) fn next_pause(&self, workload: &WorkloadView) -> (i32, i64) {
-        let state = workload.status.requeue_state.as_ref();
-        let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-        let settings = self.control.settings.wait_for_pods_ready.as_ref();
-        let (base, most) = settings.map_or((BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS), |settings| {
-            (settings.backoff_base_seconds, settings.backoff_max_seconds)
-        });
-        (count, pods_ready::backoff_seconds(base, most, count))
     }
 }
 

@@ -44,7 +44,9 @@ pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> O
     let name = (object.namespace.clone(), object.name.clone());
     let view = control.view.training.get(&name)?;
     let case = Case { control, name: &name, view, now };
-    if view.deleting || !case.managed() { None } else { draft(&case, |_| true) }
+    // In a namespace that has left management its user is told as long as a Workload stands for it: nothing else remembers its end.
+    let followed = case.managed() || control.view.slice_of(&view.uid).is_some();
+    if view.deleting || !followed { None } else { draft(&case, |_| true) }
 }
 
 /// The same, when it is another phase, or the job was asked to save, or has answered: that is told at once, before its answer stops it.
@@ -188,7 +190,7 @@ impl Telling<'_> {
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
         let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
         self.scheduling_timeout(status);
-        match self.case.elasticity() {
+        match self.case.elasticity(self.workload) {
             Some(words) => self.set(status, ELASTIC, words),
             None => status.conditions.retain(|condition| condition.type_ != ELASTIC),
         }

@@ -1,10 +1,11 @@
 //! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. What it was stays in
 //! its own spec; there is nothing to restore.
 
-use super::{Case, has_finalizer, remove_finalizer, status};
+use super::{Case, has_finalizer, status};
 use crate::core::key;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
+use crate::decide::stops::let_go;
 use crate::decide::workload::status_write;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::returns_at_once;
@@ -38,9 +39,9 @@ impl Case<'_> {
         Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
     }
 
-    /// Somebody's finalizer keeps it while it is deleted: nothing is made any more, and quota that nothing of it uses goes back, as does
-    /// that of a run which has to leave, has ended, or lacks a Job.
-    pub(super) fn going(&self, workload: &WorkloadView) -> Decision {
+    /// Nothing is made of it any more, since somebody's finalizer keeps it while it is deleted, or its namespace is not managed now: quota
+    /// that nothing of it uses goes back, as does that of a run which has to leave, has ended, or lacks a Job.
+    pub(super) fn going(&self, workload: &WorkloadView, message: &str) -> Decision {
         if !workload.reserved() || workload.is(types::FINISHED) {
             return Decision::Done;
         }
@@ -52,11 +53,30 @@ impl Case<'_> {
         if !evicted && workload.is(types::ADMITTED) && !self.lacks_jobs(&states) {
             return Decision::Done;
         }
-        let (reason, message) = (reasons::PENDING_EVALUATION, "TrainingJob is being deleted");
         let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
         next.unwrap_or_else(|| {
             Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-                if evicted { edit.release(false) } else { edit.take_back(reason, message) }
+                if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, message) }
+            }))
+        })
+    }
+
+    /// Its namespace is being deleted, and it goes itself only after all pods there. Its Jobs would keep pods that failed until others came in
+    /// their places: they are deleted, and the quota goes with the last pod.
+    pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            return self.with_workload(workload);
+        }
+        if let Some(end) = training_end(&self.states()) {
+            return self.finish(workload, &end);
+        }
+        let (reason, message) = (reasons::PENDING_EVALUATION, "its namespace is being deleted");
+        if !workload.reserved() {
+            return self.delete_children(message).unwrap_or(Decision::Done);
+        }
+        self.clear_away(workload, message).unwrap_or_else(|| {
+            Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                if workload.is(types::EVICTED) { edit.release(false) } else { edit.take_back(reason, message) }
             }))
         })
     }
@@ -99,13 +119,13 @@ impl Case<'_> {
 
     /// Somebody deletes the Workload: the run stops, then the Workload may go.
     pub(super) fn leaving(&self, workload: &WorkloadView) -> Decision {
-        if !has_finalizer(workload) {
+        if !has_finalizer(workload) && !workload.reserved() {
             return Decision::Done;
         }
         let stopped = self.delete_unfinished("Workload is deleted");
         stopped
             .or_else(|| if workload.reserved() { self.probe(workload) } else { None })
-            .unwrap_or_else(|| Decision::write(remove_finalizer(workload)))
+            .unwrap_or_else(|| let_go(workload, self.now))
     }
 
     /// The next step of deleting all Jobs, `None` when there are none.

@@ -1,6 +1,6 @@
 //! How objects go: finalizers keep them, and what they own goes with them.
 
-use berth_control::write::{Kind, ObjectKey};
+use berth_control::write::{Kind, LeftPod, ObjectKey};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -20,6 +20,41 @@ impl Cluster {
         for key in owned {
             self.delete(&key);
         }
+    }
+
+    /// Deletes an object and leaves what it owns behind, as `kubectl delete --cascade=orphan` does. One pod of it runs on.
+    pub fn delete_orphaning(&mut self, key: &ObjectKey) {
+        let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
+        let owned = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.into_iter().flatten().any(|owner| owner["uid"] == json!(uid))
+        };
+        let left: Vec<ObjectKey> =
+            self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect();
+        // The collector takes the references off while a finalizer of its own keeps the owner.
+        let mut going = self.objects[key].clone();
+        going["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        going["metadata"]["finalizers"] = json!(["orphan"]);
+        self.store(key, going.clone());
+        let job = left
+            .iter()
+            .find(|key| key.kind == Kind::JOB)
+            .map(|job| (job.name.clone(), self.objects[job]["metadata"]["uid"].as_str().unwrap().to_owned()));
+        for other in left {
+            self.edit(other.kind, &other.namespace, &other.name, &json!({"metadata": {"ownerReferences": null}}));
+        }
+        let pod = LeftPod { name: format!("{}-left", key.name), uid: format!("{uid}-left"), deleting: false, job };
+        self.left_behind.push((uid, pod));
+        going["metadata"]["finalizers"] = json!([]);
+        self.store(key, going);
+    }
+
+    /// Pods that were left behind go: the one with that uid, or those of the Job with it.
+    pub(super) fn end_left(&mut self, uid: &str) -> bool {
+        let gone = |pod: &LeftPod| pod.uid == uid || pod.job.as_ref().is_some_and(|(_, job)| job == uid);
+        let before = self.left_behind.len();
+        self.left_behind.retain(|(_, pod)| !gone(pod));
+        before != self.left_behind.len()
     }
 
     pub fn delete(&mut self, key: &ObjectKey) {

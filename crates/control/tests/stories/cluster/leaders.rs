@@ -3,13 +3,15 @@
 use berth_control::Control;
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Term};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// The only namespace.
-pub(super) fn namespace() -> Observation {
-    let namespace = json!({"metadata": {"name": "team", "labels": {"team": "a"}}});
+/// The only namespace, with its labels, and since when it is being deleted.
+pub(super) fn namespace(labels: &Value, deleted: Option<Timestamp>) -> Observation {
+    let deleted = deleted.map(|at| at.to_string());
+    let namespace = json!({"metadata": {"name": "team", "labels": labels, "deletionTimestamp": deleted}});
     Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()))
 }
 
@@ -47,13 +49,38 @@ impl Cluster {
     /// A process that knows nothing but what it lists, objects of one kind last.
     fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
-        control.observe(namespace(), self.now);
+        control.observe(namespace(&self.namespace_labels, self.ends), self.now);
         let (late, soon): (Vec<_>, Vec<_>) = self.objects.iter().partition(|(key, _)| Some(key.kind) == last);
         let all = soon.into_iter().chain(late);
         for observation in all.filter_map(|(key, object)| observation(key, object, false)) {
             control.observe(observation, self.now);
         }
         control
+    }
+
+    /// An administrator gives the namespace these labels.
+    pub fn label_namespace(&mut self, labels: &Value) {
+        self.namespace_labels = labels.clone();
+        for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
+            control.observe(namespace(labels, self.ends), self.now);
+        }
+    }
+
+    /// The configuration names these kinds and no others, from the next start on.
+    pub fn manage_only(&mut self, kinds: &[Kind]) {
+        self.settings.job_kinds = kinds.iter().copied().collect();
+    }
+
+    /// Somebody deletes the namespace: it takes its pods first, and nothing else while one of them is left.
+    pub fn end_namespace(&mut self) {
+        self.ends = Some(self.now);
+        for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
+            control.observe(namespace(&self.namespace_labels, self.ends), self.now);
+        }
+        let pods: Vec<ObjectKey> = self.objects.keys().filter(|key| key.kind == Kind::Pod).cloned().collect();
+        for pod in pods {
+            self.delete(&pod);
+        }
     }
 
     /// Another process takes over: it knows nothing but what it lists.

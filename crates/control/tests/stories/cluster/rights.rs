@@ -72,6 +72,7 @@ fn needed(write: &Write) -> Vec<Right> {
         Request::Ask(
             Question::ProbePods { .. }
             | Question::FindStuckPods { .. }
+            | Question::FindLeftPods { .. }
             | Question::FindPodsOnNode
             | Question::CountNodes { .. },
         ) => vec![right(Kind::Pod, Subresource::None, "list")],

@@ -1,10 +1,12 @@
 use super::*;
 use crate::cycle::Report;
+use crate::departures::Departures;
 use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
 use crate::preempt::targets;
 use crate::sketch::{held, pending, queue, world};
 use crate::store::Rank;
+use crate::tie::Tie;
 use crate::why::Said;
 
 const RECLAIMED: &str = "InCohortReclamation";
@@ -256,10 +258,12 @@ fn who_has_the_highest_share_gives() {
 /// refused. Cycles are run by themselves there: a plan stops where anything was refused.
 fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     queues.push(queue("b", Some("c"), &[("f", 0)]));
-    let mut world = world(Options::default(), queues, workloads);
+    // Of equals the smaller UID goes first: the tests name who is found.
+    let departures = Departures { equals_by_lot: false, ..Departures::default() };
+    let mut world = world(Options { departures, ..Options::default() }, queues, workloads);
     let one = *world.store.by_uid.get("one").unwrap();
     let giving = *world.store.queue_ids.get("b").unwrap();
-    world.store.queues[giving].held.staying.insert(Rank::new(-1, Millis(1000), &"one".into(), one));
+    world.store.queues[giving].held.staying.insert(Rank::new(-1, Millis(1000), &Tie::Uid("one".into()), one));
     let live = world.live.iter().map(|node| world.tree.root(*node)).collect();
     world.live = live;
     world

@@ -167,3 +167,45 @@ fn a_queue_that_was_given_stays() {
     let without = ask_in("/validate--v1-pod", change, Facts { default_queue: false, ..facts });
     assert_eq!(without["allowed"], json!(true), "it waits, and there is none that it would be given");
 }
+
+/// A pod that names somebody's Job as its controller would run without a gate, on that Job's quota or on none.
+#[test]
+fn pod_that_only_names_a_job_as_its_controller_is_refused() {
+    let here = Facts { managed_namespace: true, pods: true, ..Facts::default() };
+    let pod = |queue: bool, api_version: &str, kind: &str, controls: bool| {
+        let labels = if queue { json!({"kueue.x-k8s.io/queue-name": "q"}) } else { json!({}) };
+        json!({"metadata": {"labels": labels, "ownerReferences":
+            [{"apiVersion": api_version, "kind": kind, "name": "j", "uid": "u", "controller": controls}]},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let asked = |pod: &Value, user: &str, facts: Facts| {
+        ask_in("/mutate--v1-pod", json!({"object": pod, "userInfo": {"username": user}}), facts)
+    };
+    for (api_version, kind) in
+        [("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet"), ("berth.dev/v1alpha1", "TrainingJob")]
+    {
+        let forged = pod(true, api_version, kind, true);
+        let refused = asked(&forged, "alice", here);
+        assert_eq!(denied_fields(&refused), ["metadata.ownerReferences"], "{kind}");
+        let told = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(told.contains("made by the Job controller alone") && told.contains(kind), "{told}");
+        for user in ["system:kube-controller-manager", "system:serviceaccount:kube-system:job-controller"] {
+            assert_eq!(asked(&forged, user, here), json!({"uid": "u", "allowed": true}), "{user}");
+        }
+        assert_eq!(asked(&forged, "system:serviceaccount:team:job-controller", here)["allowed"], json!(false));
+    }
+    // Without the controller it would be nobody's either.
+    let plain = pod(false, "batch/v1", "Job", true);
+    assert_eq!(asked(&plain, "alice", here)["allowed"], json!(true));
+    for forced in [Facts { default_queue: true, ..here }, Facts { without_queue_name: true, ..here }] {
+        assert_eq!(asked(&plain, "alice", forced)["allowed"], json!(false));
+    }
+    for elsewhere in [Facts { managed_namespace: false, ..here }, Facts { pods: false, ..here }] {
+        assert_eq!(asked(&pod(true, "batch/v1", "Job", true), "alice", elsewhere)["allowed"], json!(true));
+    }
+    // An owner that controls nothing, or of another kind, makes it no pod of a Job: it waits.
+    for other in [pod(true, "batch/v1", "Job", false), pod(true, "apps/v1", "ReplicaSet", true)] {
+        let response = asked(&other, "alice", here);
+        assert!(response["allowed"] == json!(true) && response["patch"].is_string(), "{response}");
+    }
+}

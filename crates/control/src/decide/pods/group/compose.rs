@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::conditions::event_reasons;
 use berth_jobs::Priority;
-use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload};
+use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload, placed, role_hash};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::Case;
 use crate::core::key;
@@ -17,6 +18,10 @@ use crate::write::{EventType, Kind};
 
 impl Case<'_> {
     pub(super) fn without_workload(&self) -> Decision {
+        if self.control.is_ending(&self.name.0) {
+            // Nothing starts there any more.
+            return Decision::Done;
+        }
         if let Some(set) = self.set {
             return self.compose_set(set);
         }
@@ -37,12 +42,12 @@ impl Case<'_> {
             let total = berth_api::labels::POD_GROUP_TOTAL_COUNT;
             return self.refuse(format!("pod {name}: annotation {total} must be the number of pods in the group"));
         };
-        let there = self.tally().counting();
+        let there = self.tally().counting().saturating_sub(self.tally().leaving());
         if there < size && self.tally().fast == 0 {
             return self.refuse(format!("group {:?} has fewer runnable pods than its size, {size}", self.name.1));
         }
-        if there > size {
-            return self.delete_excess(self.members()).unwrap_or(Decision::Done);
+        if let Some(decision) = (there > size).then(|| self.delete_excess(self.members())).flatten() {
+            return decision;
         }
         if let Some(problem) = self.disagreement(name, first, size) {
             return self.refuse(problem);
@@ -104,24 +109,41 @@ impl Case<'_> {
     }
 
     fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
-        let mut roles: Vec<(&str, Pod, i32)> = Vec::new();
-        let partial = self.tally().counting() < size;
-        for (role, count) in self.tally().counting_roles() {
+        // Pods beyond the size are made again by their controllers whenever they go: they wait.
+        let members = placed(self.members(), size);
+        let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
+        for (_, pod) in &members {
+            let count = counts.entry(pod.role()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let partial = counts.values().fold(0, |sum: i32, count| sum.saturating_add(*count)) < size;
+        let mut roles: Vec<(String, &str, Pod, i32)> = Vec::new();
+        for (role, count) in counts {
             let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
             // All of a role are alike. One that has run to its end under an earlier Workload cannot be asked any more.
             let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
+            let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
+            roles.push((shape, role, pod, count));
             if partial {
                 // Those that are to come are taken for pods like the first.
-                roles = vec![(role, pod, size)];
                 break;
             }
-            roles.push((role, pod, count));
         }
-        let members: Vec<(&str, &str)> =
-            self.members().filter(|(_, pod)| pod.counts()).map(|(name, pod)| (name, &*pod.uid)).collect();
+        // Which role is tried first decides about the better flavor: that depends on what its pods are, and not on what they call it.
+        roles.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
+        let named = roles.into_iter().map(|(_, role, pod, count)| (role, pod, if partial { size } else { count }));
+        let roles: Vec<(&str, Pod, i32)> = named.collect();
+        let mut makers: Vec<OwnerReference> = Vec::new();
+        for maker in members.iter().filter_map(|(_, pod)| pod.maker_reference()) {
+            if !makers.iter().any(|known| known.uid == maker.uid) {
+                makers.push(maker);
+            }
+        }
+        let members: Vec<(&str, &str)> = members.iter().map(|(name, pod)| (*name, &*pod.uid)).collect();
         let made = self.copied_labels().and_then(|labels| {
             let mut made = group_workload(&self.name.1, &roles, &members, Priority::default(), &BTreeSet::new())?;
             made.metadata.labels.get_or_insert_default().extend(labels);
+            made.metadata.owner_references.get_or_insert_default().extend(makers);
             Ok(made)
         });
         let made = match made {
@@ -129,7 +151,7 @@ impl Case<'_> {
             Err(problem) => return self.refuse(problem),
         };
         match self.control.with_priority(made, classes_of(first)) {
-            Ok(workload) => create(&workload, |message| {
+            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
                 self.notice(name, first, EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err(class) => {

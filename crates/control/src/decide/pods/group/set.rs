@@ -43,9 +43,9 @@ impl Case<'_> {
             }
         };
         match self.control.with_priority(made, classes_of_set(set)) {
-            Ok(workload) => {
-                create(&workload, |message| notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message))
-            }
+            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
+                notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
             Err(class) => {
                 let (reason, text) = no_class(&class, "the StatefulSet");
                 Decision::tell(notice(EventType::Warning, reason, text))

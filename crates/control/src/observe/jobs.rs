@@ -1,0 +1,222 @@
+//! Jobs as they are seen, and what is remembered of them.
+
+use berth_api as api;
+use berth_jobs::{JobState, Part, SharedJob};
+use jiff::Timestamp;
+
+use super::known;
+use crate::core::{Control, key};
+use crate::event::Change;
+use crate::ladder::Pods;
+use crate::shed::asks_alike;
+use crate::view::{Name, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+/// What of a job that is made of Jobs decides about these.
+#[derive(PartialEq, Eq)]
+struct Governing<'a> {
+    /// Its end, its stop, and whether it is being deleted.
+    stops: [bool; 3],
+    has_queue: bool,
+    parts: &'a [Part],
+}
+
+impl<'a> Governing<'a> {
+    fn of(job: &'a JobState) -> Self {
+        let stops = [job.finished.is_some(), job.suspended, job.deleting];
+        Self { stops, has_queue: job.queue_name.is_some(), parts: &job.parts }
+    }
+}
+
+/// The uid of the job made of Jobs that this one is, or that it names as its controller.
+fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
+    if object.kind.is_made_of_jobs() {
+        return Some(job.uid.clone());
+    }
+    job.size.is_some().then(|| job.owner.as_ref().map(|owner| owner.uid.to_string()))?
+}
+
+impl Control {
+    pub(super) fn observe_jobs(&mut self, kind: Kind, change: Change<SharedJob>, now: Timestamp) {
+        let all = self.view.jobs.keys().filter(|key| key.kind == kind);
+        let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
+        self.each_namespaced(change, known, |me, name, object| match object {
+            Some(job) => me.put_job(key(kind, &name), now, |older| job.state(older)),
+            None => me.forget_job(&key(kind, &name), now),
+        });
+    }
+
+    /// A job is gone, whether or not another one has its name now: whatever was remembered of it goes with it, in this one place.
+    fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
+        // Those it owned are looked at before the name is forgotten.
+        self.touch_related(object);
+        self.flights.vanished(object);
+        self.told.remove(object);
+        if let Some(old) = self.view.jobs.remove(object) {
+            self.touch_jobs_below(&object.namespace, &old.uid);
+            if let Some(uid) = attempt_of(object, &old) {
+                self.note_attempt(&uid);
+            }
+            self.mirror_waiting_of(&old.uid);
+            if let Some(owner) = &old.owner {
+                self.mirror_waiting_of(&owner.uid);
+                // Whoever takes away a Job of a TrainingJob may have taken what the Job needs: it is applied anew before the next.
+                self.prepared.remove(&*owner.uid);
+            }
+            self.at_rest.remove(&old.uid);
+            self.rid_of_pods.remove(&old.uid);
+            self.ladder.lacking.remove(&old.uid);
+            self.ration.forget_ended(&old.uid);
+            self.growth.settled.remove(&old.uid);
+            self.note_lost(object, &old, now);
+            self.forget_child(object, &old);
+        }
+    }
+
+    fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
+        let older = self.view.jobs.get(&object);
+        let mut job = read(older);
+        if self.passes_over(object.kind, &job) {
+            job.shed();
+        }
+        let version = job.version;
+        let appeared = older.is_none_or(|old| old.uid != job.uid);
+        match older {
+            Some(old) if old.uid == job.uid && old.version > version => return,
+            Some(old) if old.uid != job.uid => self.forget_job(&object, now),
+            _ => {}
+        }
+        if appeared {
+            self.flights.appeared(&object);
+            self.note_made(&object, &job, now);
+        }
+        self.note_stop(&object, &job, now);
+        if job.deleting && job.pods_go_first {
+            // The garbage collector takes that mark off again when the pods have gone.
+            self.rid_of_pods.insert(job.uid.clone());
+        }
+        if !job.suspended {
+            self.at_rest.remove(&job.uid);
+        } else if job.at_rest {
+            self.at_rest.insert(job.uid.clone());
+        }
+        let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
+        let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
+        let unsupported = job.unsupported.is_some();
+        // Whether, and of how many workers, a TrainingJob may do without some.
+        let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
+        let scaled = of_role(&job).is_some() && self.view.jobs.get(&object).and_then(of_role) != of_role(&job);
+        let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
+        let old = self.view.jobs.get(&object).filter(|old| old.uid == job.uid);
+        let before = old.map(Pods::of);
+        let moved = old.is_none_or(|old| old.deleting != job.deleting || !asks_alike(old, &job));
+        let owner = job.owner.as_ref().map(|owner| owner.uid.to_string());
+        let moved = moved.then(|| [Some(job.uid.clone()), owner]);
+        let governs = old.map(Governing::of) != Some(Governing::of(&job));
+        let whole = (governs && object.kind.is_made_of_jobs()).then(|| job.uid.clone());
+        let attempt = attempt_of(&object, &job).filter(|_| {
+            let said = |job: &JobState| (job.attempt, job.finished.is_some(), job.reclaimable.clone());
+            old.map(said) != Some(said(&job))
+        });
+        let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
+        if job.finished.is_some() || job.suspended {
+            self.ration.forget_ended(&job.uid);
+        } else if more_ended {
+            self.ration.note_ended(&job.uid, now);
+        }
+        self.note_capacity(&object, &job, before, now);
+        self.note_settled(&object, &job);
+        self.note_child(&object, &job);
+        let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
+        self.view.jobs.insert(object.clone(), job);
+        self.view.shed_job(&object);
+        self.flights.seen(&object, version);
+        self.touch_related(&object);
+        if let Some(uid) = whole {
+            self.touch_jobs_below(&object.namespace, &uid);
+        }
+        if let Some(uid) = attempt {
+            self.note_attempt(&uid);
+        }
+        for uid in moved.into_iter().flatten().flatten() {
+            self.mirror_waiting_of(&uid);
+        }
+        if let Some(uid) = training {
+            self.mirror_owned_by(&uid);
+        }
+        if unsupported || saved {
+            for workload in owned {
+                self.mirror(&workload);
+            }
+        }
+    }
+
+    /// The Workload of a job that is made of Jobs was seen: these are looked at when it has come to another stage.
+    pub(super) fn wake_parts(&mut self, name: &Name, before: Option<[bool; 5]>) {
+        let Some(workload) = self.view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
+        if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
+            self.touch_jobs_below(&name.0, &owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::event::{JobType, Observation};
+    use crate::settings::Settings;
+
+    fn see(control: &mut Control, uid: &str, status: &Value, gone: bool) {
+        let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "t", "uid": "t-1",
+            "controller": true});
+        let template = json!({"spec": {"containers": [{"name": "c"}]}});
+        let job = json!({"metadata": {"name": "t-worker", "namespace": "team", "uid": uid, "resourceVersion": "7",
+                "ownerReferences": [owner], "labels": {"kueue.x-k8s.io/queue-name": "lq"},
+                "annotations": {"berth.dev/elastic-workers": "1-4"}, "finalizers": ["foregroundDeletion"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"parallelism": 2, "completions": 2, "template": template}, "status": status});
+        let job = SharedJob::from(JobType::JOB.decode(&job.to_string()).unwrap());
+        let change = if gone { Change::Delete(job) } else { Change::Apply(job) };
+        control.observe(Observation::Job(JobType::JOB, change), Timestamp::UNIX_EPOCH);
+    }
+
+    /// How much is remembered of jobs, by their uids and names.
+    fn remembered(control: &Control) -> usize {
+        let by_uid = control.at_rest.len() + control.rid_of_pods.len() + control.ladder.lacking.len();
+        let settled = control.growth.settled.len() + control.starts.0.len();
+        control.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
+    }
+
+    /// Shows a Job in all the states of which something is remembered.
+    fn lives(control: &mut Control, uid: &str) {
+        let start = "2026-01-01T00:00:00Z";
+        see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
+        see(control, uid, &json!({"startTime": start, "active": 1, "ready": 1, "succeeded": 1}), false);
+        let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "t-worker".into() };
+        control.at_rest.insert(uid.to_owned());
+        control.told.entry(object).or_default().insert("Reason".into(), "text".into());
+        assert!(remembered(control) > 4, "{control:?}");
+    }
+
+    #[test]
+    fn a_job_that_is_gone_leaves_nothing_behind() {
+        let mut control = Control::new(Settings::default());
+        lives(&mut control, "one");
+        // Another one has its name.
+        see(&mut control, "two", &json!({}), false);
+        assert!(!control.at_rest.contains("one") && !control.rid_of_pods.contains("one"));
+        assert!(!control.ladder.lacking.contains_key("one") && !control.growth.settled.contains_key("one"));
+        assert!(control.told.is_empty(), "{:?}", control.told);
+        assert!(control.ration.ended_at("one").is_none());
+        lives(&mut control, "two");
+        see(&mut control, "two", &json!({}), true);
+        assert_eq!(remembered(&control), 0, "{control:?}");
+        assert!(
+            control.ration.ended_at("two").is_none() && control.view.jobs.controlled_by("team", "t-1").next().is_none()
+        );
+    }
+}

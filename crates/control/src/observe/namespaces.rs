@@ -1,0 +1,68 @@
+//! Namespaces as they are seen, and what follows where one comes under management or leaves it, or is being deleted: nothing starts there any more.
+
+use std::collections::BTreeSet;
+
+use berth_engine::model as engine;
+use k8s_openapi::api::core::v1::Namespace;
+
+use super::known;
+use crate::core::{Control, key};
+use crate::event::Change;
+use crate::view::{Name, WorkloadView};
+use crate::write::Kind;
+
+impl Control {
+    pub(super) fn observe_namespaces(&mut self, change: Change<Box<Namespace>>) {
+        let known = known(&change, self.view.namespaces.keys().cloned());
+        let mut turned = BTreeSet::new();
+        self.each(change, known, |me, name, object| {
+            let before = (me.manages(&name.1), me.is_ending(&name.1));
+            me.put_namespace(&name.1, object.map(|object| *object));
+            if (me.manages(&name.1), me.is_ending(&name.1)) != before {
+                turned.insert(name.1);
+            }
+        });
+        self.turn_workloads_of(&turned);
+    }
+
+    fn put_namespace(&mut self, name: &str, object: Option<Namespace>) {
+        let Some(Namespace { metadata, .. }) = object else {
+            self.engine(engine::Delta::RemoveNamespace(name.to_owned()));
+            self.view.namespaces.remove(name);
+            self.view.ending.remove(name);
+            return;
+        };
+        let labels = metadata.labels.unwrap_or_default();
+        self.engine(engine::Delta::Namespace(name.to_owned(), labels.clone()));
+        let ends = metadata.deletion_timestamp.is_some() && self.view.ending.insert(name.to_owned());
+        if metadata.deletion_timestamp.is_none() {
+            self.view.ending.remove(name);
+        }
+        if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) || ends {
+            self.touch_jobs_of(name);
+        }
+    }
+
+    /// Whether a namespace is being deleted: nothing new can come there, so that nothing is started or waited for, and what runs is stopped.
+    pub(crate) fn is_ending(&self, namespace: &str) -> bool {
+        self.view.ending.contains(namespace)
+    }
+
+    /// These namespaces are managed now, or not any more, or are being deleted: whether their workloads may be tried depends on it. Costs all
+    /// workloads, once for all namespaces that an observation turns.
+    fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
+        if namespaces.is_empty() {
+            return;
+        }
+        let open = self.view.workloads.values().filter(|workload| !workload.is(berth_api::conditions::types::FINISHED));
+        let there = open.filter(|workload| namespaces.contains(&workload.namespace));
+        let mut names: Vec<Name> = there.map(WorkloadView::key).collect();
+        names.sort_unstable();
+        for name in names {
+            if self.view.workloads.get(&name).is_some_and(|workload| !workload.reserved()) {
+                self.mirror(&name);
+            }
+            self.touch(key(Kind::Workload, &name));
+        }
+    }
+}

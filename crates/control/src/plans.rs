@@ -1,0 +1,146 @@
+//! Planned admissions that are not acknowledged yet. What waits until they are written waits for those that are under way: a plan whose
+//! write keeps ending without an answer, while the API server answers other writes, keeps its quota and holds up nobody else.
+
+use std::collections::BTreeMap;
+
+use berth_engine::model::Admission;
+
+/// A plan is set aside after so many writes in a row without an answer.
+const SEVERAL: u32 = 3;
+
+/// The admissions that the engine has booked, by the uid of the workload.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    plans: BTreeMap<String, Admission>,
+    /// Those of them whose last write ended without an answer.
+    failing: BTreeMap<String, Failing>,
+    /// Writes of any object that the API server has made.
+    made: u64,
+}
+
+#[derive(Debug)]
+struct Failing {
+    /// Writes in a row of which no answer says what became of them.
+    times: u32,
+    /// [`Plans::made`] when the first of them ended.
+    since: u64,
+    is_aside: bool,
+}
+
+impl Failing {
+    /// Sets it aside where that is due, and says so. While the API server makes no writes at all there is nobody to go on for.
+    fn set_aside(&mut self, made: u64) -> bool {
+        let due = !self.is_aside && self.times >= SEVERAL && made > self.since;
+        self.is_aside |= due;
+        due
+    }
+}
+
+impl Plans {
+    pub(crate) fn get(&self, uid: &str) -> Option<&Admission> {
+        self.plans.get(uid)
+    }
+
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.plans.contains_key(uid)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.plans.is_empty()
+    }
+
+    /// All of them, those that are set aside, too.
+    pub(crate) fn len(&self) -> usize {
+        self.plans.len()
+    }
+
+    /// Those whose acknowledgement is waited for.
+    pub(crate) fn under_way(&self) -> usize {
+        self.plans.len().saturating_sub(self.failing.values().filter(|plan| plan.is_aside).count())
+    }
+
+    pub(crate) fn insert(&mut self, admission: Admission) {
+        let uid = admission.uid.to_string();
+        self.failing.remove(&uid);
+        self.plans.insert(uid, admission);
+    }
+
+    /// Whether there was one.
+    pub(crate) fn remove(&mut self, uid: &str) -> bool {
+        self.failing.remove(uid);
+        self.plans.remove(uid).is_some()
+    }
+
+    /// Removes all, and names their workloads.
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        self.failing.clear();
+        std::mem::take(&mut self.plans).into_keys().collect()
+    }
+
+    /// No answer says what became of a write of this plan; `true` when it is set aside for that.
+    pub(crate) fn unanswered(&mut self, uid: &str) -> bool {
+        if !self.plans.contains_key(uid) {
+            return false;
+        }
+        let first = || Failing { times: 0, since: self.made, is_aside: false };
+        let plan = self.failing.entry(uid.to_owned()).or_insert_with(first);
+        plan.times = plan.times.saturating_add(1);
+        plan.set_aside(self.made)
+    }
+
+    /// The API server has made a write; `true` when plans are set aside for it: what is wrong with their writes is no outage.
+    pub(crate) fn made(&mut self) -> bool {
+        self.made = self.made.saturating_add(1);
+        let due = self.failing.values_mut().filter_map(|plan| plan.set_aside(self.made).then_some(()));
+        due.count() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(uid: &str) -> Admission {
+        Admission {
+            uid: uid.into(),
+            cluster_queue: "cq".into(),
+            pod_sets: [].into(),
+            admission_checks: Vec::new(),
+            flavors_considered: None,
+        }
+    }
+
+    #[test]
+    fn a_plan_without_answers_is_set_aside_once_other_writes_are_made() {
+        let mut plans = Plans::default();
+        plans.insert(plan("a"));
+        plans.insert(plan("b"));
+        for _ in 0..10 {
+            assert!(!plans.unanswered("a"), "an outage");
+        }
+        assert_eq!(plans.under_way(), 2);
+        assert!(plans.made());
+        assert!(!plans.made() && !plans.unanswered("a"), "once");
+        assert_eq!((plans.under_way(), plans.len()), (1, 2));
+        // Writes that were made before the first failure say nothing.
+        assert!(!plans.unanswered("b") && !plans.unanswered("b") && !plans.unanswered("b"));
+        assert_eq!(plans.under_way(), 1);
+        plans.insert(plan("a"));
+        assert_eq!(plans.under_way(), 2, "another plan is under way");
+        assert!(plans.remove("a") && !plans.remove("a") && !plans.unanswered("a"));
+        assert!(plans.made());
+        assert_eq!((plans.under_way(), plans.len()), (0, 1));
+        assert_eq!(plans.take(), ["b"]);
+        assert!(plans.is_empty() && plans.under_way() == 0);
+    }
+
+    #[test]
+    fn a_plan_without_answers_is_set_aside_at_once_where_others_are_written() {
+        let mut plans = Plans::default();
+        plans.insert(plan("a"));
+        assert!(!plans.unanswered("a") && !plans.made());
+        assert!(!plans.unanswered("a"));
+        assert!(plans.unanswered("a") && !plans.unanswered("a"));
+        assert_eq!(plans.under_way(), 0);
+    }
+}

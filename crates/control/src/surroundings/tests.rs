@@ -1,0 +1,196 @@
+//! What a review is told, after what watches have shown.
+
+use berth_engine::model::Requirement;
+use serde_json::from_value;
+
+use super::*;
+
+fn not_system() -> Selector {
+    Selector(vec![Requirement { key: NAME.to_owned(), op: SelectorOp::NotIn, values: vec!["kube-system".to_owned()] }])
+}
+
+fn fresh(without_queue_name: bool) -> Surroundings {
+    Surroundings::new(&Settings {
+        managed_namespaces: not_system(),
+        manage_jobs_without_queue_name: without_queue_name,
+        ..Settings::default()
+    })
+}
+
+fn queue(namespace: &str, name: &str) -> Box<berth_api::LocalQueue> {
+    from_value(json!({"metadata": {"namespace": namespace, "name": name}})).expect("queue")
+}
+
+fn names(surroundings: &Surroundings) -> Value {
+    surroundings.selector()["matchExpressions"][0]["values"].clone()
+}
+
+#[test]
+fn default_queues_opt_their_namespaces_in() {
+    let mut all = fresh(false);
+    assert_eq!(names(&all), json!([NOWHERE]));
+    let queue_of = |namespace: &str| Observation::LocalQueue(Change::Apply(queue(namespace, "default")));
+    all.observe(&queue_of("b"));
+    all.observe(&queue_of("a"));
+    all.observe(&queue_of("kube-system"));
+    all.observe(&Observation::LocalQueue(Change::Apply(queue("c", "other"))));
+    assert_eq!(names(&all), json!(["a", "b"]));
+    assert!(all.facts("a").default_queue && !all.facts("c").default_queue);
+    assert!(!all.facts("kube-system").managed_namespace);
+    all.observe(&Observation::LocalQueue(Change::Only(vec![("b".into(), "default".into()), ("a".into(), "x".into())])));
+    assert_eq!(names(&all), json!(["b"]));
+    all.observe(&Observation::LocalQueue(Change::Delete(queue("b", "default"))));
+    assert_eq!(names(&all), json!([NOWHERE]));
+}
+
+#[test]
+fn where_every_job_is_managed_the_configured_selector_is_told() {
+    let all = fresh(true);
+    assert_eq!(
+        all.selector(),
+        json!({"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system"]}]})
+    );
+    assert!(all.facts("x").without_queue_name);
+    assert_eq!(all.opted_in(), None, "nothing is listed yet");
+    let mut all = all;
+    assert!(!all.knows_namespaces() && all.observe(&Observation::Namespace(Change::Only(vec![]))));
+    assert!(all.knows_namespaces());
+    assert!(all.opted_in().is_none() && all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+    assert!(all.opted_in().is_some() && !all.observe(&Observation::LocalQueue(Change::Only(vec![]))));
+}
+
+#[test]
+fn nobody_is_asked_about_kinds_that_are_not_managed() {
+    let of_pods = [Kind::Pod, Kind::Deployment, Kind::StatefulSet];
+    let plurals: BTreeMap<&str, Kind> = Kind::jobs().chain(of_pods).map(|kind| (kind.resource().2, kind)).collect();
+    for (plural, kind) in &plurals {
+        for without_queue_name in [false, true] {
+            let job_kinds = BTreeSet::from([Kind::JOB, *kind]);
+            let settings = Settings { managed_namespaces: not_system(), job_kinds, ..Settings::default() };
+            let settings = Settings { manage_jobs_without_queue_name: without_queue_name, ..settings };
+            let mut all = Surroundings::new(&settings);
+            all.observe(&Observation::Namespace(Change::Only(vec![])));
+            all.observe(&Observation::LocalQueue(Change::Reset(vec![queue("team", "default")])));
+            let told = all.opted_in().expect("all is listed");
+            assert!(told.keys().eq(plurals.keys()), "{told:?}");
+            for (resource, selector) in told {
+                let managed = resource == "jobs" || resource == *plural;
+                let wanted = if managed { all.selector() } else { in_namespaces(&["none.berth.dev"]) };
+                assert_eq!(selector, wanted, "{resource}, where {plural} are managed");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_roles_that_a_training_job_has_are_part_of_it() {
+    let mut all = fresh(true);
+    let mut training = json!({"metadata": {"name": "gpt", "namespace": "n", "uid": "u"}, "spec": {
+        "jobType": "MPIJob", "template": {"spec": {"containers": []}}}, "status": {"phase": "Running"}});
+    let observe = |all: &mut Surroundings, training: &Value| {
+        let job = from_value(training.clone()).expect("training job");
+        all.observe(&Observation::TrainingJob(Change::Apply(job)));
+    };
+    observe(&mut all, &training);
+    let governs = |all: &Surroundings, name: &str, owner: &str, uid: &str| {
+        all.governs("n", name, &controller("berth.dev/v1alpha1", "TrainingJob", owner, uid))
+    };
+    assert!(governs(&all, "gpt-worker", "gpt", "u") && governs(&all, "gpt-launcher", "gpt", "u"));
+    assert!(!governs(&all, "gpt-ps", "gpt", "u") && !governs(&all, "mine", "gpt", "u"));
+    assert!(governs(&all, "new-worker", "new", "v") && !governs(&all, "new-2", "new", "v"), "not seen yet");
+    let other = controller("example.com/v1", "TrainingJob", "gpt", "u");
+    assert!(!all.governs("n", "gpt-worker", &other), "another kind of that name");
+    training["status"]["phase"] = json!("Succeeded");
+    observe(&mut all, &training);
+    assert!(!governs(&all, "gpt-worker", "gpt", "u"), "it is over");
+    all.observe(&Observation::TrainingJob(Change::Only(vec![])));
+    assert!(all.training.is_empty());
+}
+
+fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
+    from_value(json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}))
+        .expect("a reference")
+}
+
+/// Whoever names a JobSet as the controller of his Job is none of its parts by that: the JobSet, its uid, and the Job's name decide.
+#[test]
+fn only_parts_that_a_job_set_has_are_left_to_it() {
+    let set = |uid: &str, replicas: i32| {
+        let set = json!({"metadata": {"name": "set", "namespace": "n", "uid": uid},
+            "spec": {"replicatedJobs": [{"name": "a-b", "replicas": replicas, "template": {}}]}});
+        SharedJob::from(JobType::JOB_SET.read(&set).expect("a JobSet"))
+    };
+    let of = |kind: &str, uid: &str| controller("jobset.x-k8s.io/v1alpha2", kind, "set", uid);
+    let kinds = BTreeSet::from([Kind::JOB, Kind::Job(JobType::JOB_SET)]);
+    let mut all = Surroundings::new(&Settings { job_kinds: kinds, ..Settings::default() });
+    assert!(!all.governs("n", "set-a-b-0", &of("JobSet", "u")), "no watch has shown it");
+    let seen = Observation::Job(JobType::JOB_SET, Change::Apply(set("u", 2)));
+    assert!(Surroundings::concerns(&seen) && !all.observe(&seen));
+    let job = Observation::Job(JobType::JOB, Change::Only(vec![]));
+    assert!(!Surroundings::concerns(&job), "Jobs come by the thousand, and nothing is asked of them");
+    for (name, wanted) in [
+        ("set-a-b-0", true),
+        ("set-a-b-1", true),
+        ("set-a-b-2", false),
+        ("set-a-b", false),
+        ("set-a-b-01", false),
+        ("set-a-b--1", false),
+        ("set-b-0", false),
+        ("other-a-b-0", false),
+        ("set", false),
+    ] {
+        assert_eq!(all.governs("n", name, &of("JobSet", "u")), wanted, "{name}");
+    }
+    assert!(!all.governs("n", "set-a-b-0", &of("JobSet", "v")) && !all.governs("m", "set-a-b-0", &of("JobSet", "u")));
+    assert!(!all.governs("n", "set-a-b-0", &of("Other", "u")));
+    assert!(!all.governs("n", "set-a-b-0", &controller("batch/v1", "Job", "set", "u")), "a Job has no parts");
+    all.observe(&Observation::Job(JobType::JOB_SET, Change::Reset(vec![set("v", 1)])));
+    assert!(all.governs("n", "set-a-b-0", &of("JobSet", "v")) && !all.governs("n", "set-a-b-1", &of("JobSet", "v")));
+    all.observe(&Observation::Job(JobType::JOB_SET, Change::Only(vec![])));
+    assert!(all.wholes.is_empty());
+    // Where JobSets are not managed they start and stop their Jobs as ever.
+    let without = Surroundings::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
+    assert!(without.governs("n", "set-a-b-0", &of("JobSet", "u")) && !without.governs("n", "mine", &of("JobSet", "u")));
+}
+
+#[test]
+fn stateful_sets_are_known_by_what_they_say_now() {
+    let mut all = fresh(false);
+    let set = |queue: &str, replicas: i32| {
+        let labels = json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/priority-class": "high"});
+        from_value(json!({"metadata": {"name": "web", "namespace": "n", "uid": "u", "labels": labels},
+            "spec": {"replicas": replicas, "selector": {}, "template": {}}}))
+        .expect("a StatefulSet")
+    };
+    assert_eq!(all.stateful_set("n", "web"), None);
+    for (queue, replicas) in [("q", 2), ("r", 0)] {
+        let change = Observation::StatefulSet(Change::Apply(set(queue, replicas)));
+        assert!(Surroundings::concerns(&change) && !all.observe(&change));
+        let known = all.stateful_set("n", "web").expect("it was seen");
+        assert_eq!((known.uid.as_str(), known.queue_name.as_deref()), ("u", Some(queue)));
+        assert_eq!((known.priority_class.as_deref(), known.replicas), (Some("high"), replicas));
+    }
+    all.observe(&Observation::StatefulSet(Change::Only(vec![])));
+    assert_eq!(all.stateful_set("n", "web"), None);
+    all.observe(&Observation::StatefulSet(Change::Reset(vec![set("q", 1)])));
+    assert!(all.stateful_set("n", "web").is_some() && all.stateful_set("m", "web").is_none());
+    all.observe(&Observation::StatefulSet(Change::Delete(set("q", 1))));
+    assert_eq!(all.stateful_set("n", "web"), None);
+}
+
+#[test]
+fn labels_of_namespaces_and_the_default_class_are_followed() {
+    let select = Selector(vec![Requirement { key: "team".into(), op: SelectorOp::Exists, values: vec![] }]);
+    let mut all = Surroundings::new(&Settings { managed_namespaces: select, ..Settings::default() });
+    let namespace = |labels: Value| from_value(json!({"metadata": {"name": "n", "labels": labels}})).expect("it");
+    assert!(!all.facts("n").managed_namespace);
+    all.observe(&Observation::Namespace(Change::Apply(namespace(json!({"team": "x"})))));
+    assert!(all.facts("n").managed_namespace);
+    all.observe(&Observation::Namespace(Change::Apply(namespace(json!({})))));
+    assert!(!all.facts("n").managed_namespace);
+    let class = || from_value(json!({"metadata": {"name": "default"}, "value": 1})).expect("class");
+    all.observe(&Observation::WorkloadPriorityClass(Change::Apply(class())));
+    assert!(all.facts("n").default_priority_class);
+    all.observe(&Observation::WorkloadPriorityClass(Change::Only(vec![])));
+    assert!(!all.facts("n").default_priority_class);
+}

@@ -1,0 +1,211 @@
+//! Jobs of which pods have ended for good before they are evicted: each starts once when it is admitted again, and holds quota for the
+//! pods that are left.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job, merge};
+use crate::stories::one_queue;
+
+/// The change of a Job's status by which a pod is over: one of those that succeed, an index that succeeds, or one that fails for good.
+const ENDS: [(&str, &str); 3] =
+    [("NonIndexed", "succeeded"), ("Indexed", "completedIndexes"), ("Indexed", "failedIndexes")];
+
+/// A Job of four pods of one cpu.
+fn four(mode: &str) -> Value {
+    let mut object = job("a", "lq", "1", true);
+    merge(&mut object, &json!({"spec": {"parallelism": 4, "completions": 4, "completionMode": mode}}));
+    object
+}
+
+/// A pod of the Job is over, the other three run.
+fn end_one(cluster: &mut Cluster, field: &str) {
+    let mut status = json!({"active": 3, "ready": 3});
+    status[field] = if field == "succeeded" { json!(1) } else { json!("0") };
+    if field == "completedIndexes" {
+        status["succeeded"] = json!(1);
+    }
+    cluster.edit(Kind::JOB, "team", "a", &json!({"status": status}));
+    cluster.pass(10);
+}
+
+fn workload(cluster: &Cluster) -> &Value {
+    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let (_, found) = all.next().expect("a workload");
+    assert!(all.next().is_none(), "one Workload");
+    found
+}
+
+fn edit_workload(cluster: &mut Cluster, patch: &Value) {
+    let name = workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, patch);
+}
+
+/// What was given to the pod sets: how many pods, and how many cpus.
+fn given(cluster: &Cluster) -> Vec<(i64, &str)> {
+    let sets = workload(cluster)["status"]["admission"]["podSetAssignments"].as_array().expect("admitted");
+    sets.iter().map(|set| (set["count"].as_i64().unwrap(), set["resourceUsage"]["cpu"].as_str().unwrap())).collect()
+}
+
+/// Cpus that the queue holds reserved.
+fn reserved(cluster: &Cluster) -> &Value {
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    &status["flavorsReservation"][0]["resources"][0]["total"]
+}
+
+fn is_suspended(cluster: &Cluster, kind: Kind) -> bool {
+    cluster.objects[&Cluster::key(kind, "team", "a")]["spec"]["suspend"] == json!(true)
+}
+
+fn deactivate(cluster: &mut Cluster) {
+    edit_workload(cluster, &json!({"spec": {"active": false}}));
+    cluster.pass(20);
+}
+
+fn activate(cluster: &mut Cluster) {
+    edit_workload(cluster, &json!({"spec": {"active": true}}));
+    cluster.pass(60);
+}
+
+/// How often it was started, and how often stopped.
+fn starts_and_stops(cluster: &Cluster) -> (usize, usize) {
+    (cluster.count(Purpose::StartJob), cluster.count(Purpose::SuspendJob))
+}
+
+#[test]
+fn job_with_an_ended_pod_starts_once_after_an_eviction() {
+    for (mode, field) in ENDS {
+        let mut cluster = one_queue("4");
+        cluster.put(Kind::JOB, four(mode));
+        cluster.pass(5);
+        end_one(&mut cluster, field);
+        assert_eq!(workload(&cluster)["status"]["reclaimablePods"], json!([{"name": "main", "count": 1}]), "{field}");
+        deactivate(&mut cluster);
+        assert!(is_suspended(&cluster, Kind::JOB), "{field}: {:?}", cluster.writes);
+        activate(&mut cluster);
+        assert!(!is_suspended(&cluster, Kind::JOB), "{field}: {:?}", cluster.writes);
+        assert_eq!(starts_and_stops(&cluster), (2, 1), "{field}: {:?}", cluster.writes);
+        assert_eq!(cluster.job("a")["spec"]["parallelism"], json!(4), "{field}: its own number");
+        assert_eq!((given(&cluster), reserved(&cluster)), (vec![(3, "3")], &json!("3")), "{field}");
+    }
+}
+
+#[test]
+fn job_with_an_ended_pod_starts_once_by_a_new_leader() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JOB, four("Indexed"));
+    cluster.pass(5);
+    end_one(&mut cluster, "completedIndexes");
+    deactivate(&mut cluster);
+    cluster.restart();
+    activate(&mut cluster);
+    cluster.restart();
+    cluster.pass(60);
+    assert_eq!(
+        (starts_and_stops(&cluster), is_suspended(&cluster, Kind::JOB)),
+        ((2, 1), false),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+#[test]
+fn running_job_admitted_with_fewer_or_no_pods_goes_on() {
+    // Fewer pods: as Kueue leaves a job that was admitted again after one of its pods had succeeded.
+    for count in [Some(3), None] {
+        let mut cluster = one_queue("4");
+        cluster.put(Kind::JOB, four("Indexed"));
+        cluster.pass(5);
+        end_one(&mut cluster, "completedIndexes");
+        let mut sets = workload(&cluster)["status"]["admission"]["podSetAssignments"].clone();
+        match count {
+            Some(count) => merge(&mut sets[0], &json!({"count": count, "resourceUsage": {"cpu": "3"}})),
+            None => drop(sets[0].as_object_mut().unwrap().remove("count")),
+        }
+        edit_workload(&mut cluster, &json!({"status": {"admission": {"podSetAssignments": sets}}}));
+        cluster.restart();
+        cluster.pass(60);
+        assert_eq!(starts_and_stops(&cluster), (1, 0), "{count:?}: {:?}", cluster.writes);
+        assert_eq!(reserved(&cluster), &json!("3"), "{count:?}");
+    }
+}
+
+#[test]
+fn prebuilt_job_with_an_ended_pod_stays_in_sync() {
+    let mut cluster = one_queue("4");
+    let mut guest = four("Indexed");
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    let mut before = crate::stories::cluster::made_before(&guest["spec"]["template"]);
+    before["spec"]["podSets"][0]["count"] = json!(4);
+    cluster.put(Kind::Workload, before);
+    cluster.put(Kind::JOB, guest);
+    cluster.pass(5);
+    end_one(&mut cluster, "completedIndexes");
+    deactivate(&mut cluster);
+    activate(&mut cluster);
+    assert!(!cluster.is("a", "Finished"), "{:?}", cluster.condition("a", "Finished"));
+    assert_eq!(
+        (starts_and_stops(&cluster), is_suspended(&cluster, Kind::JOB)),
+        ((2, 1), false),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+#[test]
+fn job_with_a_failed_index_is_not_evicted_for_recovery() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JOB, four("Indexed"));
+    cluster.pass(5);
+    assert!(cluster.is("a", "PodsReady"));
+    end_one(&mut cluster, "failedIndexes");
+    assert!(cluster.is("a", "PodsReady"), "{:?}", cluster.condition("a", "PodsReady"));
+    cluster.pass(4_000);
+    assert_eq!(starts_and_stops(&cluster), (1, 0), "{:?}", cluster.writes);
+}
+
+/// A loader and three trainers, each a Job of one pod.
+fn jobset() -> Value {
+    let template = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}});
+    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "a", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "replicatedJobs": [
+            {"name": "loader", "replicas": 1, "template": template},
+            {"name": "trainer", "replicas": 3, "template": template}]}})
+}
+
+/// What the JobSet's controller says of it: it follows `spec.suspend`, and so many Jobs of each kind are over.
+fn report(cluster: &mut Cluster, over: (i32, i32)) {
+    let suspended = is_suspended(cluster, Kind::JOB_SET);
+    let job = |name: &str, all: i32, over: i32| {
+        let active = if suspended { 0 } else { all - over };
+        json!({"name": name, "active": active, "ready": active, "succeeded": over, "failed": 0, "suspended": 0})
+    };
+    let condition = json!({"type": "Suspended", "status": if suspended { "True" } else { "False" }, "reason": "r",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let jobs = [job("loader", 1, over.0), job("trainer", 3, over.1)];
+    let status = json!({"conditions": [condition], "replicatedJobsStatus": jobs});
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": status}));
+    cluster.pass(10);
+}
+
+#[test]
+fn jobset_with_ended_jobs_starts_once_after_an_eviction() {
+    for (over, left) in [((1, 0), vec![(0, "0"), (3, "3")]), ((0, 1), vec![(1, "1"), (2, "2")])] {
+        let mut cluster = one_queue("4");
+        cluster.put(Kind::JOB_SET, jobset());
+        cluster.pass(1);
+        report(&mut cluster, (0, 0));
+        report(&mut cluster, over);
+        assert!(workload(&cluster)["status"]["reclaimablePods"].is_array(), "{over:?}: {:?}", cluster.writes);
+        deactivate(&mut cluster);
+        report(&mut cluster, over);
+        activate(&mut cluster);
+        report(&mut cluster, over);
+        cluster.pass(60);
+        assert_eq!(starts_and_stops(&cluster), (2, 1), "{over:?}: {:?}", cluster.writes);
+        assert!(!is_suspended(&cluster, Kind::JOB_SET), "{over:?}: {:?}", cluster.writes);
+        assert_eq!((given(&cluster), reserved(&cluster)), (left, &json!("3")), "{over:?}");
+    }
+}

@@ -1,0 +1,187 @@
+//! A law: what nobody disturbs comes to rest. Whatever was done to jobs, their Workloads and what is made of them, once nobody outside changes
+//! anything any more, writes come to an end, and nobody makes pods or Jobs for ever.
+//!
+//! Left out, since it goes on by design: what waits for pods that never get ready without a limit, and webhooks that are off while a
+//! controller makes pods which nobody gates.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::jobsets::slices;
+use crate::stories::random::{Dice, seeds};
+use crate::stories::training::training;
+
+/// Seconds after the last change from outside in which everything that waits for a time has had its turn, and those in which nothing may be
+/// written any more.
+const CALM: (i64, i64) = (2_400, 600);
+
+struct World {
+    cluster: Cluster,
+    dice: Dice,
+}
+
+fn begin(seed: u64) -> World {
+    let mut dice = Dice::new(seed);
+    let mut settings = settings();
+    if dice.below(2) == 0 {
+        settings.wait_for_pods_ready = None;
+    }
+    if dice.below(4) == 0 {
+        settings.job_kinds.remove(&Kind::JOB_SET);
+    }
+    let mut cluster = Cluster::with(settings);
+    cluster.job_sets_run = true;
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
+    cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"tier": "spot"})));
+    let quota = (2 + dice.below(6)).to_string();
+    let mut queue = cluster_queue("cq", None, &[("default", &quota), ("spot", "2")]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    cluster.put(Kind::ClusterQueue, queue);
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    cluster.put(Kind::LocalQueue, local_queue("other", "cq"));
+    cluster.set_class("high", 100);
+    World { cluster, dice }
+}
+
+impl World {
+    fn pick(&mut self, kind: Kind) -> Option<String> {
+        let names: Vec<String> =
+            self.cluster.objects.keys().filter(|key| key.kind == kind).map(|key| key.name.clone()).collect();
+        (!names.is_empty()).then(|| names[self.dice.below(names.len())].clone())
+    }
+
+    fn labels(&mut self) -> Value {
+        let mut labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        if self.dice.below(3) == 0 {
+            labels["kueue.x-k8s.io/priority-class"] = json!("high");
+        }
+        labels
+    }
+
+    fn new_job(&mut self, name: &str) {
+        let mut made = job(name, "lq", "1", self.dice.below(2) == 0);
+        made["metadata"]["labels"] = self.labels();
+        made["spec"]["parallelism"] = json!(1 + self.dice.below(3));
+        made["spec"]["completions"] = json!(1 + self.dice.below(5));
+        if self.dice.below(3) == 0 {
+            made["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "1"});
+        }
+        self.cluster.put(Kind::JOB, made);
+    }
+
+    fn new_set(&mut self, name: &str) {
+        let mut set = slices();
+        set["metadata"] = json!({"namespace": "team", "name": name, "labels": self.labels()});
+        set["spec"]["suspend"] = json!(self.dice.below(2) == 0);
+        if self.dice.below(2) == 0 {
+            set["spec"]["failurePolicy"] = json!({"maxRestarts": self.dice.below(3)});
+        }
+        if self.dice.below(3) == 0 {
+            // Its Jobs name the queue, with or without the whole.
+            let label = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+            set["spec"]["replicatedJobs"][0]["template"]["metadata"] = label;
+            if self.dice.below(2) == 0 {
+                set["metadata"]["labels"] = json!({});
+            }
+        }
+        self.cluster.put(Kind::JOB_SET, set);
+    }
+
+    /// Pods of a running Job succeed, one or all, or it fails.
+    fn ends(&mut self, name: &str) {
+        let job = self.cluster.job(name).clone();
+        let active = job["status"]["active"].as_i64().unwrap_or(0);
+        if active == 0 || job["spec"]["suspend"] == json!(true) {
+            return;
+        }
+        match self.dice.below(3) {
+            0 => self.cluster.complete(name),
+            1 => self.cluster.fail(name),
+            _ if active > 1 => {
+                let succeeded = job["status"]["succeeded"].as_i64().unwrap_or(0) + 1;
+                let status = json!({"succeeded": succeeded, "active": active - 1, "ready": active - 1});
+                self.cluster.edit(Kind::JOB, "team", name, &json!({"status": status}));
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody who may edit the jobs of the namespace does.
+    fn tenant_edits(&mut self, kind: Kind, name: &str) {
+        let change = match self.dice.below(9) {
+            0 => json!({"spec": {"suspend": true}}),
+            1 => json!({"spec": {"suspend": false}}),
+            2 => json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": null}}}),
+            3 => json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}),
+            4 => json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
+            5 if kind == Kind::JOB => json!({"spec": {"parallelism": 1 + self.dice.below(4)}}),
+            5 => json!({"spec": {"failurePolicy": {"maxRestarts": 2}}}),
+            6 | 7 => {
+                let owner = if self.dice.below(2) == 0 { Kind::JOB } else { Kind::JOB_SET };
+                let Some(other) = self.pick(owner) else { return };
+                let uid = self.cluster.objects[&Cluster::key(owner, "team", &other)]["metadata"]["uid"].clone();
+                let (api_version, word) =
+                    if owner == Kind::JOB { ("batch/v1", "Job") } else { ("jobset.x-k8s.io/v1alpha2", "JobSet") };
+                json!({"metadata": {"ownerReferences": [{"apiVersion": api_version, "kind": word, "name": other,
+                    "uid": uid, "controller": true}]}})
+            }
+            _ => {
+                self.cluster.delete(&Cluster::key(kind, "team", name));
+                return;
+            }
+        };
+        self.cluster.edit(kind, "team", name, &change);
+    }
+
+    fn event(&mut self, number: usize) {
+        match self.dice.below(10) {
+            0 | 1 => self.new_job(&format!("j{number}")),
+            2 | 3 => self.new_set(&format!("s{number}")),
+            4 if number < 8 => self.cluster.put(Kind::TrainingJob, training(&format!("t{number}"), json!({}))),
+            5 | 6 => {
+                if let Some(name) = self.pick(Kind::JOB) {
+                    self.ends(&name);
+                }
+            }
+            7 => {
+                let kind = if self.dice.below(3) == 0 { Kind::JOB_SET } else { Kind::JOB };
+                if let Some(name) = self.pick(kind) {
+                    self.tenant_edits(kind, &name);
+                }
+            }
+            8 => {
+                if let Some(name) = self.pick(Kind::Workload) {
+                    let active = self.dice.below(2) == 0;
+                    self.cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": active}}));
+                }
+            }
+            9 if self.dice.below(3) == 0 => self.cluster.restart(),
+            _ => {}
+        }
+    }
+}
+
+/// What was made since: uids of Jobs and pods.
+fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
+    let runs = cluster.objects.iter().filter(|(key, _)| [Kind::JOB, Kind::Pod].contains(&key.kind));
+    runs.map(|(key, object)| (key.clone(), object["metadata"]["uid"].clone())).collect()
+}
+
+#[test]
+fn without_an_outside_change_writes_come_to_an_end() {
+    for seed in seeds(60) {
+        let mut world = begin(seed);
+        for number in 0..10 + world.dice.below(15) {
+            world.event(number);
+            let seconds = world.dice.seconds(0, 40);
+            world.cluster.pass(seconds);
+        }
+        world.cluster.pass(CALM.0);
+        let (writes, before) = (world.cluster.writes.len(), made(&world.cluster));
+        world.cluster.pass(CALM.1);
+        let since = &world.cluster.writes[writes..];
+        assert!(since.is_empty(), "seed {seed}: {} writes: {:?}", since.len(), &since[..since.len().min(20)]);
+        assert_eq!(made(&world.cluster), before, "seed {seed}");
+    }
+}

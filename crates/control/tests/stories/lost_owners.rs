@@ -1,0 +1,226 @@
+//! Workloads that lose who controls them, never had anybody, or are kept by somebody else's finalizer: none of them holds quota that nothing
+//! uses, and none lets anything run outside of quota.
+
+use berth_control::write::{Kind, ObjectKey, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job, made_before};
+use crate::stories::kept_quota::{contested, is, labels, name_of, running, urgent_has_its_turn, workload};
+use crate::stories::one_queue;
+use crate::stories::pods::pod;
+use crate::stories::training::training;
+
+/// Somebody takes the owner reference off the Workload of a running job: the job takes it back, and no pod runs outside of quota.
+#[test]
+fn workload_without_owner_reference_comes_back_to_its_job() {
+    let mut cluster = contested("4");
+    cluster.put(Kind::JOB, job("t", "lq", "1", true));
+    cluster.put(Kind::Pod, pod("p", "1"));
+    cluster.put(Kind::TrainingJob, training("r", json!({})));
+    cluster.pass(5);
+    for begins in ["job-t-", "pod-p-", "trainingjob-r-"] {
+        let name = name_of(&cluster, begins);
+        let before = workload(&cluster, begins).unwrap()["metadata"]["ownerReferences"].clone();
+        cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
+        cluster.pass(10);
+        let after = workload(&cluster, begins).expect(begins);
+        assert_eq!(after["metadata"]["ownerReferences"], before, "{begins}: {:?}", cluster.writes);
+        assert!(cluster.workload_is(&name, "Admitted") && !cluster.workload_is(&name, "Finished"), "{begins}");
+    }
+    assert_eq!(cluster.job("t")["status"]["active"], 1, "{:?}", cluster.writes);
+    assert!(cluster.pod("p").is_some() && cluster.has_job("r-worker"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::AdoptWorkload), 3);
+}
+
+/// A job without queue takes it back as well: it is what holds the quota.
+#[test]
+fn workload_without_owner_reference_comes_back_to_job_without_queue() {
+    let mut cluster = running();
+    cluster.edit(Kind::JOB, "team", "t", &labels("queue-name", Value::Null));
+    let name = name_of(&cluster, "job-t-");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"ownerReferences": null}}));
+    cluster.pass(5);
+    assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
+}
+
+/// Somebody else's Workload has the name that the job's own is to have: the job says so, once, and goes on when the name is free.
+#[test]
+fn workload_name_that_is_taken_is_told_once() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("t", "lq", "1", true));
+    cluster.pass(5);
+    let name = name_of(&cluster, "job-t-");
+    let mut taken = made_before(&job("t", "lq", "5", true)["spec"]["template"]);
+    taken["metadata"]["name"] = json!(name);
+    let own = Cluster::key(Kind::Workload, "team", &name);
+    cluster.complete("t");
+    cluster.pass(5);
+    cluster.delete(&own);
+    cluster.pass(5);
+    let uid = cluster.job("t")["metadata"]["uid"].clone();
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.put(Kind::Workload, taken);
+    let again = job("t", "lq", "1", true);
+    cluster.put_as(Kind::JOB, again, uid.as_str());
+    cluster.pass(60);
+    let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "WorkloadNameConflict").collect();
+    let words = format!(
+        "Workload team/{name} belongs to no job and has the name that the Workload of this job is to have: delete it"
+    );
+    assert_eq!(told.iter().map(|one| &one.message).collect::<Vec<_>>(), [&words], "{:?}", cluster.writes);
+    cluster.delete(&own);
+    cluster.pass(5);
+    assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// The job is gone, or its Workload is deleted, and somebody else's finalizer keeps that: nothing runs, and the quota is free.
+#[test]
+fn workload_kept_by_foreign_finalizer_holds_no_quota() {
+    for (job_goes, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut cluster = running();
+        let name = name_of(&cluster, "job-t-");
+        let both = json!(["kueue.x-k8s.io/resource-in-use", "example.com/never"]);
+        cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": both}}));
+        cluster.pass(2);
+        if job_goes {
+            cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+        } else {
+            cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+        }
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(20);
+        let left = &cluster.objects[&Cluster::key(Kind::Workload, "team", &name)];
+        assert_eq!(left["metadata"]["finalizers"], json!(["example.com/never"]), "{:?}", cluster.writes);
+        assert!(!cluster.workload_is(&name, "QuotaReserved"), "{job_goes} {restarts}: {:?}", cluster.writes);
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(5);
+        assert!(cluster.is("next", "Admitted"), "{job_goes} {restarts}: {:?}", cluster.writes);
+    }
+}
+
+/// Our finalizer is gone already, as one that an earlier process left behind: the quota is free all the same.
+#[test]
+fn leaving_workload_without_our_finalizer_holds_no_quota() {
+    let mut cluster = running();
+    let name = name_of(&cluster, "job-t-");
+    cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": ["example.com/never"]}}));
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.pass(20);
+    assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
+}
+
+/// Nobody has made anything of a Workload without owner: it is preempted at once, and comes back when there is room.
+#[test]
+fn workload_of_nobody_gives_its_quota_back_when_evicted() {
+    let group = json!({"kueue.x-k8s.io/is-group-workload": "true"});
+    for annotations in [json!({}), group] {
+        let mut cluster = contested("1");
+        let mut nobodys = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
+        nobodys["metadata"]["annotations"] = annotations;
+        let of_group = nobodys["metadata"]["annotations"].as_object().is_some_and(|all| !all.is_empty());
+        if of_group {
+            // It waits for its pods, and is given quota by hand.
+            let sets =
+                json!([{"name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}]);
+            let yes = |kind: &str| {
+                json!({"type": kind, "status": "True", "reason": kind, "message": "",
+                "lastTransitionTime": cluster.now.to_string()})
+            };
+            nobodys["status"] = json!({"admission": {"clusterQueue": "cq", "podSetAssignments": sets},
+                "conditions": [yes("QuotaReserved"), yes("Admitted")]});
+        }
+        cluster.put(Kind::Workload, nobodys);
+        cluster.pass(5);
+        assert!(cluster.workload_is("before", "Admitted"), "{:?}", cluster.writes);
+        assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
+        cluster.complete("urgent");
+        cluster.pass(30);
+        assert_eq!(cluster.workload_is("before", "Admitted"), !of_group, "{:?}", cluster.writes);
+    }
+}
+
+/// One queue in which `t` runs, of a kind, and the key of that.
+fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
+    let mut cluster = contested("2");
+    let begins = match kind {
+        Kind::TrainingJob => {
+            cluster.put(kind, training("t", json!({})));
+            "trainingjob-t-"
+        }
+        _ => {
+            cluster.put(kind, job("t", "lq", "2", true));
+            "job-t-"
+        }
+    };
+    cluster.pass(10);
+    assert!(is(&cluster, begins, "Admitted"), "{:?}", cluster.writes);
+    (cluster, Cluster::key(kind, "team", "t"), begins)
+}
+
+/// A job is deleted and its pods are left: they hold its quota until they have ended, and it is finished and let go then.
+#[test]
+fn orphaned_pods_hold_their_quota_until_they_end() {
+    for kind in [Kind::JOB, Kind::TrainingJob] {
+        for restarts in [false, true] {
+            let (mut cluster, key, begins) = to_be_orphaned(kind);
+            cluster.delete_orphaning(&key);
+            if restarts {
+                cluster.restart();
+            }
+            cluster.put(Kind::JOB, job("next", "lq", "2", true));
+            cluster.pass(120);
+            assert!(
+                is(&cluster, begins, "Admitted") && !is(&cluster, begins, "Finished"),
+                "{kind:?}: {:?}",
+                cluster.writes
+            );
+            assert!(!cluster.is("next", "QuotaReserved"), "{kind:?}");
+            assert!(cluster.count(Purpose::FindLeftPods) < 20, "{kind:?}: {:?}", cluster.writes);
+            let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "OwnerNotFound").collect();
+            assert_eq!(told.len(), 1, "{told:?}");
+            cluster.left_behind.clear();
+            cluster.pass(15);
+            assert!(
+                is(&cluster, begins, "Finished") && cluster.is("next", "Admitted"),
+                "{kind:?}: {:?}",
+                cluster.writes
+            );
+            assert_eq!(workload(&cluster, begins).unwrap()["metadata"]["finalizers"], json!([]), "{kind:?}");
+        }
+    }
+}
+
+/// Somebody else is to have their quota: the pods that were left are stopped, those that a Job makes again with that Job.
+#[test]
+fn evicted_workload_without_owner_stops_its_pods() {
+    for kind in [Kind::JOB, Kind::TrainingJob] {
+        let (mut cluster, key, begins) = to_be_orphaned(kind);
+        cluster.delete_orphaning(&key);
+        cluster.pass(30);
+        assert!(urgent_has_its_turn(&mut cluster, "2"), "{kind:?}: {:?}", cluster.writes);
+        assert!(
+            cluster.left_behind.is_empty() && !is(&cluster, begins, "QuotaReserved")
+                || is(&cluster, begins, "Finished")
+        );
+        let purpose = if kind == Kind::JOB { Purpose::DeletePod } else { Purpose::DeleteChild };
+        assert_eq!(cluster.count(purpose), 1, "{kind:?}: {:?}", cluster.writes);
+    }
+}
+
+/// The Workload of a job that was deleted without it, and of which no pod is left, goes when it is deleted.
+#[test]
+fn orphaned_workload_without_pods_is_let_go() {
+    let (mut cluster, key, begins) = to_be_orphaned(Kind::JOB);
+    cluster.delete_orphaning(&key);
+    cluster.left_behind.clear();
+    cluster.pass(10);
+    let left = workload(&cluster, begins).unwrap();
+    assert!(is(&cluster, begins, "Finished") && left["metadata"]["finalizers"] == json!([]), "{:?}", cluster.writes);
+    cluster.restart();
+    cluster.pass(10);
+    let name = name_of(&cluster, begins);
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    assert!(workload(&cluster, begins).is_none());
+}

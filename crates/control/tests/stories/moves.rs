@@ -1,0 +1,91 @@
+//! Jobs that somebody else than Berth suspends while they run, where no webhook has put that back.
+
+use berth_control::write::{EventType, Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::stories::one_queue;
+
+/// Queue `lq` of ClusterQueue `cq`, and queue `other` of ClusterQueue `cq-other`, one cpu each.
+fn two_queues() -> Cluster {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq-other", None, &[("default", "1")]));
+    cluster.put(Kind::LocalQueue, local_queue("other", "cq-other"));
+    cluster
+}
+
+fn suspended() -> Value {
+    json!({"spec": {"suspend": true}})
+}
+
+/// A manifest that says `suspend: true` was applied again: the job is started again, and its user told how it is stopped.
+#[test]
+fn job_suspended_by_another_is_resumed_and_told() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.settle();
+    let (starts, said) = (cluster.count(Purpose::StartJob), cluster.notices.len());
+    cluster.edit(Kind::JOB, "team", "a", &suspended());
+    cluster.pass(10);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::StartJob), starts + 1, "{:?}", cluster.writes);
+    assert!(cluster.is("a", "Admitted") && !cluster.is("a", "Evicted"));
+    let told = cluster.notices[said..].iter().find(|notice| notice.reason == "SuspensionUndone").expect("an event");
+    assert_eq!((told.key.kind, told.event_type), (Kind::JOB, EventType::Warning));
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap();
+    assert!(told.message.contains(workload) && told.message.contains("spec.active"), "{}", told.message);
+}
+
+/// A start after an eviction is no resumption.
+#[test]
+fn job_started_again_after_its_eviction_is_told_nothing_of_suspension() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.settle();
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    for active in [false, true] {
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
+        cluster.pass(10);
+    }
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    assert!(cluster.notices.iter().all(|notice| notice.reason != "SuspensionUndone"));
+}
+
+/// A write that suspends and moves a job stops it: its quota is free for others, its template the user's, and it waits in its new queue.
+#[test]
+fn job_suspended_and_moved_waits_in_its_new_queue() {
+    let mut cluster = two_queues();
+    cluster.put(Kind::JOB, job("holder", "other", "1", true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted") && cluster.is("holder", "Admitted"));
+    let moved = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}, "spec": {"suspend": true}});
+    cluster.edit(Kind::JOB, "team", "a", &moved);
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
+    cluster.pass(10);
+    assert!(!cluster.is("a", "QuotaReserved") && cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.workload_of("a").unwrap()["spec"]["queueName"], json!("other"));
+    let template = &cluster.job("a")["spec"]["template"];
+    assert!(template["metadata"]["labels"].get("kueue.x-k8s.io/podset").is_none(), "{template}");
+    cluster.complete("holder");
+    cluster.pass(10);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.job("a")["spec"]["suspend"], json!(false));
+    assert_eq!(cluster.count(Purpose::StartJob), 4, "each once, and the moved one twice: {:?}", cluster.writes);
+}
+
+/// The queue is changed in the moment between the admission and the start.
+#[test]
+fn admitted_job_that_is_moved_before_its_start_starts_in_its_new_queue_only() {
+    let mut cluster = two_queues();
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.settle();
+    // The next leader finds it admitted, suspended, and in another queue.
+    cluster.edit(Kind::JOB, "team", "a", &suspended());
+    cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}));
+    cluster.put(Kind::JOB, job("b", "lq", "1", true));
+    cluster.pass(10);
+    assert!(cluster.is("a", "Admitted") && cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.workload_of("a").unwrap()["status"]["admission"]["clusterQueue"], json!("cq-other"));
+    assert!(!cluster.is("a", "Evicted"));
+}

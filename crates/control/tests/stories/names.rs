@@ -1,0 +1,151 @@
+//! Objects of others under the name of one that Berth is to make: whoever waits for the name is told what is in the way.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
+use crate::stories::provisioning::asked_with;
+use crate::stories::training::training;
+
+const CONFLICT: &str = "WorkloadNameConflict";
+
+pub fn job_set(name: &str) -> Value {
+    json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": name, "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "replicas": 1, "template": {"spec": {
+            "parallelism": 1, "completions": 1, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}}}}]}})
+}
+
+fn jobs(name: &str) -> [(Kind, Value); 4] {
+    [
+        (Kind::JOB, job(name, "lq", "1", true)),
+        (Kind::JOB_SET, job_set(name)),
+        (Kind::Pod, pod(name, "1")),
+        (Kind::TrainingJob, training(name, json!({}))),
+    ]
+}
+
+/// What an object was told about names.
+fn told(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
+    let about = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == name);
+    about.filter(|notice| notice.reason == CONFLICT).map(|notice| notice.message.clone()).collect()
+}
+
+fn workload_names(cluster: &Cluster) -> Vec<String> {
+    cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone()).collect()
+}
+
+#[test]
+fn a_job_whose_workload_has_a_strangers_name_is_told_so_and_starts_when_that_is_gone() {
+    for (kind, object) in jobs("x") {
+        let mut before = pod_queue("4");
+        before.put(kind, object.clone());
+        before.settle();
+        let name = workload_names(&before).remove(0);
+        // Uids are given in turn: the job is the same one, and finds the name taken.
+        let mut cluster = pod_queue("4");
+        cluster.put(kind, object);
+        let stranger = json!({"metadata": {"namespace": "team", "name": name},
+            "spec": {"queueName": "nowhere", "active": true, "podSets": [{"name": "main", "count": 1,
+                "template": {"spec": {"containers": []}}}]}});
+        cluster.put(Kind::Workload, stranger);
+        cluster.pass(120);
+        let expected = format!(
+            "Workload team/{name} belongs to no job and has the name that the Workload of this job is to have: delete it"
+        );
+        assert_eq!(told(&cluster, kind, "x"), [expected], "{kind:?}: once");
+        assert_eq!(cluster.count(Purpose::CreateWorkload), 0, "{kind:?}");
+        cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+        cluster.pass(5);
+        assert!(cluster.workload_is(&name, "Admitted"), "{kind:?}: {:?}", cluster.writes);
+    }
+}
+
+/// A Workload that a job names as made beforehand is another job's: it waits, and says for whom.
+#[test]
+fn a_job_that_names_anothers_workload_is_told_so() {
+    for (kind, mut object) in jobs("x").into_iter().filter(|(kind, _)| *kind != Kind::TrainingJob) {
+        let mut cluster = pod_queue("4");
+        cluster.put(Kind::JOB, job("owner", "lq", "1", true));
+        cluster.settle();
+        let name = workload_names(&cluster).remove(0);
+        object["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!(name);
+        cluster.put(kind, object);
+        cluster.pass(120);
+        let expected = format!(
+            "Workload team/{name} belongs to Job team/owner and is the one that this job names as made beforehand: \
+             name another one"
+        );
+        assert_eq!(told(&cluster, kind, "x"), [expected], "{kind:?}: once");
+        assert_ne!(cluster.objects[&Cluster::key(kind, "team", "x")]["spec"]["suspend"], json!(false), "{kind:?}");
+    }
+}
+
+/// A Workload that goes with its job is gone in a moment: nothing has to be done about it.
+#[test]
+fn a_name_that_is_free_in_a_moment_is_waited_for_without_a_word() {
+    let mut cluster = pod_queue("4");
+    let mut owner = job("owner", "lq", "1", true);
+    owner["metadata"]["finalizers"] = json!(["x/y"]);
+    cluster.put(Kind::JOB, owner);
+    cluster.settle();
+    let name = workload_names(&cluster).remove(0);
+    cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": ["x/y"]}}));
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    let mut guest = job("x", "lq", "1", true);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!(name);
+    cluster.put(Kind::JOB, guest);
+    cluster.pass(10);
+    assert_eq!(told(&cluster, Kind::JOB, "x"), Vec::<String>::new());
+}
+
+/// A tenant has made an object of the name that Berth is to give to what it asks an autoscaler with: the check names it, and so does
+/// the job.
+#[test]
+fn what_is_in_the_way_of_a_request_for_capacity_is_named_by_its_check() {
+    for (purpose, kind) in
+        [(Purpose::PreparePodTemplate, "PodTemplate"), (Purpose::RequestCapacity, "ProvisioningRequest")]
+    {
+        let mut cluster = asked_with(&json!({}), |cluster| {
+            cluster.answers.push((purpose, "", Outcome::AlreadyExists));
+        });
+        cluster.pass(60);
+        let workload = cluster.workload_of("a").unwrap().clone();
+        let check = &workload["status"]["admissionChecks"][0];
+        let message = check["message"].as_str().unwrap_or_default();
+        assert_eq!(check["state"], json!("Pending"));
+        assert!(message.starts_with(&format!("{kind} team/")), "{kind}: {check} {:?}", cluster.writes);
+        assert!(message.ends_with(" exists and is somebody else's: delete it"), "{message}");
+        let of_job = cluster.notices.iter().filter(|notice| notice.key.kind == Kind::JOB);
+        assert!(of_job.clone().any(|notice| notice.message.contains("is somebody else's")), "{:?}", cluster.notices);
+        let answers = |cluster: &Cluster| cluster.count(Purpose::AnswerCheck);
+        let before = answers(&cluster);
+        cluster.pass(300);
+        assert_eq!(answers(&cluster), before, "{kind}: once");
+        // It is tried all the while.
+        cluster.answers.clear();
+        cluster.pass(60);
+        assert!(
+            cluster.objects.keys().any(|key| key.kind == Kind::ProvisioningRequest),
+            "{kind}: {:?}",
+            cluster.writes
+        );
+    }
+}
+
+/// A creation of ours whose answer was lost is no stranger's: the watch shows it.
+#[test]
+fn our_own_lost_creation_is_no_stranger() {
+    for purpose in [Purpose::PreparePodTemplate, Purpose::RequestCapacity] {
+        let mut cluster = asked_with(&json!({}), |cluster| {
+            cluster.faults.push((purpose, Outcome::Unknown("reset".into()), true));
+        });
+        cluster.pass(60);
+        let workload = cluster.workload_of("a").unwrap();
+        let message = workload["status"]["admissionChecks"][0]["message"].as_str().unwrap_or_default();
+        assert_eq!(message, "", "{purpose:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Flavors that change between a reservation and the start.
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::stories::checks::{answer, rely_on_budget};
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
+use crate::stories::training::training;
+
+/// The annotation that says where pods of a flavor must not land; `null` takes it away.
+fn forbid(cluster: &mut Cluster, text: Value) {
+    let patch = json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": text}}});
+    cluster.edit(Kind::ResourceFlavor, "", "default", &patch);
+}
+
+fn workloads(cluster: &Cluster) -> Vec<(String, Value)> {
+    let all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    all.map(|(key, object)| (key.name.clone(), object.clone())).collect()
+}
+
+fn condition(workload: &Value, kind: &str) -> Value {
+    let conditions = workload["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|condition| condition["type"] == json!(kind)).unwrap_or_default()
+}
+
+/// Quota is reserved, and a check is waited for; meanwhile somebody writes into the flavor what nobody can read.
+#[test]
+fn a_flavor_that_cannot_be_used_for_a_moment_costs_the_reservation_and_not_the_job() {
+    let objects = [
+        (Kind::JOB, "a", job("a", "lq", "1", true)),
+        (Kind::Pod, "a", pod("a", "1")),
+        (Kind::TrainingJob, "a", training("a", json!({}))),
+    ];
+    for (kind, name, object) in objects {
+        let mut cluster = pod_queue("9");
+        rely_on_budget(&mut cluster, &[("default", "9")], json!([]));
+        cluster.put(kind, object);
+        cluster.pass(5);
+        let (workload, _) = workloads(&cluster).remove(0);
+        assert!(cluster.workload_is(&workload, "QuotaReserved"), "{kind:?}");
+        forbid(&mut cluster, json!("not a label!"));
+        answer(&mut cluster, &workload, "Ready");
+        cluster.pass(10);
+        let (_, object) = workloads(&cluster).remove(0);
+        assert_eq!(condition(&object, "Finished"), Value::Null, "{kind:?}");
+        let evicted = condition(&object, "Evicted");
+        assert_eq!(evicted["reason"], json!("PlacementFailed"), "{kind:?}: {object}");
+        assert_eq!(condition(&object, "QuotaReserved")["status"], json!("False"), "{kind:?}: {object}");
+        let told =
+            cluster.notices.iter().filter(|notice| notice.reason == "PlacementFailed" && notice.key.kind == kind);
+        let told: Vec<&str> = told.map(|notice| notice.message.as_str()).collect();
+        assert!(matches!(told.as_slice(), [one] if one.contains("forbidden-node-labels")), "{kind:?}: {told:?}");
+        forbid(&mut cluster, Value::Null);
+        cluster.pass(70);
+        assert!(cluster.workload_is(&workload, "QuotaReserved"), "{kind:?}: {:?}", cluster.writes);
+        answer(&mut cluster, &workload, "Ready");
+        cluster.pass(10);
+        assert!(cluster.workload_is(&workload, "Admitted"), "{kind:?}: {name}: {:?}", cluster.writes);
+    }
+}

@@ -1,0 +1,171 @@
+//! A pod that runs has a place of its own, into which it fits, or is stopped: whoever takes gates away, renames roles, scales beside the webhook or
+//! resizes a pod gets nothing for it.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::Cluster;
+use crate::stories::groups::{gated, member, replica, running_set};
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
+
+/// Somebody takes the gate of a pod away.
+fn let_loose(cluster: &mut Cluster, name: &str) {
+    cluster.edit(Kind::Pod, "team", name, &json!({"spec": {"schedulingGates": []}}));
+}
+
+/// Somebody else keeps a pod, so that what it was told can be read.
+fn keep(cluster: &mut Cluster, name: &str, keep: bool) {
+    let ours = "kueue.x-k8s.io/managed";
+    let finalizers = if keep { json!([ours, "example.com/keep"]) } else { json!([]) };
+    cluster.edit(Kind::Pod, "team", name, &json!({"metadata": {"finalizers": finalizers}}));
+    cluster.pass(5);
+}
+
+fn annotate(cluster: &mut Cluster, name: &str, role: &str) {
+    cluster.edit(Kind::Pod, "team", name, &json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": role}}}));
+}
+
+/// Why a pod goes.
+fn told(cluster: &Cluster, name: &str) -> Value {
+    let pod = cluster.pod(name).expect(name);
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let told = conditions.into_iter().find(|condition| condition["type"] == "TerminationTarget");
+    told.map(|condition| condition["reason"].clone()).unwrap_or_default()
+}
+
+fn role(cluster: &Cluster) -> String {
+    let workload = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+    workload["spec"]["podSets"][0]["name"].as_str().unwrap().to_owned()
+}
+
+fn runs(cluster: &Cluster, name: &str) -> bool {
+    let pod = cluster.pod(name);
+    pod.is_some_and(|pod| pod["status"]["phase"] == json!("Running") && pod["metadata"]["deletionTimestamp"].is_null())
+}
+
+#[test]
+fn running_member_larger_than_its_role_is_stopped() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[("role-hash", "x")]));
+    cluster.put(Kind::Pod, member("b", "100", 2, &[("role-hash", "x")]));
+    cluster.pass(5);
+    assert!(runs(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    keep(&mut cluster, "b", true);
+    let_loose(&mut cluster, "b");
+    cluster.settle();
+    assert_eq!(told(&cluster, "b"), json!("OutOfSync"), "{:?}", cluster.writes);
+    assert!(
+        cluster.notices.iter().any(|n| n.key.name == "b" && n.message.contains("100 of cpu")),
+        "{:?}",
+        cluster.notices
+    );
+    keep(&mut cluster, "b", false);
+    assert!(cluster.pod("b").is_none() && runs(&cluster, "a"), "{:?}", cluster.writes);
+    cluster.put(Kind::Pod, member("b", "1", 2, &[("role-hash", "x")]));
+    cluster.pass(5);
+    assert!(runs(&cluster, "b"), "its place waits for one that fits: {:?}", cluster.writes);
+    // One that grows later has no place for what it grew by.
+    let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]);
+    cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"containers": containers}}));
+    cluster.pass(5);
+    assert!(cluster.pod("b").is_none() && runs(&cluster, "a"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn running_member_of_unknown_role_is_stopped() {
+    let fast = ("pod-group-fast-admission", "true");
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[fast]));
+    cluster.pass(5);
+    cluster.put(Kind::Pod, member("b", "100", 2, &[fast]));
+    cluster.pass(5);
+    assert!(runs(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
+    keep(&mut cluster, "b", true);
+    let_loose(&mut cluster, "b");
+    cluster.settle();
+    assert_eq!(told(&cluster, "b"), json!("RoleNotFound"), "{:?}", cluster.writes);
+    keep(&mut cluster, "b", false);
+    assert!(cluster.pod("b").is_none() && runs(&cluster, "a"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn scaled_set_pod_without_place_is_stopped_once_and_waits() {
+    let (mut cluster, _) = running_set();
+    for index in [2, 3] {
+        replica(&mut cluster, index);
+    }
+    for name in ["web-2", "web-3"] {
+        let_loose(&mut cluster, name);
+    }
+    cluster.pass(5);
+    assert!(cluster.pod("web-2").is_none() && cluster.pod("web-3").is_none(), "{:?}", cluster.writes);
+    assert!(runs(&cluster, "web-0") && runs(&cluster, "web-1"), "{:?}", cluster.writes);
+    let stopped = cluster.notices.iter().filter(|n| n.reason == "Stopped" && n.message.contains("one more"));
+    assert_eq!(stopped.count(), 2, "{:?}", cluster.notices);
+    // Their controller makes them again.
+    for index in [2, 3] {
+        replica(&mut cluster, index);
+    }
+    cluster.pass(60);
+    assert!(gated(&cluster, "web-2") && gated(&cluster, "web-3"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::DeletePod), 2, "{:?}", cluster.writes);
+}
+
+#[test]
+fn started_pod_with_another_role_hash_keeps_its_place() {
+    for restarts in [false, true] {
+        let mut cluster = pod_queue("2");
+        cluster.put(Kind::Pod, member("p1", "2", 1, &[]));
+        cluster.pass(5);
+        let role = role(&cluster);
+        annotate(&mut cluster, "p1", "bogus");
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::Pod, member("p2", "2", 1, &[("role-hash", &role)]));
+        cluster.pass(5);
+        assert!(runs(&cluster, "p1") && !runs(&cluster, "p2"), "restarts {restarts}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn pod_of_unknown_role_holds_up_the_next_start() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("p1", "2", 1, &[]));
+    cluster.pass(5);
+    let role = role(&cluster);
+    // Nobody remembers as what it was started.
+    annotate(&mut cluster, "p1", "bogus");
+    cluster.edit(Kind::Pod, "team", "p1", &json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": "bogus"}}}));
+    cluster.controller_sleeps = true;
+    cluster.restart();
+    cluster.put(Kind::Pod, member("p2", "2", 1, &[("role-hash", &role)]));
+    cluster.pass(5);
+    assert_eq!(told(&cluster, "p1"), json!("RoleNotFound"), "{:?}", cluster.writes);
+    assert!(gated(&cluster, "p2"), "the other one still runs: {:?}", cluster.writes);
+    cluster.controller_sleeps = false;
+    cluster.pass(5);
+    assert!(cluster.pod("p1").is_none() && runs(&cluster, "p2"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn resized_pod_leaves_where_it_asks_for_more_than_it_has() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.pass(5);
+    let resize = |cluster: &mut Cluster, cpu: &str| {
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
+        cluster.edit(Kind::Pod, "team", "a", &json!({"spec": {"containers": containers}}));
+        cluster.pass(5);
+    };
+    resize(&mut cluster, "500m");
+    assert!(runs(&cluster, "a"), "less is no harm: {:?}", cluster.writes);
+    resize(&mut cluster, "1000m");
+    assert!(runs(&cluster, "a"), "{:?}", cluster.writes);
+    resize(&mut cluster, "100");
+    assert!(cluster.pod("a").is_none(), "{:?}", cluster.writes);
+    let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodResized").expect("told");
+    assert!(told.message.contains("100 of cpu"), "{}", told.message);
+    assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "it leaves like any victim: {:?}", cluster.writes);
+}

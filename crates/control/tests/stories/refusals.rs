@@ -1,0 +1,244 @@
+//! Writes that the API server never takes, or never answers: they cost the workload that they are for, and nobody else.
+
+use berth_control::settings::Settings;
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue, settings};
+use crate::stories::groups::member;
+use crate::stories::pods::pod;
+use crate::stories::training::training;
+use crate::stories::{one_queue, pod_queue, with_queue};
+
+fn refusal() -> Outcome {
+    Outcome::Refused("etcdserver: request is too large".into())
+}
+
+fn no_answer() -> Outcome {
+    Outcome::Unknown("HTTP 500: failed calling webhook".into())
+}
+
+/// The API server gives each reservation of job `poison` that answer.
+fn poisoned(mut cluster: Cluster, outcome: Outcome) -> Cluster {
+    cluster.answers.push((Purpose::ReserveQuota, "job-poison-", outcome));
+    cluster.put(Kind::JOB, job("poison", "lq", "1", true));
+    cluster
+}
+
+fn another_queue(cluster: &mut Cluster, quota: &str) {
+    cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", quota)]));
+    cluster.put(Kind::LocalQueue, local_queue("other", "other"));
+}
+
+fn reason(cluster: &Cluster, job: &str) -> Value {
+    cluster.condition(job, "QuotaReserved").map_or(Value::Null, |condition| condition["reason"].clone())
+}
+
+/// A workload whose status can never be written, and one whose status writes are never answered: jobs of other queues are told why they
+/// wait, and are admitted.
+#[test]
+fn a_reservation_that_is_never_written_leaves_others_their_reasons() {
+    for outcome in [refusal(), no_answer()] {
+        let mut cluster = poisoned(one_queue("2"), outcome.clone());
+        another_queue(&mut cluster, "1");
+        cluster.pass(5);
+        cluster.put(Kind::JOB, job("large", "other", "9", true));
+        cluster.put(Kind::JOB, job("small", "other", "1", true));
+        cluster.put(Kind::JOB, job("beside", "lq", "1", true));
+        cluster.pass(5);
+        assert_eq!(reason(&cluster, "large"), json!("ExceedsMaxQuota"), "{outcome:?}: {:?}", cluster.writes);
+        assert!(cluster.is("small", "Admitted") && cluster.is("beside", "Admitted"), "{outcome:?}");
+        assert!(!cluster.is("poison", "QuotaReserved"));
+    }
+}
+
+#[test]
+fn a_reservation_that_is_never_written_leaves_block_admission_open_for_others() {
+    for outcome in [refusal(), no_answer()] {
+        let mut settings = settings();
+        settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
+        let mut cluster = poisoned(with_queue(Cluster::with(settings), "2"), outcome.clone());
+        another_queue(&mut cluster, "1");
+        cluster.pass(5);
+        cluster.put(Kind::JOB, job("a", "other", "1", true));
+        cluster.pass(10);
+        assert!(cluster.is("a", "Admitted"), "{outcome:?}: {:?}", cluster.writes);
+    }
+}
+
+/// As many plans as may be unacknowledged are never written: the next one is made all the same.
+#[test]
+fn reservations_that_are_never_written_do_not_fill_what_may_be_under_way() {
+    for outcome in [refusal(), no_answer()] {
+        let settings = Settings { max_unacknowledged: 1, ..settings() };
+        let mut cluster = poisoned(with_queue(Cluster::with(settings), "2"), outcome.clone());
+        cluster.pass(5);
+        cluster.put(Kind::JOB, job("a", "lq", "1", true));
+        cluster.pass(10);
+        assert!(cluster.is("a", "Admitted"), "{outcome:?}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_refused_head_leaves_a_strict_queue_to_those_behind_it() {
+    let mut cluster = one_queue("1");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"queueingStrategy": "StrictFIFO"}}));
+    let mut cluster = poisoned(cluster, refusal());
+    cluster.pass(30);
+    cluster.put(Kind::JOB, job("behind", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("behind", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// Nobody knows whether the last of its writes was made: others get what is left, and not what it may have.
+#[test]
+fn a_reservation_without_an_answer_keeps_its_quota_booked() {
+    let mut cluster = poisoned(one_queue("2"), no_answer());
+    cluster.pass(5);
+    for name in ["a", "b"] {
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
+    }
+    cluster.pass(300);
+    let admitted: Vec<&str> = ["a", "b"].into_iter().filter(|name| cluster.is(name, "Admitted")).collect();
+    assert_eq!(admitted, ["a"], "{:?}", cluster.writes);
+    // The API server answers again.
+    cluster.answers.clear();
+    cluster.pass(120);
+    assert!(cluster.is("poison", "Admitted") && !cluster.is("b", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// While the API server makes no write at all, plans do not pile up.
+#[test]
+fn an_outage_sets_no_plan_aside() {
+    let settings = Settings { max_unacknowledged: 2, ..settings() };
+    let mut cluster = with_queue(Cluster::with(settings), "9");
+    for index in 0..6 {
+        cluster.put(Kind::JOB, job(&format!("a{index}"), "lq", "1", true));
+    }
+    for purpose in [Purpose::ReserveQuota, Purpose::ExplainPending, Purpose::QueueStatus] {
+        cluster.answers.push((purpose, "", no_answer()));
+    }
+    cluster.pass(60);
+    let mut tried: Vec<&str> = Vec::new();
+    for (purpose, key) in &cluster.writes {
+        if *purpose == Purpose::ReserveQuota && !tried.contains(&key.name.as_str()) {
+            tried.push(&key.name);
+        }
+    }
+    assert_eq!(tried.len(), 2, "{tried:?}");
+    cluster.answers.clear();
+    cluster.pass(120);
+    for index in 0..6 {
+        assert!(cluster.is(&format!("a{index}"), "Admitted"), "a{index}: {:?}", cluster.writes);
+    }
+}
+
+/// A user looks at his job first: it says there what the API server refuses.
+#[test]
+fn what_is_refused_of_a_workload_is_told_to_its_job() {
+    let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "x", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "replicas": 1, "template": {"spec": {
+            "parallelism": 1, "completions": 1, "template": {"spec": {"containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}}}}]}});
+    let jobs = [
+        (Kind::JOB, job("x", "lq", "1", true)),
+        (Kind::JOB_SET, job_set),
+        (Kind::TrainingJob, training("x", json!({}))),
+        (Kind::Pod, pod("x", "1")),
+        (Kind::Pod, member("x", "1", 1, &[])),
+    ];
+    for (kind, object) in jobs {
+        let mut cluster = pod_queue("4");
+        cluster.answers.push((Purpose::ReserveQuota, "", refusal()));
+        cluster.put(kind, object);
+        cluster.pass(3);
+        for told in [kind, Kind::Workload] {
+            let about = cluster.notices.iter().filter(|notice| notice.key.kind == told);
+            let said: Vec<&str> =
+                about.filter(|notice| notice.reason == "WriteRefused").map(|notice| notice.message.as_str()).collect();
+            assert!(
+                said.iter().any(|text| text.contains("request is too large")),
+                "{kind:?} {told:?}: {:?}",
+                cluster.notices
+            );
+        }
+    }
+}
+
+/// Whom it evicts would come back, and be evicted again with each of its tries.
+#[test]
+fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
+    let mut cluster = one_queue("1");
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}),
+    );
+    cluster.set_class("high", 10);
+    cluster.put(Kind::JOB, job("victim", "lq", "1", true));
+    cluster.settle();
+    let mut high = job("poison", "lq", "1", true);
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.answers.push((Purpose::ReserveQuota, "job-poison-", refusal()));
+    cluster.put(Kind::JOB, high);
+    cluster.pass(600);
+    assert_eq!(cluster.count(Purpose::Evict), 1, "{:?}", cluster.writes);
+    assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
+    // What it asks for now may be taken.
+    cluster.answers.clear();
+    cluster.edit(
+        Kind::JOB,
+        "team",
+        "poison",
+        &json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "0.5"}}}]}}}}),
+    );
+    cluster.pass(120);
+    assert!(cluster.is("poison", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// Where no webhook refuses a job whose Workload would be too large, the job says why it waits, with the size and the limit.
+#[test]
+fn a_stored_job_above_the_size_limit_is_told_why_it_waits() {
+    let args = |bytes: usize| json!(["x".repeat(bytes)]);
+    let most = 1_048_576;
+    let mut large = job("x", "lq", "1", true);
+    large["spec"]["template"]["spec"]["containers"][0]["args"] = args(most);
+    let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "team", "name": "x", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"suspend": true, "replicatedJobs": [
+            {"name": "job", "replicas": 1, "template": {"spec": large["spec"].clone()}}]}});
+    let training = training(
+        "x",
+        json!({"template": {"spec": {"containers": [
+        {"name": "c", "image": "i", "args": args(most)}]}}}),
+    );
+    let mut alone = pod("x", "1");
+    alone["spec"]["containers"][0]["args"] = args(most);
+    let parts = ["x", "y"].map(|name| {
+        let mut part = member(name, "1", 2, &[("role-hash", name)]);
+        part["spec"]["containers"][0]["args"] = args(most * 6 / 10);
+        (Kind::Pod, part)
+    });
+    for objects in [
+        vec![(Kind::JOB, large)],
+        vec![(Kind::JOB_SET, job_set)],
+        vec![(Kind::TrainingJob, training)],
+        vec![(Kind::Pod, alone)],
+        parts.to_vec(),
+    ] {
+        let kind = objects[0].0;
+        let mut cluster = pod_queue("4");
+        for (kind, object) in objects {
+            cluster.put(kind, object);
+        }
+        cluster.pass(60);
+        assert_eq!(cluster.count(Purpose::CreateWorkload), 0, "{kind:?}");
+        let said = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == "x");
+        let said: Vec<&str> = said.map(|notice| notice.message.as_str()).collect();
+        let about = said.iter().filter(|text| text.contains("may have 1048576 bytes: this one would have 1"));
+        assert_eq!(about.count(), 1, "{kind:?}: {said:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Who is stopped within his admission, by nobody knows whom, is started again later and later.
+
+use berth_control::write::{EventType, Kind, Outcome, Purpose};
+use serde_json::json;
+
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::one_queue;
+use crate::stories::training::{cluster as training_cluster, training};
+
+/// A Job that runs.
+fn running() -> Cluster {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(2);
+    assert!(runs(&cluster), "{:?}", cluster.writes);
+    cluster
+}
+
+fn runs(cluster: &Cluster) -> bool {
+    cluster.job("a")["spec"]["suspend"] == json!(false)
+}
+
+/// Somebody suspends it.
+fn suspend(cluster: &mut Cluster) {
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
+}
+
+/// Seconds until it runs again.
+fn back_after(cluster: &mut Cluster) -> i64 {
+    for seconds in 0..400 {
+        cluster.settle();
+        if runs(cluster) {
+            return seconds;
+        }
+        cluster.pass(1);
+    }
+    panic!("never: {:?}", cluster.writes);
+}
+
+fn told(cluster: &Cluster) -> Vec<&str> {
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "RepeatedStart");
+    told.inspect(|notice| assert_eq!(notice.event_type, EventType::Warning)).map(|notice| &*notice.message).collect()
+}
+
+#[test]
+fn a_job_that_is_stopped_within_its_admission_is_started_later_each_time() {
+    let mut cluster = running();
+    assert!(told(&cluster).is_empty(), "the first start never waits");
+    let mut pauses = Vec::new();
+    for _ in 0..11 {
+        suspend(&mut cluster);
+        pauses.push(back_after(&mut cluster));
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300], "{:?}", cluster.writes);
+    let words =
+        "start 3 within one admission: it was stopped 2s ago, and neither evicted nor changed; the next one waits 4s";
+    assert_eq!(told(&cluster)[1], words);
+    assert_eq!(told(&cluster).len(), 11);
+    let measured =
+        cluster.control.drain_measures().into_iter().filter(|one| format!("{one:?}").contains("berth_repeated_starts"));
+    assert_eq!(measured.count(), 11);
+}
+
+#[test]
+fn an_eviction_forgets_the_starts_before_it() {
+    let mut cluster = running();
+    for _ in 0..4 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    for active in [false, true] {
+        cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
+        cluster.pass(5);
+    }
+    assert!(runs(&cluster), "{:?}", cluster.writes);
+    assert_eq!(told(&cluster).len(), 4);
+    suspend(&mut cluster);
+    assert_eq!(back_after(&mut cluster), 1);
+}
+
+#[test]
+fn what_asks_for_something_else_is_started_at_once() {
+    let mut cluster = running();
+    for _ in 0..4 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2}}));
+    cluster.pass(3);
+    assert!(runs(&cluster) && told(&cluster).len() == 4, "{:?}", cluster.writes);
+}
+
+#[test]
+fn ten_minutes_of_running_forget_the_starts_before_them() {
+    let mut cluster = running();
+    for _ in 0..4 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    cluster.pass(600);
+    suspend(&mut cluster);
+    assert_eq!(back_after(&mut cluster), 1);
+}
+
+#[test]
+fn a_stop_never_waits() {
+    let mut cluster = running();
+    for _ in 0..4 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    suspend(&mut cluster);
+    cluster.settle();
+    // Nobody holds quota for it: it has no time to wait.
+    let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert!(!runs(&cluster), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_start_whose_answer_was_lost_counts_once() {
+    let mut cluster = one_queue("4");
+    cluster.faults.push((Purpose::StartJob, Outcome::Unknown("lost".into()), true));
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(10);
+    assert!(runs(&cluster) && told(&cluster).is_empty(), "{:?}", cluster.writes);
+    suspend(&mut cluster);
+    assert_eq!(back_after(&mut cluster), 1);
+}
+
+#[test]
+fn a_job_set_is_started_later_each_time_too() {
+    use crate::stories::jobsets::{jobset, slices, stopped};
+    let mut cluster = one_queue("4");
+    let mut suspended = slices();
+    suspended["spec"]["suspend"] = json!(true);
+    cluster.put(Kind::JOB_SET, suspended);
+    let mut pauses = Vec::new();
+    for start in 0..4 {
+        stopped(&mut cluster);
+        // Its Jobs may be there and unseen for a while.
+        cluster.pass(if start == 0 { 4 } else { 0 });
+        let suspends = |cluster: &Cluster| jobset(cluster)["spec"]["suspend"] != json!(false);
+        let seconds = (0..100).find(|_| {
+            cluster.settle();
+            let waits = suspends(&cluster);
+            cluster.pass(i64::from(waits));
+            !waits
+        });
+        pauses.push(seconds.unwrap_or(100));
+        cluster.edit(Kind::JOB_SET, "team", "a", &json!({"spec": {"suspend": true}, "status": {"conditions": []}}));
+    }
+    assert_eq!(pauses, [0, 1, 2, 4], "{:?}", cluster.writes);
+}
+
+#[test]
+fn the_job_of_a_training_job_that_somebody_deletes_is_made_later_each_time() {
+    let mut cluster = training_cluster("4");
+    cluster.put(Kind::TrainingJob, training("t", json!({})));
+    cluster.pass(5);
+    assert!(cluster.has_job("t-worker"), "{:?}", cluster.writes);
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        cluster.delete(&Cluster::key(Kind::JOB, "team", "t-worker"));
+        let mut seconds = 0;
+        cluster.settle();
+        while !cluster.has_job("t-worker") && seconds < 100 {
+            cluster.pass(1);
+            seconds += 1;
+        }
+        pauses.push(seconds);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16], "{:?}", cluster.writes);
+    assert!(told(&cluster)[0].starts_with("Job t-worker: start 2 within one admission"), "{:?}", told(&cluster));
+}
+
+#[test]
+fn who_takes_over_after_watching_goes_on_counting() {
+    let mut cluster = one_queue("4");
+    cluster.stand_by();
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(2);
+    for _ in 0..3 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    cluster.fail_over();
+    suspend(&mut cluster);
+    assert_eq!(back_after(&mut cluster), 8);
+}

@@ -1,0 +1,367 @@
+//! Who runs under whose quota: a Job does under that of the JobSet that controls it, where it is a true part of it, and under nobody else's.
+
+use berth_control::write::{EventType, Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job, settings};
+use crate::stories::jobsets::{jobset, part, slices, stopped};
+use crate::stories::training::{cluster as training_cluster, training};
+use crate::stories::{one_queue, with_queue};
+
+/// A controller reference to an object that is there.
+fn controlled_by(cluster: &Cluster, kind: Kind, name: &str) -> Value {
+    let owner = &cluster.objects[&Cluster::key(kind, "team", name)];
+    let (api_version, word) =
+        if kind == Kind::JOB { ("batch/v1", "Job") } else { ("jobset.x-k8s.io/v1alpha2", "JobSet") };
+    json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": owner["metadata"]["uid"], "controller": true}])
+}
+
+/// A Job that runs already and names a controller.
+fn runs_below(cluster: &Cluster, name: &str, queue: bool, (kind, owner): (Kind, &str)) -> Value {
+    let mut made = job(name, "lq", "1", false);
+    if !queue {
+        made["metadata"]["labels"] = json!({});
+    }
+    made["metadata"]["ownerReferences"] = controlled_by(cluster, kind, owner);
+    made
+}
+
+fn is_suspended(cluster: &Cluster, name: &str) -> bool {
+    cluster.job(name)["spec"]["suspend"] == json!(true)
+}
+
+#[test]
+fn a_job_below_another_job_needs_its_own_quota() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("tiny", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("tiny", "Admitted"));
+    let child = runs_below(&cluster, "child", true, (Kind::JOB, "tiny"));
+    cluster.put(Kind::JOB, child);
+    cluster.pass(5);
+    assert!(is_suspended(&cluster, "child") && !cluster.is("child", "QuotaReserved"), "{:?}", cluster.writes);
+    cluster.complete("tiny");
+    cluster.pass(5);
+    assert!(cluster.is("child", "Admitted") && !is_suspended(&cluster, "child"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn jobs_that_control_themselves_or_each_other_wait_for_quota_like_any_other() {
+    for cycle in [&["a"][..], &["a", "b"]] {
+        let mut cluster = one_queue("1");
+        cluster.put(Kind::JOB, job("first", "lq", "1", true));
+        cluster.settle();
+        for name in cycle {
+            cluster.put(Kind::JOB, job(name, "lq", "1", true));
+        }
+        for (name, owner) in cycle.iter().zip(cycle.iter().rev()) {
+            let owner = controlled_by(&cluster, Kind::JOB, owner);
+            cluster.edit(Kind::JOB, "team", name, &json!({"metadata": {"ownerReferences": owner}}));
+        }
+        cluster.pass(5);
+        for name in cycle {
+            cluster.edit(Kind::JOB, "team", name, &json!({"spec": {"suspend": false}}));
+        }
+        cluster.pass(5);
+        assert!(cycle.iter().all(|name| is_suspended(&cluster, name)), "{:?}", cluster.writes);
+        cluster.complete("first");
+        cluster.pass(5);
+        assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_job_set_that_controls_itself_waits_for_quota_like_any_other() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB_SET, slices());
+    let owner = controlled_by(&cluster, Kind::JOB_SET, "a");
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"metadata": {"ownerReferences": owner}}));
+    cluster.pass(5);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+}
+
+/// A JobSet of two Jobs of two pods that runs, in a queue of so many cpus.
+fn running(quota: &str) -> Cluster {
+    let mut cluster = one_queue(quota);
+    let mut suspended = slices();
+    suspended["spec"]["suspend"] = json!(true);
+    cluster.put(Kind::JOB_SET, suspended);
+    starts(&mut cluster);
+    cluster
+}
+
+/// Its controller sees that it is suspended, it is started, and its Jobs are made.
+fn starts(cluster: &mut Cluster) {
+    stopped(cluster);
+    cluster.pass(5);
+    assert_eq!(jobset(cluster)["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": []}}));
+    part(cluster, "a-job-0");
+    part(cluster, "a-job-1");
+    cluster.pass(2);
+}
+
+/// Its controller stops its Jobs.
+fn stops(cluster: &mut Cluster) {
+    let names: Vec<String> =
+        cluster.objects.keys().filter(|key| key.kind == Kind::JOB).map(|key| key.name.clone()).collect();
+    for name in names.iter().filter(|name| name.starts_with("a-job-")) {
+        cluster.edit(Kind::JOB, "team", name, &json!({"spec": {"suspend": true}}));
+    }
+    stopped(cluster);
+}
+
+fn workload_of_set(cluster: &Cluster) -> &Value {
+    let uid = &jobset(cluster)["metadata"]["uid"];
+    let all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    all.into_iter().find(|workload| workload["metadata"]["ownerReferences"][0]["uid"] == *uid).unwrap()
+}
+
+fn condition(cluster: &Cluster, kind: &str) -> Value {
+    let conditions = workload_of_set(cluster)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|one| one["type"] == json!(kind)).unwrap_or_default()
+}
+
+fn is(cluster: &Cluster, kind: &str) -> bool {
+    condition(cluster, kind)["status"] == json!("True")
+}
+
+/// What the JobSet was told of its Jobs.
+fn told(cluster: &Cluster) -> Vec<&str> {
+    let told =
+        cluster.notices.iter().filter(|notice| notice.reason == "JobAltered" && notice.key.kind == Kind::JOB_SET);
+    told.map(|notice| &*notice.message).collect()
+}
+
+#[test]
+fn a_job_set_one_of_whose_jobs_is_made_larger_is_evicted_as_a_whole() {
+    let more_cpus = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
+    for (change, words) in [
+        (json!({"parallelism": 50}), "Job a-job-0 wants 50 pods, where quota is held for 2"),
+        (
+            json!({"template": {"spec": more_cpus}}),
+            "Job a-job-0 wants 3 of cpu for each pod, where quota is held for 1",
+        ),
+    ] {
+        let mut cluster = running("4");
+        assert!(is(&cluster, "Admitted") && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);
+        let writes = cluster.writes.len();
+        cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": change}));
+        cluster.pass(2);
+        assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{:?}", cluster.writes);
+        assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true));
+        assert!(told(&cluster).len() == 1 && told(&cluster)[0].starts_with(words), "{:?}", told(&cluster));
+        let of_jobs = cluster.writes[writes..].iter().filter(|(_, key)| key.kind == Kind::JOB);
+        assert_eq!(of_jobs.count(), 0, "its controller would start it again: {:?}", cluster.writes);
+        stops(&mut cluster);
+        cluster.pass(10);
+        assert!(!is(&cluster, "QuotaReserved"), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_job_of_a_job_set_that_asks_for_less_runs_on() {
+    let mut cluster = running("4");
+    let fewer = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]});
+    cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"parallelism": 1, "template": {"spec": fewer}}}));
+    cluster.pass(30);
+    assert!(!is(&cluster, "Evicted") && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);
+}
+
+/// Nobody's quota is held for it: neither the JobSet's, whose part it is not, nor its own.
+#[test]
+fn a_job_that_only_names_a_job_set_as_its_controller_costs_that_its_run() {
+    for name in ["other", "a-job-2", "a-job-00", "a-jobs-0"] {
+        let mut cluster = running("10");
+        let forged = runs_below(&cluster, name, false, (Kind::JOB_SET, "a"));
+        cluster.put(Kind::JOB, forged);
+        cluster.pass(2);
+        assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{name}: {:?}", cluster.writes);
+        assert!(told(&cluster)[0].starts_with(&format!("Job {name} names JobSet a as its controller")), "{name}");
+        stops(&mut cluster);
+        cluster.pass(10);
+        assert!(is_suspended(&cluster, name), "{name}: {:?}", cluster.writes);
+        assert!(!is(&cluster, "QuotaReserved"), "{name}: {:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn a_job_set_whose_jobs_are_altered_in_each_of_five_runs_is_given_up() {
+    let mut cluster = running("4");
+    for run in 1..=5 {
+        cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"parallelism": 3}}));
+        cluster.pass(2);
+        assert_eq!(cluster.count(Purpose::Evict), run, "{:?}", cluster.writes);
+        stops(&mut cluster);
+        cluster.pass(10);
+        assert!(!is(&cluster, "QuotaReserved"), "run {run}: {:?}", cluster.writes);
+        if run < 5 {
+            cluster.pass(600);
+            starts(&mut cluster);
+        }
+    }
+    assert_eq!(workload_of_set(&cluster)["spec"]["active"], json!(false), "{:?}", cluster.writes);
+    let last = told(&cluster).last().copied().unwrap_or_default().to_owned();
+    assert!(last.ends_with("Given up after 5 tries, until spec.active of its Workload is true again"), "{last}");
+}
+
+#[test]
+fn what_somebody_has_put_under_the_name_of_a_job_to_come_goes_with_the_stop() {
+    let mut cluster = running("4");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-job-1"));
+    let mut forged = runs_below(&cluster, "a-job-1", false, (Kind::JOB_SET, "a"));
+    forged["spec"]["parallelism"] = json!(9);
+    forged["spec"]["completions"] = json!(9);
+    cluster.put(Kind::JOB, forged);
+    cluster.pass(2);
+    assert_eq!(condition(&cluster, "Evicted")["reason"], json!("JobAltered"), "{:?}", cluster.writes);
+    stops(&mut cluster);
+    cluster.pass(10);
+    assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
+}
+
+/// Its controller stops the Jobs that it knows; what it does not know runs on.
+#[test]
+fn what_still_runs_of_a_job_set_that_has_ended_is_suspended() {
+    let mut cluster = running("4");
+    let over = json!([{"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done",
+        "lastTransitionTime": cluster.now.to_string()}]);
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": over}}));
+    cluster.pass(3);
+    assert!(!is_suspended(&cluster, "a-job-0"), "its controller stops it: {:?}", cluster.writes);
+    cluster.pass(4);
+    assert!(is_suspended(&cluster, "a-job-0") && is_suspended(&cluster, "a-job-1"), "{:?}", cluster.writes);
+    assert!(is(&cluster, "Finished"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn what_names_a_job_set_that_has_ended_does_not_start() {
+    let mut cluster = running("4");
+    for name in ["a-job-0", "a-job-1"] {
+        cluster.complete(name);
+    }
+    let over = json!([{"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done",
+        "lastTransitionTime": cluster.now.to_string()}]);
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"conditions": over}}));
+    cluster.pass(10);
+    assert!(is(&cluster, "Finished"));
+    let late = runs_below(&cluster, "late", true, (Kind::JOB_SET, "a"));
+    cluster.put(Kind::JOB, late);
+    cluster.pass(2);
+    assert!(is_suspended(&cluster, "late"), "{:?}", cluster.writes);
+}
+
+/// It has the name of a role, and its TrainingJob may not go on: from then on it is a job like any other.
+#[test]
+fn what_a_training_job_leaves_behind_when_it_ends_needs_quota_of_its_own() {
+    let mut settings = settings();
+    settings.manage_jobs_without_queue_name = true;
+    let mut cluster = training_cluster("2");
+    let mut all = Cluster::with(settings);
+    std::mem::swap(&mut cluster, &mut all);
+    for (key, object) in all.objects {
+        cluster.put(key.kind, object);
+    }
+    cluster.put(Kind::TrainingJob, training("t", json!({})));
+    cluster.pass(5);
+    assert_eq!(cluster.phase("t"), "Running", "{:?}", cluster.writes);
+    let held = json!({"metadata": {"finalizers": ["example.com/never"]}});
+    cluster.edit(Kind::JOB, "team", "t-worker", &held);
+    let writes = cluster.writes.len();
+    cluster.edit(Kind::TrainingJob, "team", "t", &json!({"status": {"phase": "Succeeded"}}));
+    cluster.pass(5);
+    assert!(is_suspended(&cluster, "t-worker"), "{:?}", &cluster.writes[writes..]);
+}
+
+/// A JobSet that names no queue, of Jobs that do, one of which runs.
+fn of_jobs_with_a_queue(cluster: &mut Cluster) {
+    let mut set = slices();
+    set["metadata"]["annotations"] = json!({});
+    set["spec"]["replicatedJobs"][0]["template"]["metadata"] = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+    cluster.put(Kind::JOB_SET, set);
+    let made = runs_below(cluster, "a-job-0", true, (Kind::JOB_SET, "a"));
+    cluster.put(Kind::JOB, made);
+}
+
+/// Whether anything was written to a job, or a Workload made of one.
+fn writes_to_jobs(cluster: &Cluster) -> bool {
+    cluster.writes.iter().any(|(_, key)| [Kind::JOB, Kind::JOB_SET, Kind::Workload].contains(&key.kind))
+}
+
+fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
+    let told = cluster.notices.iter().filter(|notice| notice.reason == "QueueMisplaced");
+    told.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
+}
+
+/// Its controller would start them again: nobody can win.
+#[test]
+fn jobs_with_a_queue_below_a_job_set_without_one_are_left_alone_with_one_warning() {
+    let mut cluster = one_queue("1");
+    of_jobs_with_a_queue(&mut cluster);
+    cluster.pass(60);
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": {"restarts": 1}}));
+    cluster.pass(60);
+    assert!(!writes_to_jobs(&cluster), "{:?}", cluster.writes);
+    let text = "spec.replicatedJobs[0].template.metadata.labels[kueue.x-k8s.io/queue-name] names queue \"lq\", where nobody \
+                acts on it: it belongs in metadata.labels of the JobSet. Neither the JobSet nor its Jobs wait for quota";
+    assert_eq!(misplaced(&cluster), [(EventType::Warning, Kind::JOB_SET, text)]);
+}
+
+#[test]
+fn jobs_with_a_queue_below_a_job_set_of_a_kind_that_is_not_managed_are_left_alone_with_one_warning() {
+    let mut settings = settings();
+    settings.job_kinds = [Kind::JOB].into_iter().collect();
+    let mut cluster = with_queue(Cluster::with(settings), "1");
+    of_jobs_with_a_queue(&mut cluster);
+    cluster.pass(60);
+    cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"status": {"ready": 1}}));
+    cluster.pass(60);
+    assert!(!writes_to_jobs(&cluster), "{:?}", cluster.writes);
+    let text = "JobSet a, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name \
+                jobset.x-k8s.io/jobset in integrations.frameworks, and the queue in metadata.labels of the JobSet";
+    let told = misplaced(&cluster);
+    assert!(told.contains(&(EventType::Warning, Kind::JOB, text)) && told.len() <= 2, "{told:?}");
+}
+
+#[test]
+fn a_job_that_only_says_that_a_job_set_without_a_queue_makes_it_needs_quota_of_its_own() {
+    let mut cluster = one_queue("1");
+    of_jobs_with_a_queue(&mut cluster);
+    for name in ["a-job-2", "other"] {
+        let forged = runs_below(&cluster, name, true, (Kind::JOB_SET, "a"));
+        cluster.put(Kind::JOB, forged);
+    }
+    cluster.pass(5);
+    let running = ["a-job-2", "other"].into_iter().filter(|name| !is_suspended(&cluster, name)).count();
+    assert_eq!(running, 1, "there is quota for one: {:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_that_got_quota_before_its_job_set_was_seen_gives_it_back_and_runs_on() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a-job-0", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("a-job-0", "Admitted"));
+    let mut set = slices();
+    set["metadata"]["annotations"] = json!({});
+    cluster.put(Kind::JOB_SET, set);
+    let owner = controlled_by(&cluster, Kind::JOB_SET, "a");
+    cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"metadata": {"ownerReferences": owner}}));
+    cluster.pass(5);
+    assert!(cluster.workload_of("a-job-0").is_none() && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_set_that_gets_its_queue_later_waits_as_a_whole() {
+    let mut cluster = one_queue("1");
+    of_jobs_with_a_queue(&mut cluster);
+    cluster.pass(5);
+    let queue = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}});
+    cluster.edit(Kind::JOB_SET, "team", "a", &queue);
+    cluster.pass(20);
+    assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert!(is_suspended(&cluster, "a-job-0") && cluster.workload_of("a-job-0").is_none(), "{:?}", cluster.writes);
+}

@@ -1,0 +1,147 @@
+//! How large a Workload may be. etcd takes objects of 1.5 MiB and no larger ones: a Workload that has no room for its status could be
+//! neither admitted nor told why it waits.
+
+use berth_api::Workload;
+use berth_api::validation::FieldError;
+use serde::Serialize;
+
+/// The most bytes that a Workload may have as JSON without its status. Half a mebibyte is left for the status and for what the API
+/// server notes in the metadata.
+pub const MOST_BYTES: usize = 1_048_576;
+
+/// Bytes of a value as JSON.
+fn bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |text| text.len())
+}
+
+/// What is wrong with a Workload that is too large, in the words of the job that it is made of.
+#[must_use]
+pub fn too_large(workload: &Workload) -> Option<String> {
+    let bytes = bytes(workload);
+    // The number stands behind the rule: a stored job that changes its size breaks the same rule as before.
+    (bytes > MOST_BYTES)
+        .then(|| format!("the Workload of a job may have {MOST_BYTES} bytes: this one would have {bytes}"))
+}
+
+/// What is wrong with an object whose Workload is too large; of one template it makes so many `parts`. A small object makes no large
+/// Workload, and is only counted.
+pub(crate) fn size_rule(
+    object: &impl Serialize,
+    parts: usize,
+    workload: impl FnOnce() -> Option<Workload>,
+) -> Option<FieldError> {
+    if bytes(object).saturating_mul(parts.max(1)) < MOST_BYTES / 2 {
+        return None;
+    }
+    Some(FieldError::new("spec", "", too_large(&workload()?)?))
+}
+
+/// What is wrong with a Workload by itself that somebody makes beforehand. One that names an owner was made of its job, which was
+/// measured before the API server filled in what the schema has as defaults.
+#[must_use]
+pub fn prebuilt_size_rule(workload: &Workload) -> Option<FieldError> {
+    if workload.metadata.owner_references.iter().flatten().next().is_some() {
+        return None;
+    }
+    size_rule(&workload.spec, 1, || {
+        let mut bare = Workload { status: None, ..workload.clone() };
+        bare.metadata.managed_fields = None;
+        Some(bare)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::validate_pod;
+    use crate::training::{Cards, invalid_training_job};
+    use crate::{BatchJob, JobKind, KINDS, validate_job};
+    use serde_json::{Value, json};
+
+    fn template(bytes: usize) -> Value {
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "args": ["x".repeat(bytes)]}]}})
+    }
+
+    fn metadata(queue: &str) -> Value {
+        json!({"name": "a", "namespace": "team", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": queue}})
+    }
+
+    fn job(bytes: usize) -> k8s_openapi::api::batch::v1::Job {
+        serde_json::from_value(json!({"metadata": metadata("q"), "spec": {"template": template(bytes)}})).unwrap()
+    }
+
+    fn about_size(errors: &[FieldError]) -> Option<&FieldError> {
+        errors.iter().find(|error| error.message.contains("the Workload of a job may have 1048576 bytes"))
+    }
+
+    /// The largest Workload that may be is made, and one with a byte more is refused with its size and the limit.
+    #[test]
+    fn a_job_one_byte_above_the_limit_is_refused_with_its_size() {
+        let made = |bytes: usize| {
+            crate::build_workload::<BatchJob>(
+                &job(bytes),
+                BatchJob::pod_sets(&job(bytes)).unwrap(),
+                crate::Priority::default(),
+                &std::collections::BTreeSet::new(),
+            )
+        };
+        let frame = bytes(&made(0));
+        assert!(frame < 4096, "{frame}");
+        let fits = MOST_BYTES - frame;
+        assert_eq!(about_size(&validate_job::<BatchJob>(&job(fits))), None);
+        let errors = validate_job::<BatchJob>(&job(fits + 1));
+        assert_eq!(
+            about_size(&errors).map(|error| error.message.as_str()),
+            Some("the Workload of a job may have 1048576 bytes: this one would have 1048577")
+        );
+        // What is not queued gets no Workload, and one that was made beforehand is looked at by itself.
+        let mut alone = job(2 * MOST_BYTES);
+        alone.metadata.labels = None;
+        assert_eq!(about_size(&validate_job::<BatchJob>(&alone)), None);
+        let beforehand = |bytes: usize| {
+            let mut workload = made(bytes);
+            workload.metadata.owner_references = None;
+            prebuilt_size_rule(&workload)
+        };
+        assert_eq!((beforehand(fits), prebuilt_size_rule(&made(fits + frame))), (None, None));
+        assert!(beforehand(fits + frame).is_some());
+    }
+
+    /// A stored job that is too large may still be changed: its deletion waits for that.
+    #[test]
+    fn a_stored_job_that_is_too_large_may_change() {
+        let (old, mut new) = (job(MOST_BYTES), job(MOST_BYTES + 7));
+        assert_eq!(about_size(&crate::validate_job_update::<BatchJob>(&old, &new, false)), None);
+        new.metadata.finalizers = Some(Vec::new());
+        assert_eq!(about_size(&crate::validate_job_update::<BatchJob>(&old, &new, false)), None);
+        assert!(about_size(&crate::validate_job_update::<BatchJob>(&job(1), &new, false)).is_some());
+    }
+
+    #[test]
+    fn every_kind_of_job_has_the_limit() {
+        for kind in KINDS {
+            let template = json!({"spec": {"parallelism": 1, "template": template(MOST_BYTES)}});
+            let spec = match kind.info().made_of_jobs {
+                true => json!({"replicatedJobs": [{"name": "w", "replicas": 1, "template": template}]}),
+                false => template["spec"].clone(),
+            };
+            let object = kind.read(&json!({"metadata": metadata("q"), "spec": spec})).unwrap();
+            assert!(about_size(&object.errors()).is_some(), "{kind:?}: {:?}", object.errors().len());
+        }
+        let mut pod = template(MOST_BYTES);
+        pod["metadata"] = metadata("q");
+        assert!(about_size(&validate_pod(&serde_json::from_value(pod).unwrap())).is_some());
+        let set = json!({"metadata": metadata("q"), "spec": {"selector": {}, "serviceName": "s", "template": template(MOST_BYTES)}});
+        assert!(about_size(&crate::pods::validate_stateful_set(&serde_json::from_value(set).unwrap())).is_some());
+        // Of the template of a TrainingJob as many pod sets are made as it has roles.
+        let job = |bytes: usize| -> berth_api::berth::TrainingJob {
+            let spec = json!({"jobType": "TFJob", "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+                "roles": [{"name": "ps", "replicas": 1}],
+                "schedulingConfig": {"queue": "q"}, "template": template(bytes)});
+            serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "team"}, "spec": spec})).unwrap()
+        };
+        let cards = Cards::default();
+        assert!(about_size(&invalid_training_job(&job(MOST_BYTES * 6 / 10), &cards)).is_some());
+        assert_eq!(about_size(&invalid_training_job(&job(MOST_BYTES * 4 / 10), &cards)), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Lists of hosts that are too long: the kernel starts no process with a longer variable, and the API server takes no larger ConfigMap.
+
+use super::{Party, frameworks, index, mpi};
+use crate::training::roles::{Role, WORKER};
+
+/// The longest that Linux takes of one variable: name, `=`, value and the byte behind it (`MAX_ARG_STRLEN`).
+const VARIABLE: usize = 131_072;
+/// Most bytes of the values of a ConfigMap.
+const CONFIG_MAP: usize = 1_048_576;
+
+/// A list of hosts: what has it, how long it is, and how long it may be.
+type List = (&'static str, usize, usize);
+
+/// Why so many workers cannot find each other, with the largest number that can; `None` where they can.
+pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role]) -> Option<String> {
+    let workers = party.count(WORKER);
+    let (what, bytes, allowed) = longest(party, roles).filter(|(_, bytes, allowed)| bytes > allowed)?;
+    let (mut fits, mut fails) = (0, workers);
+    while fails - fits > 1 {
+        let middle = fits + (fails - fits) / 2;
+        party.set_workers(middle);
+        match longest(party, roles) {
+            Some((_, bytes, allowed)) if bytes > allowed => fails = middle,
+            _ => fits = middle,
+        }
+    }
+    party.set_workers(workers);
+    Some(format!(
+        "makes a {what} of {bytes} bytes, and {allowed} are allowed: at most {fits} workers with a name of this length"
+    ))
+}
+
+/// The list of hosts that comes closest to what is allowed.
+fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
+    let of_variable = |role: &Role, name: &'static str, variables: frameworks::Variables| {
+        let (_, value) = variables.into_iter().find(|(known, _)| *known == name)?;
+        let digits = role.count.max(1).saturating_sub(1).to_string().len();
+        // The kubelet puts the number in.
+        let value = value.replace(&index(), &"9".repeat(digits));
+        Some((name, name.len() + value.len() + 2, VARIABLE))
+    };
+    match party.job.spec.job_type.as_str() {
+        "TFJob" => {
+            let list = |role: &Role| of_variable(role, "TF_CONFIG", frameworks::tensorflow(party, &role.name));
+            roles.iter().filter(|role| !sets(role, "TF_CONFIG")).filter_map(list).max_by_key(|(_, bytes, _)| *bytes)
+        }
+        "XGBoostJob" => {
+            let list = |role: &Role| of_variable(role, "WORKER_ADDRS", frameworks::xgboost(party));
+            roles.iter().filter(|role| !sets(role, "WORKER_ADDRS")).find_map(list)
+        }
+        "MPIJob" => {
+            let files = mpi::host_file(party);
+            let lengths = files.as_object()?.values().filter_map(serde_json::Value::as_str).map(str::len);
+            Some(("host file", lengths.sum(), CONFIG_MAP))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the template sets that variable itself, which is left as it is.
+fn sets(role: &Role, name: &str) -> bool {
+    let spec = role.template.spec.as_ref();
+    let main = spec.and_then(|spec| spec.containers.first());
+    main.and_then(|main| main.env.as_ref()).is_some_and(|own| own.iter().any(|variable| variable.name == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::berth::TrainingJob;
+    use serde_json::json;
+
+    use crate::training::{Cards, invalid_training_job};
+
+    /// What is said of a job of so many workers.
+    fn said(job_type: &str, workers: i32) -> Vec<String> {
+        let spec = json!({"jobType": job_type, "resources": {"maxReplicas": workers, "replicaResources": {"cpu": "1"}},
+            "schedulingConfig": {"queue": "lq"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+        let job = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+            "metadata": {"name": "a-job-with-a-name", "namespace": "team", "uid": "u"}, "spec": spec});
+        let job: TrainingJob = serde_json::from_value(job).expect("a TrainingJob");
+        invalid_training_job(&job, &Cards::default()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn too_many_workers_are_refused_with_the_largest_number_and_that_is_accepted() {
+        for (job_type, what) in [("TFJob", "TF_CONFIG"), ("XGBoostJob", "WORKER_ADDRS"), ("MPIJob", "host file")] {
+            let all = said(job_type, 10_000);
+            let [one] = all.as_slice() else { panic!("{job_type}: {all:?}") };
+            assert!(one.starts_with("spec.resources.maxReplicas: ") && one.contains(what), "{one}");
+            let (_, rest) = one.split_once("at most ").expect("the largest number");
+            let largest: i32 = rest.split(' ').next().unwrap_or_default().parse().expect("a number");
+            assert!(largest > 1_000, "{job_type}: {largest}");
+            assert!(
+                said(job_type, largest).is_empty() && said(job_type, largest + 1).len() == 1,
+                "{job_type}: {largest}"
+            );
+        }
+        for job_type in ["PyTorchJob", "JAXJob", "PaddleJob"] {
+            assert!(said(job_type, 10_000).is_empty(), "{job_type}");
+        }
+    }
+}

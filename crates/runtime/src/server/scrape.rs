@@ -1,0 +1,130 @@
+//! The text of `/metrics`: made at most once a second, however many ask. Its figures are counted on the loop's thread, and its words
+//! are a good part of a second of CPU where queues are many: neither may be for anybody to spend who reaches the port.
+
+use super::ask;
+use crate::core_loop::Query;
+use crate::metrics::{Gauges, Metrics};
+use axum::body::Bytes;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// How long a text is shown again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A text, metric by metric, shared by all who are shown it.
+pub(super) type Text = Arc<[Bytes]>;
+
+/// What all who ask are shown.
+#[derive(Default)]
+pub struct Scrape {
+    /// The text that is being made or is shown; none of one that is older.
+    latest: Mutex<Option<watch::Receiver<Option<Text>>>>,
+    /// Gauges of the last text, shown again when the loop is too busy to answer.
+    gauges: Mutex<Arc<Gauges>>,
+}
+
+impl Scrape {
+    /// The text of this second; `None` when it could not be made.
+    pub(super) async fn text(self: &Arc<Self>, queries: &mpsc::Sender<Query>, metrics: &Arc<Metrics>) -> Option<Text> {
+        let mut text = {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = latest.clone().filter(|text| text.has_changed().is_ok() || text.borrow().is_some());
+            let text = known.unwrap_or_else(|| self.begin(queries.clone(), Arc::clone(metrics)));
+            *latest = Some(text.clone());
+            text
+        };
+        // Whoever hangs up meanwhile holds up nobody: the text is made by a task of its own.
+        text.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    fn begin(self: &Arc<Self>, queries: mpsc::Sender<Query>, metrics: Arc<Metrics>) -> watch::Receiver<Option<Text>> {
+        let (show, shown) = watch::channel(None);
+        let scrape = Arc::clone(self);
+        tokio::spawn(async move {
+            let gauges = scrape.gauges(&queries).await;
+            // Renewals of the lease share the thread, and must not wait for it.
+            let words = move || metrics.exposition(gauges).map(Bytes::from).collect::<Text>();
+            if let Ok(text) = tokio::task::spawn_blocking(words).await {
+                show.send_replace(Some(text));
+                tokio::time::sleep(FRESH).await;
+            }
+            *scrape.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        });
+        shown
+    }
+
+    async fn gauges(&self, queries: &mpsc::Sender<Query>) -> Arc<Gauges> {
+        let fresh = ask(queries, Query::Gauges).await.map(Arc::new);
+        let mut last = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fresh) = fresh {
+            *last = fresh;
+        }
+        Arc::clone(&last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A loop that counts how often it is asked, and shows the count; it answers so many times.
+    fn counting(answers: u32) -> (mpsc::Sender<Query>, Arc<AtomicU32>) {
+        let (queries, mut questions) = mpsc::channel(1);
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&count);
+        tokio::spawn(async move {
+            for number in 1..=answers {
+                let Some(Query::Gauges(reply)) = questions.recv().await else { return };
+                counted.store(number, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let mut gauges = Gauges::default();
+                gauges.set("berth_unacknowledged_admissions", &[], f64::from(number));
+                let _ = reply.send(gauges);
+            }
+        });
+        (queries, count)
+    }
+
+    fn shows(text: &Text, number: u32) -> bool {
+        let line = format!("berth_unacknowledged_admissions {number}");
+        text.iter().any(|part| String::from_utf8_lossy(part).contains(&line))
+    }
+
+    /// A flood of scrapes counts the figures of the loop once a second, whether those who ask wait for the answer or hang up.
+    #[tokio::test]
+    async fn many_askers_cost_one_look_at_the_figures() {
+        let (queries, count) = counting(10);
+        let (scrape, metrics) = (Arc::new(Scrape::default()), Arc::new(Metrics::new("test")));
+        let ask = || {
+            let (scrape, queries, metrics) = (Arc::clone(&scrape), queries.clone(), Arc::clone(&metrics));
+            tokio::spawn(async move { scrape.text(&queries, &metrics).await })
+        };
+        for _ in 0..50 {
+            let gone = ask();
+            tokio::task::yield_now().await;
+            gone.abort();
+        }
+        let all: Vec<_> = (0..200).map(|_| ask()).collect();
+        for asker in all {
+            let text = asker.await.expect("an end").expect("a text");
+            assert!(shows(&text, 1));
+        }
+        assert!(shows(&ask().await.expect("an end").expect("a text"), 1), "shown again");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        tokio::time::sleep(FRESH + Duration::from_millis(200)).await;
+        assert!(scrape.latest.lock().expect("no panic").is_none(), "nothing is kept for those who do not ask");
+        assert!(shows(&ask().await.expect("an end").expect("a text"), 2));
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_does_not_answer_is_shown_as_it_was_last() {
+        let (queries, _) = counting(1);
+        let (scrape, metrics) = (Arc::new(Scrape::default()), Arc::new(Metrics::new("test")));
+        assert!(shows(&scrape.text(&queries, &metrics).await.expect("a text"), 1));
+        tokio::time::sleep(FRESH + Duration::from_millis(200)).await;
+        let text = scrape.text(&queries, &metrics).await.expect("a text");
+        assert!(shows(&text, 1), "what the loop said last");
+    }
+}

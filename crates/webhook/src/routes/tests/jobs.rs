@@ -1,0 +1,110 @@
+//! What stays of a job that Berth starts and stops, in a change by somebody else.
+
+use super::*;
+
+const JOB: &str = "/mutate-batch-v1-job";
+
+/// A job as Berth has started it.
+fn running(queue: &str) -> Value {
+    let mut job = job(queue, false);
+    job["metadata"]["namespace"] = json!("ns");
+    job["spec"]["parallelism"] = json!(2);
+    job["spec"]["template"]["metadata"] =
+        json!({"labels": {"kueue.x-k8s.io/podset": "main"}, "annotations": {"kueue.x-k8s.io/workload": "job-n-1a2b3"}});
+    job
+}
+
+fn change(path: &str, old: &Value, new: &Value) -> Value {
+    ask(path, json!({"operation": "UPDATE", "object": new, "oldObject": old}))
+}
+
+fn warning(response: &Value) -> &str {
+    let [warning] = response["warnings"].as_array().map(Vec::as_slice).unwrap_or_default() else { return "" };
+    warning.as_str().unwrap_or_default()
+}
+
+/// A manifest that says `suspend: true` is applied again: what runs goes on, and kubectl prints how it is stopped.
+#[test]
+fn suspending_a_running_job_is_put_back_with_a_warning() {
+    let (old, mut new) = (running("q"), running("q"));
+    new["spec"]["suspend"] = json!(true);
+    let response = change(JOB, &old, &new);
+    assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": false}]));
+    let told = warning(&response);
+    for words in ["spec.suspend stays false", "job-n-1a2b3", "{\"spec\":{\"active\":false}}", "-n ns "] {
+        assert!(told.contains(words), "{told}");
+    }
+    // A write that moves it stops it.
+    new["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("r");
+    assert_eq!(change(JOB, &old, &new), json!({"uid": "u", "allowed": true}));
+    assert_eq!(change("/validate-batch-v1-job", &old, &new)["allowed"], json!(true));
+}
+
+#[test]
+fn unsuspending_a_waiting_job_is_put_back_with_a_warning() {
+    let response = change(JOB, &job("q", true), &job("q", false));
+    assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": true}]));
+    assert!(warning(&response).contains("waits in queue \"q\""), "{response}");
+}
+
+/// The job controller would make the pods of the raise before Berth sees it.
+#[test]
+fn raising_a_running_job_stops_it_in_the_same_write() {
+    let (old, mut new) = (running("q"), running("q"));
+    new["spec"]["parallelism"] = json!(3);
+    let response = change(JOB, &old, &new);
+    let marker = "/metadata/annotations/kueue.x-k8s.io~1stopping";
+    assert_eq!(
+        patch(&response),
+        json!([
+            {"op": "add", "path": "/metadata/annotations", "value": {}},
+            {"op": "add", "path": marker, "value": "true"},
+            {"op": "add", "path": "/spec/suspend", "value": true},
+        ])
+    );
+    assert!(warning(&response).contains("waits for its new size"), "{response}");
+    new["spec"]["parallelism"] = json!(1);
+    assert_eq!(change(JOB, &old, &new), json!({"uid": "u", "allowed": true}));
+}
+
+#[test]
+fn job_of_a_job_set_is_started_and_stopped_by_that() {
+    let owned = |suspend: bool, uid: &str| {
+        let mut job = job("q", suspend);
+        job["metadata"]["name"] = json!("set-job-0");
+        job["metadata"]["ownerReferences"] = json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "name": "set", "uid": uid, "controller": true}]);
+        job
+    };
+    assert_eq!(change(JOB, &owned(true, "s"), &owned(false, "s")), json!({"uid": "u", "allowed": true}));
+    // Whoever only names one is his own master, and waits.
+    let forged = change(JOB, &owned(true, "0"), &owned(false, "0"));
+    assert_eq!(patch(&forged)[0]["value"], json!(true));
+    // A controller that comes with the write does not start it either.
+    let joins = change(JOB, &job("q", true), &owned(false, "s"));
+    assert_eq!(patch(&joins)[0]["value"], json!(true));
+}
+
+/// What is stored and does not decode any more is nobody's to put back.
+#[test]
+fn job_that_does_not_decode_is_not_changed() {
+    let mut broken = running("q");
+    broken["spec"]["parallelism"] = json!("many");
+    assert_eq!(change(JOB, &broken, &job("q", true)), json!({"uid": "u", "allowed": true}));
+}
+
+#[test]
+fn job_set_keeps_its_suspension_too() {
+    let set = |suspend: bool| {
+        json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": {"annotations": {"kueue.x-k8s.io/queue-name": "q"}},
+            "spec": {"suspend": suspend, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {
+                "metadata": {"labels": {"kueue.x-k8s.io/podset": "job"}}, "spec": {"containers": [{"name": "c"}]}}}}}]}})
+    };
+    let path = "/mutate-jobset-x-k8s-io-v1alpha2-jobset";
+    for was in [false, true] {
+        let response = change(path, &set(was), &set(!was));
+        assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": was}]));
+        assert!(warning(&response).contains("this JobSet"), "{response}");
+    }
+}

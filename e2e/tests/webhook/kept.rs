@@ -1,0 +1,154 @@
+//! What stays of a job while it holds quota: whether it is suspended, when its manifest is applied again as it stands in Git, and by what its
+//! quota is counted.
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_e2e::kinds::{JOB, text};
+use berth_e2e::manifest;
+use berth_e2e::scenario::{Scenario, Stage};
+use serde_json::{Value, json};
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+
+/// The file of a manifest, as it would lie in Git.
+fn file(s: &Scenario<'_>, job: &manifest::Job, name: &str) -> Result<String> {
+    let path = s.stage.plane.folder().join(format!("{name}.json"));
+    std::fs::write(&path, job.clone().manifest().to_string())?;
+    Ok(path.display().to_string())
+}
+
+/// What kubectl warns of; it has done what it was asked for all the same.
+async fn warned(s: &Scenario<'_>, args: &[&str]) -> Result<String> {
+    let args = [args, &["--warnings-as-errors"]].concat();
+    match s.stage.plane.kubectl(&args).await {
+        Ok(text) => bail!("kubectl {} warns of nothing: {text}", args.join(" ")),
+        Err(error) => Ok(format!("{error:#}")),
+    }
+}
+
+/// Uids of the pods of a job that runs.
+async fn pods(s: &Scenario<'_>, job: &str) -> Result<Vec<String>> {
+    let of_job = s.pods_of(job).await?;
+    Ok(of_job.iter().map(|pod| text(pod, "/metadata/uid").to_owned()).collect())
+}
+
+async fn runs_on(s: &Scenario<'_>, job: &str, before: &[String]) -> Result<String> {
+    let now = s.get_job(job).await?;
+    ensure!(now["spec"]["suspend"] == json!(false), "{job} is suspended: {now}");
+    ensure!(pods(s, job).await? == before, "{job} has other pods than {before:?}");
+    Ok(text(&now, "/metadata/resourceVersion").to_owned())
+}
+
+/// A manifest that says `suspend: true`, as every guide to Kueue has it, is applied again while its job runs.
+async fn applied_again(s: &Scenario<'_>) -> Result<()> {
+    let path = &file(s, &s.job("again").endless(), "again")?;
+    let kubectl = |args: &'static [&'static str]| [args, &["-f", path.as_str()]].concat();
+    s.stage.plane.kubectl(&kubectl(&["apply"])).await?;
+    let workload = s.admitted("again").await?;
+    s.nodes_of("again", 1).await?;
+    let before = pods(s, "again").await?;
+    let mut versions = Vec::new();
+    for _ in 0..3 {
+        let told = warned(s, &kubectl(&["apply"])).await?;
+        let stop = format!("patch workload {}", text(&workload, "/metadata/name"));
+        ensure!(told.contains("spec.suspend stays false") && told.contains(&stop), "kubectl prints: {told}");
+        versions.push(runs_on(s, "again", &before).await?);
+    }
+    ensure!(versions[1] == versions[2], "each time something is written: {versions:?}");
+    let difference = s.stage.plane.kubectl(&kubectl(&["diff"])).await.context("a difference is told")?;
+    ensure!(difference.is_empty(), "kubectl diff: {difference}");
+    Ok(())
+}
+
+/// The same by server-side apply: it is told that Berth has written the field, before any webhook is asked; by force it is put back.
+async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
+    let path = &file(s, &s.job("declared").endless(), "declared")?;
+    let apply = |more: &[&'static str]| [&["apply", "--server-side"][..], more, &["-f", path.as_str()][..]].concat();
+    s.stage.plane.kubectl(&apply(&[])).await?;
+    s.admitted("declared").await?;
+    s.nodes_of("declared", 1).await?;
+    let before = pods(s, "declared").await?;
+    let conflict = s.stage.plane.kubectl(&apply(&[])).await.err().context("no conflict")?;
+    let told = format!("{conflict:#}");
+    ensure!(told.contains("kueue") && told.contains(".spec.suspend"), "kubectl prints: {told}");
+    runs_on(s, "declared", &before).await?;
+    for force in [&["--force-conflicts"][..], &[]] {
+        let told = warned(s, &apply(force)).await?;
+        ensure!(told.contains("spec.suspend stays false"), "kubectl prints: {told}");
+        runs_on(s, "declared", &before).await?;
+    }
+    Ok(())
+}
+
+/// One that waits is not let loose for the time that Berth needs to see it.
+async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
+    s.create(s.job("waits").endless()).await?;
+    s.pending("waits").await?;
+    let before = s.get_job("waits").await?;
+    let patch = json!({"spec": {"suspend": false}}).to_string();
+    let args = ["-n", s.namespace.as_str(), "patch", "job", "waits", "--type=merge", "-p", patch.as_str()];
+    let told = warned(s, &args).await?;
+    ensure!(told.contains("spec.suspend stays true") && told.contains("queue"), "kubectl prints: {told}");
+    let after = s.get_job("waits").await?;
+    ensure!(after["metadata"]["generation"] == before["metadata"]["generation"], "it was changed: {after}");
+    ensure!(after["status"].get("startTime").is_none(), "it was started: {}", after["status"]);
+    s.remove("waits").await
+}
+
+/// By what its quota is counted stays, also while it is being deleted.
+async fn identity(s: &Scenario<'_>) -> Result<()> {
+    let labels = |key: &str, value: Value| json!({"metadata": {"labels": {key: value}}});
+    let suspended = |mut patch: Value| {
+        patch["spec"] = json!({"suspend": true});
+        patch
+    };
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "again", "controller": true,
+        "uid": s.get_job("again").await?["metadata"]["uid"]});
+    let owned = json!({"metadata": {"ownerReferences": [owner]}});
+    let refused = |patch: Value, field: &'static str| async move {
+        let error = JOB.patch(&s.client, &s.namespace, "again", &patch).await.err();
+        let told = format!("{:#}", error.with_context(|| format!("{patch} was accepted"))?);
+        ensure!(told.contains(field) && told.contains("until the job has stopped"), "{patch}: {told}");
+        anyhow::Ok(())
+    };
+    refused(suspended(labels(QUEUE, Value::Null)), QUEUE).await?;
+    refused(suspended(labels(PREBUILT, json!("none"))), PREBUILT).await?;
+    refused(owned.clone(), "metadata.ownerReferences").await?;
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    JOB.patch(&s.client, &s.namespace, "again", &hold(json!(["e2e.berth.dev/hold"]))).await?;
+    JOB.delete(&s.client, &s.namespace, "again").await?;
+    refused(labels(QUEUE, Value::Null), QUEUE).await?;
+    refused(labels(QUEUE, json!("other")), QUEUE).await?;
+    refused(labels(PREBUILT, json!("none")), PREBUILT).await?;
+    refused(owned, "metadata.ownerReferences").await?;
+    // Nothing else holds it up.
+    JOB.patch(&s.client, &s.namespace, "again", &labels("kueue.x-k8s.io/max-exec-time-seconds", json!("no"))).await?;
+    JOB.patch(&s.client, &s.namespace, "again", &hold(Value::Null)).await?;
+    s.remove("again").await
+}
+
+/// More pods than it was admitted with: it stops in the same write, and no pod of the new size is made before there is quota for all.
+async fn raised(s: &Scenario<'_>) -> Result<()> {
+    s.create(s.job("grows").spec(&json!({"parallelism": 1, "completions": 9})).endless()).await?;
+    s.admitted("grows").await?;
+    s.nodes_of("grows", 1).await?;
+    let patched = JOB.patch(&s.client, &s.namespace, "grows", &json!({"spec": {"parallelism": 3}})).await?;
+    ensure!(patched["spec"]["suspend"] == json!(true), "it runs on with 3 pods: {}", patched["spec"]);
+    s.workload("grows", "waiting for three pods", |w| w["spec"]["podSets"][0]["count"] == json!(3)).await?;
+    s.pending("grows").await?;
+    let job = s.job_is("grows", "stopped", |job| job["status"]["active"].as_u64().unwrap_or_default() == 0).await?;
+    ensure!(job["spec"]["parallelism"] == json!(3), "the raise was undone: {}", job["spec"]);
+    s.remove("grows").await
+}
+
+pub(crate) async fn story(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("kept").await?;
+    s.simple_queue("2", &json!({})).await?;
+    applied_again(&s).await.context("applied again")?;
+    applied_again_on_the_server(&s).await.context("applied again by the server")?;
+    unsuspended(&s).await.context("un-suspended")?;
+    identity(&s).await.context("by what it is counted")?;
+    raised(&s).await.context("raised")?;
+    s.remove("declared").await?;
+    s.conclude().await
+}
