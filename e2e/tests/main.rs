@@ -23,5 +23,6 @@ mod preemption;
 mod provisioning;
 mod smoke;
 mod story;
+mod tenants;
 mod training;
 mod webhook;

@@ -98,6 +98,11 @@ pub(crate) fn parts() -> Vec<Part> {
             ],
         },
         Part {
+            name: "attacks".to_owned(),
+            what: "every attack of a tenant, also without webhooks and while Berth is down",
+            runs: vec![wide("attacks", "e2e tenants", "", &[("BERTH_ATTACKS", "all")])],
+        },
+        Part {
             name: "again".to_owned(),
             what: "the end-to-end tests four times",
             runs: vec![Wide { times: 4, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],

@@ -1,0 +1,80 @@
+//! What a tenant may write into his JobSets and their Jobs.
+
+use anyhow::Result;
+use berth_e2e::jobset::JOBSET;
+use berth_e2e::kinds::JOB;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::jobs::controlled_by;
+use super::tenant::Tenant;
+
+/// A JobSet that borrows all that is lent, with its pod on a node.
+pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job_set("js", "2")).await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// A small JobSet that runs.
+pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job_set("js", "100m")).await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// F1: it is suspended and names no queue any more.
+pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let labels = json!({"kueue.x-k8s.io/queue-name": null});
+        t.patch(JOBSET, "js", &json!({"spec": {"suspend": true}, "metadata": {"labels": labels}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F3: it becomes its own controller.
+pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let own = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "js", &t.uid(JOBSET, "js").await?);
+        t.patch(JOBSET, "js", &json!({"metadata": {"ownerReferences": own}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F8: one of its Jobs is made larger.
+pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 50}})).await?;
+        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 50, "completions": 50}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F4: a large Job says that the small JobSet controls it.
+pub(crate) fn hides_a_large_job<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let mut child = t.job("js-w-1", "5").pods(2).spec(&json!({"suspend": false})).manifest();
+        let uid = t.uid(JOBSET, "js").await?;
+        child["metadata"]["ownerReferences"] = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "js", &uid);
+        t.create(&child).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// N3: it is deleted, and its Jobs are left behind.
+pub(crate) fn leaves_its_jobs_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.orphan(JOBSET, "js").await?;
+        Ok(())
+    }
+    .boxed()
+}

@@ -1,0 +1,206 @@
+//! What a tenant may write into his Jobs.
+
+use anyhow::Result;
+use berth_e2e::kinds::{JOB, POD, text};
+use berth_e2e::wait::{self, STEP, Seen};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::tenant::Tenant;
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+
+/// A reference to a controller.
+pub(crate) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}])
+}
+
+/// A Job that borrows all that is lent, with its pod on a node.
+pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job("t", "2").manifest()).await?;
+        t.runs("t", 1).await
+    }
+    .boxed()
+}
+
+/// A Job that asks for more than there is.
+pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job("x", "5").pods(2).manifest()).await?;
+        t.s.pending("x").await.map(drop)
+    }
+    .boxed()
+}
+
+/// A small Job that runs.
+pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job("tiny", "10m").manifest()).await?;
+        t.runs("tiny", 1).await
+    }
+    .boxed()
+}
+
+/// F1: it is suspended and names no queue any more.
+pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOB, "t", &json!({"spec": {"suspend": true}, "metadata": {"labels": {QUEUE: null}}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F13: it names no queue any more, and runs on.
+pub(crate) fn drops_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOB, "t", &json!({"metadata": {"labels": {QUEUE: null}}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F2: it names a Workload that does not exist.
+pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOB, "t", &json!({"spec": {"suspend": true}, "metadata": {"labels": {PREBUILT: "none"}}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F3: a waiting Job is its own controller, and un-suspended.
+pub(crate) fn controls_itself<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let own = controlled_by("batch/v1", "Job", "x", &t.uid(JOB, "x").await?);
+        let both = json!({"metadata": {"ownerReferences": own}, "spec": {"suspend": false}});
+        if !t.patch(JOB, "x", &both).await? {
+            t.patch(JOB, "x", &json!({"metadata": {"ownerReferences": own}})).await?;
+            t.patch(JOB, "x", &json!({"spec": {"suspend": false}})).await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F3: a running Job becomes its own controller.
+pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let own = controlled_by("batch/v1", "Job", "t", &t.uid(JOB, "t").await?);
+        t.patch(JOB, "t", &json!({"metadata": {"ownerReferences": own}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F4: a large Job says that a small one which runs controls it.
+pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let mut child = t.job("child", "5").pods(2).manifest();
+        child["metadata"]["ownerReferences"] = controlled_by("batch/v1", "Job", "tiny", &t.uid(JOB, "tiny").await?);
+        if t.create(&child).await? {
+            t.patch(JOB, "child", &json!({"spec": {"suspend": false}})).await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F4c: a running Job says later that a small one controls it.
+pub(crate) fn moves_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job("other", "10m").manifest()).await?;
+        let uid = t.uid(JOB, "other").await?;
+        t.patch(JOB, "t", &json!({"metadata": {"ownerReferences": controlled_by("batch/v1", "Job", "other", &uid)}}))
+            .await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F10: it is being deleted, held by a finalizer, and names no queue any more.
+pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOB, "t", &json!({"metadata": {"finalizers": ["e2e.berth.dev/hold"]}})).await?;
+        JOB.delete(&t.client, &t.s.namespace, "t").await?;
+        t.patch(JOB, "t", &json!({"metadata": {"labels": {QUEUE: null}}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F34: a Job that waits is un-suspended again and again.
+pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        for _ in 0..10 {
+            t.patch(JOB, "x", &json!({"spec": {"suspend": false}})).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F5: the pods of a Job lose the labels by which its controller knows them, and it makes others.
+pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let names =
+            ["batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name"];
+        let nothing: serde_json::Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+        for _ in 0..3 {
+            for pod in t.s.pods_of("t").await? {
+                t.patch(POD, text(&pod, "/metadata/name"), &json!({"metadata": {"labels": nothing}})).await?;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// N3: it is deleted, its pods are left behind, and another one comes.
+pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.orphan(JOB, "t").await?;
+        wait::until(STEP, "the job is gone", || async {
+            let there = JOB.get(&t.s.client, &t.s.namespace, "t").await?.is_some();
+            Ok(Seen::when(!there, || "there".to_owned()))
+        })
+        .await?;
+        t.create(&t.job("next", "2").manifest()).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F12: the Workload of a Job can be stored, and its status cannot.
+pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let mut job = t.job("poison", "1m").manifest();
+        job["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1_570_163)]);
+        t.create(&job).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// V3: it says that a JobSet controls it, which nobody knows.
+pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let mut job = t.job("set-w-0", "5").pods(2).spec(&json!({"suspend": false})).manifest();
+        let uid = "11111111-2222-3333-4444-555555555555";
+        job["metadata"]["ownerReferences"] = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "set", uid);
+        job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = json!("set");
+        t.create(&job).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// Nothing has to be there before.
+pub(crate) fn nothing<'a>(_: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async { Ok(()) }.boxed()
+}

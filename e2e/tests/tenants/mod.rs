@@ -1,0 +1,249 @@
+//! A tenant attacks the quota, with a client certificate and the rights of a user: what he writes never gets him more than his quota, and
+//! never keeps others from theirs, within bounds that each attack is measured by.
+//!
+//! All attacks are made with webhooks on. Those that need no pods of their own are also made while Berth is down and `failurePolicy` lets
+//! them in, and without webhooks: in `make test` the first of each root, in `make night` all (`BERTH_ATTACKS=all`).
+//!
+//! What is known to succeed still is in [`OPEN`] (SECURITY.md says so), and is made with `BERTH_ATTACKS=open` alone.
+
+mod job_sets;
+mod jobs;
+mod pods;
+mod tenant;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use berth_e2e::control_plane::{ControlPlane, Options, client_from};
+use berth_e2e::jobset;
+use berth_e2e::manager::{self, ManagerOptions};
+use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::process::Guarded;
+use berth_e2e::scenario::Stage;
+use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::webhooks;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use kube::Client;
+use tenant::Tenant;
+
+/// Attacks at the same time.
+const AT_ONCE: usize = 8;
+const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: [batch/job, \
+                      jobset.x-k8s.io/jobset, pod, deployment, statefulset]\n";
+
+type Step = for<'a> fn(&'a Tenant<'_>) -> BoxFuture<'a, Result<()>>;
+
+/// What the tenant has, and what he does then.
+#[derive(Clone, Copy)]
+struct Attack {
+    /// Name of its namespace.
+    name: &'static str,
+    /// Whether it is the one that stands for its root where not all are made.
+    first: bool,
+    /// Before: with Berth up.
+    prepare: Step,
+    /// The tenant's writes.
+    strike: Step,
+}
+
+const fn attack(name: &'static str, first: bool, prepare: Step, strike: Step) -> Attack {
+    Attack { name, first, prepare, strike }
+}
+
+/// Those of Jobs and JobSets.
+const OF_JOBS: &[Attack] = &[
+    attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue),
+    attack("drops-its-queue", false, jobs::borrows, jobs::drops_its_queue),
+    attack("other-workload", true, jobs::borrows, jobs::names_another_workload),
+    attack("controls-itself", true, jobs::asks_for_more, jobs::controls_itself),
+    attack("own-controller", false, jobs::borrows, jobs::becomes_its_own_controller),
+    attack("hides-below", false, jobs::small, jobs::hides_below_a_small_one),
+    attack("moves-below", false, jobs::borrows, jobs::moves_below_a_small_one),
+    attack("deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
+    attack("resumed-again", false, jobs::asks_for_more, jobs::is_resumed_again_and_again),
+    attack("pods-left-behind", true, jobs::borrows, jobs::leaves_its_pods_behind),
+    attack("too-large", true, jobs::nothing, jobs::is_too_large_to_be_written),
+    attack("unknown-set", false, jobs::nothing, jobs::names_an_unknown_job_set),
+    attack("set-leaves-queue", false, job_sets::borrows, job_sets::leaves_its_queue),
+    attack("set-own-controller", false, job_sets::borrows, job_sets::becomes_its_own_controller),
+    attack("set-grows", false, job_sets::small, job_sets::its_job_grows),
+    attack("set-left-jobs", false, job_sets::borrows, job_sets::leaves_its_jobs_behind),
+];
+
+/// Those that nothing keeps off yet: pods that their Job's controller does not know any more, and a Job in the way of the controller of
+/// JobSets, which then never says that a JobSet has stopped.
+const OPEN: &[Attack] = &[
+    attack("relabelled-pods", false, jobs::borrows, jobs::pods_lose_their_labels),
+    attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
+];
+
+/// One that is not made while Berth is down: the garbage collector comes to its end only when Workloads can be written again, and until
+/// then the pods that it has let go are nobody's.
+const NOT_WHILE_DOWN: &str = "pods-left-behind";
+
+/// Those of pods, and of what is made of pods: without webhooks nothing gates a pod.
+const OF_PODS: &[Attack] = &[
+    attack("excess-ungated", false, pods::group, pods::excess_is_ungated),
+    attack("role-changed", false, pods::group_of_one, pods::role_is_changed),
+    attack("joins-group", false, pods::borrows, pods::joins_a_group),
+    attack("forged-job", false, jobs::nothing, pods::names_a_job_that_has_ended),
+    attack("set-ungated", false, jobs::nothing, pods::set_is_scaled_and_ungated),
+];
+
+/// A control plane with Berth, the controller of JobSets and the tenant's client.
+struct Ground {
+    stage: Stage,
+    tenant: Client,
+    job_sets: Guarded,
+}
+
+impl Ground {
+    async fn new(name: &str, failure_policy: Option<&str>) -> Result<Ground> {
+        let mut options = Options::with_crds(name);
+        options.crds.push(jobset::definitions().await?);
+        let plane = ControlPlane::start(options).await?;
+        let job_sets = jobset::start(&plane).await?;
+        tenant::roles(&plane.client()).await?;
+        let port = webhooks::port()?;
+        if let Some(policy) = failure_policy {
+            webhooks::install(&plane.client(), port, policy).await?;
+            webhooks::convert(&plane.client(), port).await?;
+        }
+        let kubeconfig: PathBuf = plane.kubeconfig_of(tenant::USER)?;
+        let client = client_from(&kubeconfig).await?;
+        let webhooks = failure_policy.map(|_| port);
+        let manager = ManagerOptions { webhooks, config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
+        let stage = Stage::on(plane, &[Pool::cpu("cpu", 8, Tier::OnDemand)], manager).await?;
+        Ok(Ground { stage, tenant: client, job_sets })
+    }
+
+    /// Runs one step of attacks, some at the same time; what failed is told.
+    async fn each<'a, F>(&'a self, attacks: &[Attack], work: F) -> Vec<String>
+    where
+        F: Fn(Attack) -> BoxFuture<'a, Result<()>>,
+    {
+        let wanted = std::env::var("SCENARIO").unwrap_or_default();
+        let chosen: Vec<_> = attacks.iter().copied().filter(|one| one.name.contains(&wanted)).collect();
+        let outcomes = chosen.into_iter().map(|attack| {
+            let work = work(attack);
+            async move {
+                let begun = Instant::now();
+                match work.await {
+                    Ok(()) => {
+                        println!("scenario {}: ok ({:.1} s)", attack.name, begun.elapsed().as_secs_f64());
+                        None
+                    }
+                    Err(error) => {
+                        println!("scenario {}: FAILED: {error:#}", attack.name);
+                        Some(self.stage.failure(attack.name, &error).await)
+                    }
+                }
+            }
+        });
+        futures::stream::iter(outcomes.collect::<Vec<_>>())
+            .buffer_unordered(AT_ONCE)
+            .filter_map(|one| async { one })
+            .collect()
+            .await
+    }
+
+    /// Stops the controller of JobSets, and then all else: it would wait for an API server that is gone.
+    async fn stop(self) {
+        let Ground { stage, job_sets, .. } = self;
+        let _ = tokio::task::spawn_blocking(move || drop(job_sets)).await;
+        stage.stop().await;
+    }
+
+    async fn whole(&self, attack: Attack) -> Result<()> {
+        let tenant = Tenant::new(&self.stage, attack.name, &self.tenant).await?;
+        (attack.prepare)(&tenant).await?;
+        (attack.strike)(&tenant).await?;
+        tenant.judge().await
+    }
+}
+
+fn verdict(failed: Vec<String>) -> Result<()> {
+    ensure!(failed.is_empty(), "{}\n{} attack(s) failed", failed.join("\n"), failed.len());
+    Ok(())
+}
+
+fn asked_for(what: &str) -> bool {
+    std::env::var("BERTH_ATTACKS").is_ok_and(|value| value == what)
+}
+
+/// The attacks that are made where not all are.
+fn chosen() -> Vec<Attack> {
+    if asked_for("open") {
+        return OPEN.to_vec();
+    }
+    let all = asked_for("all");
+    OF_JOBS.iter().copied().filter(|attack| all || attack.first).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_webhooks() -> Result<()> {
+    let ground = Ground::new("tenants", Some("Fail")).await?;
+    let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS].concat() };
+    let failed = {
+        let ground = &ground;
+        ground.each(&all, |attack| Box::pin(ground.whole(attack))).await
+    };
+    ground.stop().await;
+    verdict(failed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_webhooks() -> Result<()> {
+    let ground = Ground::new("tenants-off", None).await?;
+    let failed = {
+        let ground = &ground;
+        ground.each(&chosen(), |attack| Box::pin(ground.whole(attack))).await
+    };
+    ground.stop().await;
+    verdict(failed)
+}
+
+/// `failurePolicy: Ignore`, and Berth is down while the tenant writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_berth_is_down() -> Result<()> {
+    let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
+    let mut attacks = chosen();
+    attacks.retain(|attack| attack.name != NOT_WHILE_DOWN);
+    let mut failed = {
+        let ground = &ground;
+        let prepare = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move {
+                let tenant = Tenant::new(&ground.stage, attack.name, &ground.tenant).await?;
+                (attack.prepare)(&tenant).await
+            })
+        };
+        ground.each(&attacks, prepare).await
+    };
+    let dead = manager::leader(&ground.stage.client).await?;
+    ground.stage.manager.kill();
+    failed.extend({
+        let ground = &ground;
+        let strike = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { (attack.strike)(&Tenant::again(&ground.stage, attack.name, &ground.tenant)).await })
+        };
+        ground.each(&attacks, strike).await
+    });
+    ground.stage.manager.restart().await?;
+    let client = ground.stage.client.clone();
+    wait::until(STEP, "Berth leads again", || async {
+        let leader = manager::leader(&client).await?;
+        Ok(Seen::when(!leader.is_empty() && leader != dead, || leader.clone()))
+    })
+    .await?;
+    failed.extend({
+        let ground = &ground;
+        let judge = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { Tenant::again(&ground.stage, attack.name, &ground.tenant).judge().await })
+        };
+        ground.each(&attacks, judge).await
+    });
+    ground.stop().await;
+    verdict(failed)
+}

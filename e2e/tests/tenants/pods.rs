@@ -1,0 +1,160 @@
+//! What a tenant may write into his pods, and into what is made of pods.
+
+use anyhow::Result;
+use berth_e2e::kinds::{JOB, POD, condition};
+use berth_e2e::manifest;
+use berth_e2e::wait::{self, STEP, Seen};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::jobs::controlled_by;
+use super::tenant::Tenant;
+
+/// A pod in the queue that borrows.
+fn pod(t: &Tenant<'_>, name: &str, cpu: &str, more: &Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": t.s.namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": cpu}}}]}});
+    manifest::merge(&mut pod, more);
+    pod
+}
+
+/// A pod of a group of that many.
+fn member(t: &Tenant<'_>, name: &str, cpu: &str, total: u32) -> Value {
+    pod(
+        t,
+        name,
+        cpu,
+        &json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": total.to_string()}}}),
+    )
+}
+
+/// Takes a pod's gates off.
+async fn ungate(t: &Tenant<'_>, name: &str) -> Result<bool> {
+    t.patch(POD, name, &json!({"spec": {"schedulingGates": null}})).await
+}
+
+/// A pod that borrows all that is lent.
+pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&pod(t, "t", "2", &json!({}))).await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// A group of two alike that runs.
+pub(crate) fn group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&member(t, "a", "1", 2)).await?;
+        t.create(&member(t, "b", "1", 2)).await?;
+        t.pods_run(2).await
+    }
+    .boxed()
+}
+
+/// A group of one that runs.
+pub(crate) fn group_of_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&member(t, "p1", "2", 1)).await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// F6: a pod without a place in its group is un-gated by hand.
+pub(crate) fn excess_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        for (name, cpu) in [("c", "1"), ("large", "5")] {
+            if t.create(&member(t, name, cpu, 2)).await? {
+                ungate(t, name).await?;
+            }
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F7: a running pod says that it is of another role, and a second one comes in its place.
+pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        for round in 1..=3 {
+            let (old, new) = (format!("p{round}"), format!("p{}", round + 1));
+            let bogus = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": "bogus"}}});
+            t.patch(POD, &old, &bogus).await?;
+            if !t.create(&member(t, &new, "2", 1)).await? {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            if POD.get(&t.s.client, &t.s.namespace, &new).await?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F11: a pod that runs by itself joins a small group.
+pub(crate) fn joins_a_group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let label = json!({"kueue.x-k8s.io/pod-group-name": "g"});
+        let count = json!({"kueue.x-k8s.io/pod-group-total-count": "1"});
+        t.patch(
+            POD,
+            "t",
+            &json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-name": "g",
+            "kueue.x-k8s.io/pod-group-total-count": "1"}}}),
+        )
+        .await?;
+        t.patch(POD, "t", &json!({"metadata": {"labels": label, "annotations": count}})).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F19: a pod says that a Job controls it, which has ended.
+pub(crate) fn names_a_job_that_has_ended<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.s.job("done").cpu("10m").manifest()).await?;
+        wait::until(STEP, "the job is done", || async {
+            let job = JOB.get(&t.s.client, &t.s.namespace, "done").await?.unwrap_or_default();
+            Ok(Seen::when(condition(&job, "Complete") == "True", || job["status"].to_string()))
+        })
+        .await?;
+        let owners = controlled_by("batch/v1", "Job", "done", &t.uid(JOB, "done").await?);
+        t.create(&pod(t, "forged", "5", &json!({"metadata": {"ownerReferences": owners}}))).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F6: a StatefulSet is scaled past its place, and its new pods are un-gated by hand.
+pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let pods = pod(t, "any", "1", &json!({}));
+        let mut template = json!({"metadata": {"labels": {"app": "s"}}, "spec": pods["spec"]});
+        template["spec"]["restartPolicy"] = json!("Always");
+        let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"namespace": t.s.namespace, "name": "s", "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+            "spec": {"replicas": 1, "serviceName": "s", "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": {"app": "s"}}, "template": template}});
+        t.create(&set).await?;
+        t.pods_run(1).await?;
+        t.scale("s", 6).await?;
+        for _ in 0..5 {
+            for number in 1..6 {
+                if POD.get(&t.s.client, &t.s.namespace, &format!("s-{number}")).await?.is_some() {
+                    // It may go between the two.
+                    let _ = ungate(t, &format!("s-{number}")).await;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+        Ok(())
+    }
+    .boxed()
+}

@@ -1,0 +1,243 @@
+//! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and what he may not get there.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
+use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, STATEFUL_SET, WORKLOAD, condition, items, text};
+use berth_e2e::manifest::{self, Job, group, quota};
+use berth_e2e::quota_tree::thousandths;
+use berth_e2e::scenario::{Scenario, Stage};
+use berth_e2e::wait::{self, STEP, Seen};
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use serde_json::{Value, json};
+
+/// The user of the client certificate.
+pub(crate) const USER: &str = "alice";
+/// Seconds from the tenant's write, or from Berth's return, after which no more runs than holds quota.
+const BOUND: Duration = Duration::from_secs(10);
+/// For how long that must stay so.
+const CALM: Duration = Duration::from_secs(3);
+/// Thousandths of a cpu that the lender's queue has; the tenant's has none of its own and borrows them.
+const QUOTA: i128 = 2_000;
+
+/// One tenant in a namespace with the LocalQueues `queue`, which borrows, and `lender`, which takes back.
+pub(crate) struct Tenant<'a> {
+    /// What the administrator does there.
+    pub(crate) s: Scenario<'a>,
+    /// What the tenant does there.
+    pub(crate) client: Client,
+}
+
+/// The chart's roles for people, from its plain manifests.
+pub(crate) async fn roles(client: &Client) -> Result<()> {
+    let text = fs::read_to_string(repository().join("charts/kustomize/berth.yaml")).context("the plain manifests")?;
+    for object in kinds::parse(&text)? {
+        let labels = object["metadata"]["labels"].to_string();
+        let of_people = labels.contains("batch-user") || labels.contains("aggregate-to-edit");
+        let name = text_of(&object, "/metadata/name");
+        if text_of(&object, "/kind") == "ClusterRole" && (of_people || name == "kueue-batch-user-role") {
+            kinds::apply(client, &object).await?;
+        }
+    }
+    Ok(())
+}
+
+fn text_of(object: &Value, pointer: &str) -> String {
+    text(object, pointer).to_owned()
+}
+
+impl<'a> Tenant<'a> {
+    /// A namespace, the tenant's two roles in it, and the queues.
+    pub(crate) async fn new(stage: &'a Stage, name: &str, client: &Client) -> Result<Tenant<'a>> {
+        let s = stage.scenario(name).await?;
+        for role in ["edit", "kueue-batch-user-role"] {
+            let rbac = "rbac.authorization.k8s.io";
+            s.apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+                "metadata": {"namespace": name, "name": role},
+                "subjects": [{"kind": "User", "apiGroup": rbac, "name": USER}],
+                "roleRef": {"kind": "ClusterRole", "apiGroup": rbac, "name": role}}))
+                .await?;
+        }
+        let flavor = s.name("flavor");
+        s.apply(&manifest::flavor(&flavor, &[])).await?;
+        let with = |cpu| group(&[(&flavor, &[quota("cpu", cpu)])]);
+        let preemption = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
+        let more = json!({"cohortName": s.name("pool"), "preemption": preemption});
+        for (queue, own, cpu) in [("queue", "borrower", "0"), ("lender", "lender", "2")] {
+            s.apply(&manifest::cluster_queue(&s.name(own), &[with(cpu)], &more)).await?;
+            s.apply(&manifest::local_queue(name, queue, &s.name(own))).await?;
+        }
+        let tenant = Tenant { s, client: client.clone() };
+        wait::until(STEP, "the tenant has his roles", || async {
+            let lists = JOB.list(client, name).await.is_ok() && WORKLOAD.list(client, name).await.is_ok();
+            Ok(Seen::when(lists, || "refused".to_owned()))
+        })
+        .await?;
+        Ok(tenant)
+    }
+
+    /// The same tenant, in a namespace that is there.
+    pub(crate) fn again(stage: &'a Stage, name: &str, client: &Client) -> Tenant<'a> {
+        let s = Scenario { stage, client: stage.client.clone(), namespace: name.to_owned() };
+        Tenant { s, client: client.clone() }
+    }
+
+    /// A Job of the tenant in the queue that borrows; its pods run until they are deleted.
+    pub(crate) fn job(&self, name: &str, cpu: &str) -> Job {
+        self.s
+            .job(name)
+            .cpu(cpu)
+            .endless()
+            .spec(&json!({"backoffLimit": 6}))
+            .pod_spec(&json!({"terminationGracePeriodSeconds": 1}))
+    }
+
+    /// A JobSet of the tenant with one Job of one pod.
+    pub(crate) fn job_set(&self, name: &str, cpu: &str) -> Value {
+        let job = self.job("any", cpu).manifest();
+        let spec = json!({"parallelism": 1, "completions": 1, "backoffLimit": 6, "template": job["spec"]["template"]});
+        let jobs = json!([{"name": "w", "replicas": 1, "template": {"spec": spec}}]);
+        json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": {"namespace": self.s.namespace, "name": name,
+                "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+            "spec": {"suspend": true, "replicatedJobs": jobs}})
+    }
+
+    /// Creates something as the tenant. `false` when it is refused.
+    pub(crate) async fn create(&self, object: &Value) -> Result<bool> {
+        self.was_let("create", kinds::apply(&self.client, object).await)
+    }
+
+    /// Merge-patches something as the tenant. `false` when it is refused.
+    pub(crate) async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<bool> {
+        self.was_let("patch", kind.patch(&self.client, &self.s.namespace, name, patch).await)
+    }
+
+    /// Deletes something as the tenant, and leaves behind what it owns.
+    pub(crate) async fn orphan(&self, kind: Kind, name: &str) -> Result<bool> {
+        let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+        let api = kind.api(&self.client, &self.s.namespace);
+        self.was_let("delete", api.delete(name, &params).await.map(|_| Value::Null).map_err(Into::into))
+    }
+
+    /// Scales a StatefulSet as the tenant, by the subresource.
+    pub(crate) async fn scale(&self, name: &str, replicas: u32) -> Result<bool> {
+        let api = STATEFUL_SET.api(&self.client, &self.s.namespace);
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let scaled = api.patch_scale(name, &PatchParams::default(), &patch).await;
+        self.was_let("scale", scaled.map(|_| Value::Null).map_err(Into::into))
+    }
+
+    fn was_let(&self, what: &str, outcome: Result<Value>) -> Result<bool> {
+        let Err(error) = outcome else { return Ok(true) };
+        let refused = error.chain().filter_map(|cause| cause.downcast_ref::<kube::Error>()).any(|cause| {
+            matches!(cause, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 404 && status.code != 409)
+        });
+        ensure!(refused, "{:?}", error.context(format!("the tenant's {what}")));
+        println!("{}: refused: {}", self.s.namespace, format!("{error:#}").chars().take(300).collect::<String>());
+        Ok(false)
+    }
+
+    /// Waits until a Job of the tenant is admitted and as many of its pods have a node.
+    pub(crate) async fn runs(&self, job: &str, pods: usize) -> Result<()> {
+        self.s.admitted(job).await?;
+        self.s.nodes_of(job, pods).await.map(drop)
+    }
+
+    /// Waits until some pods of the namespace have a node.
+    pub(crate) async fn pods_run(&self, count: usize) -> Result<()> {
+        wait::until(STEP, &format!("{count} pods run"), || async {
+            let pods = self.running().await?;
+            Ok(Seen::when(pods.len() >= count, || format!("{} run", pods.len())))
+        })
+        .await
+    }
+
+    /// The pods of the namespace that have a node and have not ended.
+    pub(crate) async fn running(&self) -> Result<Vec<Value>> {
+        let mut pods = POD.list(&self.s.client, &self.s.namespace).await?;
+        pods.retain(|pod| !text(pod, "/spec/nodeName").is_empty());
+        pods.retain(|pod| !["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
+        Ok(pods)
+    }
+
+    /// The uid of an object of the tenant.
+    pub(crate) async fn uid(&self, kind: Kind, name: &str) -> Result<String> {
+        let object = kind.get(&self.s.client, &self.s.namespace, name).await?;
+        Ok(text_of(&object.with_context(|| format!("no {name}"))?, "/metadata/uid"))
+    }
+
+    /// Thousandths of a cpu that pods run with, and that Workloads hold.
+    async fn books(&self) -> Result<(i128, i128)> {
+        let mut running = 0;
+        for pod in self.running().await? {
+            for container in items(&pod, "/spec/containers") {
+                running += container.pointer("/resources/requests/cpu").and_then(thousandths).unwrap_or(0);
+            }
+        }
+        let mut held = 0;
+        for workload in WORKLOAD.list(&self.s.client, &self.s.namespace).await? {
+            if condition(&workload, "QuotaReserved") == "True" && condition(&workload, "Finished") != "True" {
+                for set in items(&workload, "/status/admission/podSetAssignments") {
+                    held += set.pointer("/resourceUsage/cpu").and_then(thousandths).unwrap_or(0);
+                }
+            }
+        }
+        Ok((running, held))
+    }
+
+    async fn in_bounds(&self) -> Result<Seen<()>> {
+        let (running, held) = self.books().await?;
+        Ok(Seen::when(running <= held && held <= QUOTA, || format!("{running} run, {held} are held of {QUOTA}")))
+    }
+
+    /// How long more has run than holds quota; from then on no more does for a while.
+    async fn comes_into_bounds(&self) -> Result<Duration> {
+        let begun = Instant::now();
+        // The last moment at which more ran.
+        let (mut last, mut seen) = (Duration::ZERO, String::new());
+        while begun.elapsed() < last + CALM {
+            if let Seen::NotYet(found) = self.in_bounds().await? {
+                (last, seen) = (begun.elapsed(), found);
+            }
+            ensure!(last <= BOUND, "after {:.1} s more runs than holds quota: {seen}", last.as_secs_f64());
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        Ok(last)
+    }
+
+    /// No more runs than holds quota, within the bound and from then on; and whoever lends it has it back.
+    pub(crate) async fn judge(&self) -> Result<()> {
+        let took = self.comes_into_bounds().await?;
+        let waits = Job::new(&self.s.namespace, "asks-too-much", "lender").cpu("99").manifest();
+        self.s.apply(&waits).await?;
+        let asked = Instant::now();
+        self.s.pending("asks-too-much").await.context("others are told why they wait")?;
+        let told = asked.elapsed();
+        let lender = Job::new(&self.s.namespace, "of-the-lender", "lender").cpu("2").endless().manifest();
+        self.s.apply(&lender).await?;
+        let asked = Instant::now();
+        self.s.admitted("of-the-lender").await.context("what was lent comes back")?;
+        self.s.nodes_of("of-the-lender", 1).await?;
+        let back = asked.elapsed();
+        self.comes_into_bounds().await.context("once it was taken back")?;
+        let seconds = |time: Duration| time.as_secs_f64();
+        println!(
+            "{}: in bounds after {:.1} s, others told after {:.1} s, quota back after {:.1} s",
+            self.s.namespace,
+            seconds(took),
+            seconds(told),
+            seconds(back)
+        );
+        // The plane goes soon; what holds the machine until then is not needed.
+        for kind in [JOB, POD] {
+            for object in kind.list(&self.s.client, &self.s.namespace).await? {
+                kind.delete(&self.s.client, &self.s.namespace, text(&object, "/metadata/name")).await?;
+            }
+        }
+        CLUSTER_QUEUE.delete(&self.s.client, "", &self.s.name("borrower")).await
+    }
+}
