@@ -9,13 +9,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Mutex;
 
 use crate::binaries::repository;
 use crate::control_plane::{ControlPlane, create_namespace, token, write_kubeconfig};
 use crate::kinds;
 use crate::observer::Scope;
 use crate::process::{Guarded, Launch, free_ports};
-use crate::recompute;
+use crate::recompute::{self, Comparisons};
 use crate::shipped;
 use crate::wait::{self, Seen};
 
@@ -77,7 +78,8 @@ pub struct Manager {
     launch: Invocation,
     metrics_port: u16,
     /// When its figures were asked for last.
-    asked: tokio::sync::Mutex<Option<Instant>>,
+    asked: Mutex<Option<Instant>>,
+    compared: Comparisons,
     health_port: u16,
 }
 
@@ -229,7 +231,14 @@ impl Manager {
             restarts: options.restarts,
         };
         let process = launch.start()?;
-        Ok(Manager { process, launch, metrics_port, asked: tokio::sync::Mutex::default(), health_port })
+        Ok(Manager {
+            process,
+            launch,
+            metrics_port,
+            asked: Mutex::default(),
+            compared: Comparisons::default(),
+            health_port,
+        })
     }
 
     /// Waits until `/readyz` answers 200.
@@ -322,8 +331,7 @@ impl Manager {
     /// As [`Manager::recomputes`].
     pub async fn recomputes_in(&self, scope: &Scope) -> Result<()> {
         wait::until(AGREES_WITHIN, "the view equals one from fresh lists", || async {
-            let (code, body) = self.debug("/debug/recompute").await?;
-            let answer: Value = serde_json::from_str(&body).with_context(|| format!("{code}: {body}"))?;
+            let answer = self.compared.newest(http_get(self.metrics_port, "/debug/recompute")).await?;
             let found = recompute::disagreements(&answer, scope);
             Ok(Seen::when(found.is_empty(), || found.join("; ")))
         })
@@ -398,14 +406,6 @@ impl Manager {
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<Option<f64>> {
         Ok(sum_of(&self.metrics().await?, name, labels))
     }
-
-    /// Answer of a path of the endpoint for metrics and debugging: status and body.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub async fn debug(&self, path: &str) -> Result<(u16, String)> {
-        http_get(self.metrics_port, path).await
-    }
 }
 
 /// The sum of the series of a metric that have all of these labels, in what [`Manager::metrics`] gave; none where there is no such series.
@@ -450,11 +450,18 @@ pub async fn leader(client: &Client) -> Result<String> {
 /// # Errors
 /// When nobody does in time.
 pub async fn wait_for_leader(client: &Client) -> Result<String> {
-    wait::until(READY_LIMIT, "somebody holds the lease", || async {
-        Ok(match leader(client).await? {
-            holder if holder.is_empty() => Seen::NotYet("no holder".to_owned()),
-            holder => Seen::Yes(holder),
-        })
+    leads_after(client, "", READY_LIMIT).await
+}
+
+/// Waits until somebody else leads than did before.
+///
+/// # Errors
+/// When nobody does in time.
+pub async fn leads_after(client: &Client, before: &str, limit: Duration) -> Result<String> {
+    wait::until(limit, "somebody holds the lease", || async {
+        let holder = leader(client).await?;
+        let leads = !holder.is_empty() && holder != before;
+        Ok(if leads { Seen::Yes(holder) } else { Seen::NotYet(holder) })
     })
     .await
 }

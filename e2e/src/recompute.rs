@@ -1,13 +1,42 @@
 //! Reads the answer of Berth's `/debug/recompute` (R2): what the view that was kept up event by event says differently
 //! from one made of fresh lists.
 
+use std::time::Instant;
+
+use anyhow::{Context, Result};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::kinds::{items, text};
 use crate::observer::Scope;
 
 /// So many differences are put into words.
 const TOLD: usize = 20;
+
+/// The newest answer of one manager. Berth makes one comparison at a time and refuses whoever asks meanwhile: scenarios that end together would
+/// keep each other from an answer where comparisons take long and Berth lives but for seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Comparisons(Mutex<Option<(Instant, Value)>>);
+
+impl Comparisons {
+    /// An answer that was begun after this was called: that of whoever waited here at the same time, or else what `ask` gives, a status code and
+    /// a body.
+    ///
+    /// # Errors
+    /// When `ask` fails or does not give JSON.
+    pub(crate) async fn newest(&self, ask: impl Future<Output = Result<(u16, String)>>) -> Result<Value> {
+        let called = Instant::now();
+        let mut newest = self.0.lock().await;
+        if let Some((_, answer)) = newest.as_ref().filter(|(begun, _)| *begun >= called) {
+            return Ok(answer.clone());
+        }
+        let begun = Instant::now();
+        let (code, body) = ask.await?;
+        let answer: Value = serde_json::from_str(&body).with_context(|| format!("{code}: {body}"))?;
+        *newest = Some((begun, answer.clone()));
+        Ok(answer)
+    }
+}
 
 /// The differences between the two views that concern a scope, and the problems that the engine finds in its own books;
 /// empty when there are none. An answer that does not say whether the views are equal is a difference, too.
@@ -46,6 +75,8 @@ pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::cell::Cell;
+    use std::time::Duration;
 
     fn answer(differences: Value) -> Value {
         let side = json!({"problems": [], "objects": {}});
@@ -62,6 +93,21 @@ mod tests {
         assert_eq!(disagreements(&wrong, &Scope::all()), told);
         assert!(disagreements(&wrong, &Scope::of("other")).is_empty());
         assert!(disagreements(&answer(json!([])), &Scope::all()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_at_the_same_time_share_an_answer_that_is_newer_than_their_question() {
+        let (asked, compared) = (Cell::new(0), Comparisons::default());
+        let ask = || async {
+            asked.set(asked.get() + 1);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Ok((200, asked.get().to_string()))
+        };
+        let one = || async { compared.newest(ask()).await.expect("an answer") };
+        // The first has begun when the others come.
+        assert_eq!(futures::join!(one(), one(), one()), (json!(1), json!(2), json!(2)));
+        assert_eq!(one().await, json!(3), "an old answer says nothing");
+        assert!(compared.newest(async { Ok((429, "busy".to_owned())) }).await.is_err());
     }
 
     #[test]

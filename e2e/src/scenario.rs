@@ -1,6 +1,8 @@
 //! What every scenario needs: a control plane with CRDs, nodes and Berth on it, an observer, a namespace, and short words for
 //! "this job is admitted".
 
+mod clean;
+
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -340,12 +342,7 @@ impl Scenario<'_> {
         if self.stage.manager.is_there().await {
             self.stage.manager.recomputes_in(&scope).await.context("R2, before cleaning up")?;
         }
-        for job in kinds::TRAINING_JOB.list(&self.client, &self.namespace).await? {
-            kinds::TRAINING_JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
-        }
-        for job in JOB.list(&self.client, &self.namespace).await? {
-            JOB.delete(&self.client, &self.namespace, text(&job, "/metadata/name")).await?;
-        }
+        self.delete_all(&[kinds::TRAINING_JOB, JOB]).await?;
         wait::until(STEP, "no workloads are left", || async {
             let left = WORKLOAD.list(&self.client, &self.namespace).await?;
             Ok(Seen::when(left.is_empty(), || format!("{:?}", left.iter().map(kinds::key).collect::<Vec<_>>())))
@@ -366,9 +363,7 @@ impl Scenario<'_> {
                 }
             }
         }
-        for queue in LOCAL_QUEUE.list(&self.client, &self.namespace).await? {
-            LOCAL_QUEUE.delete(&self.client, &self.namespace, text(&queue, "/metadata/name")).await?;
-        }
+        self.delete_all(&[LOCAL_QUEUE]).await?;
         let kinds = [kinds::QUEUE_POLICY, CLUSTER_QUEUE, kinds::COHORT, kinds::FLAVOR, kinds::WORKLOAD_PRIORITY_CLASS];
         for kind in kinds {
             for object in kind.list(&self.client, "").await? {
@@ -428,6 +423,24 @@ fn note_run(name: &str) {
 /// # Errors
 /// With the failures of all that failed.
 pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
+    if run_each(stage, AT_ONCE, runs).await? == 0 {
+        return Ok(());
+    }
+    // What belongs to no scenario counts as well.
+    stage.observer.conclude(REST).await?;
+    stage.manager.recomputes().await?;
+    // Parked workloads that only the sweep found would be a wake-up that is missing.
+    let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
+    ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
+    Ok(())
+}
+
+/// Runs the scenarios as [`run_all`] does, so many at the same time, and leaves it at that: for worlds of which the observer's promises are not
+/// asked. Gives how many ran.
+///
+/// # Errors
+/// With the failures of all that failed.
+pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Result<usize> {
     are_apart(&runs.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let selected = runs.into_iter().filter(|(name, _)| name.contains(&wanted)).map(|(name, run)| async move {
@@ -448,7 +461,7 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
         Some((report, format!("scenario {name}: {error:#}")))
     });
     let outcomes: Vec<Option<(String, String)>> =
-        futures::stream::iter(selected).buffer_unordered(AT_ONCE).collect().await;
+        futures::stream::iter(selected).buffer_unordered(at_once).collect().await;
     let ran = outcomes.len();
     let (reports, failed): (Vec<String>, Vec<String>) = outcomes.into_iter().flatten().unzip();
     println!("{} scenarios passed, {} failed", ran - failed.len(), failed.len());
@@ -459,15 +472,8 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     if ran == 0 {
         ensure!(!wanted.is_empty(), "there is no scenario");
         println!("no scenario is called like {wanted:?} here");
-        return Ok(());
     }
-    // What belongs to no scenario counts as well.
-    stage.observer.conclude(REST).await?;
-    stage.manager.recomputes().await?;
-    // Parked workloads that only the sweep found would be a wake-up that is missing.
-    let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
-    ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
-    Ok(())
+    Ok(ran)
 }
 
 #[cfg(test)]

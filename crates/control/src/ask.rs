@@ -19,13 +19,6 @@ use crate::view::WorkloadView;
 use crate::write::Kind;
 
 impl Control {
-    /// Writes reasons and statuses without pacing: for decisions on objects that are no server's.
-    #[must_use]
-    pub fn unpaced(mut self) -> Self {
-        self.unpaced = true;
-        self
-    }
-
     /// The engine's books, for questions that change nothing in the view.
     pub fn world(&mut self) -> &mut World {
         &mut self.world

@@ -67,7 +67,7 @@ pub struct Control {
     pub(crate) refused_evictions: BTreeSet<String>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
-    /// What was seen last of the pods that a job has left behind, by the uid of its Workload.
+    /// Pods that jobs have left behind, as they were seen last, by the uid of the job's Workload.
     pub(crate) left: BTreeMap<String, Left>,
     pub(crate) saving: Saving,
     pub(crate) growth: Growth,
@@ -76,7 +76,7 @@ pub struct Control {
     pub(crate) at_rest: BTreeSet<String>,
     /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
     pub(crate) rid_of_pods: BTreeSet<String>,
-    /// Those that were stopped and are to run on.
+    /// Starts in a row of jobs that were stopped within one admission.
     pub(crate) starts: Starts,
     pub(crate) ladder: Ladder,
     /// What was applied for the present run of a TrainingJob, by its uid.
@@ -95,12 +95,11 @@ pub struct Control {
     pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) replan: bool,
-    /// Statuses and reasons are written at once: there is no server to spare.
-    pub(crate) unpaced: bool,
     /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
     /// decide is asked for.
     pub(crate) schedules_only: bool,
-    /// Whoever asks says what becomes of what was evicted: nobody else would stop it.
+    /// The objects are no server's: statuses and reasons are written at once, since there is none to spare, and whoever asks says what becomes of
+    /// what was evicted, since nobody else would stop it.
     pub(crate) is_offline: bool,
 }
 
@@ -145,7 +144,6 @@ impl Control {
             timers: BTreeMap::new(),
             notices: Vec::new(),
             replan: true,
-            unpaced: false,
             schedules_only: false,
             is_offline: false,
         }
@@ -395,7 +393,7 @@ impl Control {
             return;
         }
         let mut blocked = Vec::new();
-        while let Some(verdict) = self.ration.next(now, self.unpaced) {
+        while let Some(verdict) = self.ration.next(now, self.is_offline) {
             let Some(workload) = self.view.workloads.by_uid(&verdict.uid) else { continue };
             if workload.reserved() {
                 continue;
@@ -417,7 +415,7 @@ impl Control {
     fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.note_changed(now);
         let mut later = Vec::new();
-        while let Some(object) = self.schedule.next(now, self.unpaced) {
+        while let Some(object) = self.schedule.next(now, self.is_offline) {
             if self.flights.busy(&object) {
                 later.push(object);
                 continue;

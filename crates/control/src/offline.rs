@@ -72,7 +72,7 @@ impl Offline {
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let surroundings = Surroundings::new(&settings);
-        let mut control = Control::new(settings).unpaced();
+        let mut control = Control::new(settings);
         control.is_offline = true;
         control.lead(Some(Term(1)));
         Self {

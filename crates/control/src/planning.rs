@@ -68,7 +68,7 @@ impl Control {
     /// Takes a reason to wait, to be told when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.ration.take(verdict, workload, now, self.unpaced);
+            self.ration.take(verdict, workload, now, self.is_offline);
         }
     }
 

@@ -97,21 +97,8 @@ pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Resu
 
 /// Deletes what a scenario left, and concludes it.
 pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
-    for kind in [DEPLOYMENT, STATEFUL_SET, JOB] {
-        for object in kind.list(&s.client, &s.namespace).await? {
-            kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;
-        }
-    }
-    for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
-        if !text(&workload, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload").is_empty() {
-            WORKLOAD.delete(&s.client, &s.namespace, text(&workload, "/metadata/name")).await?;
-        }
-    }
-    for pod in POD.list(&s.client, &s.namespace).await? {
-        if items(&pod, "/metadata/ownerReferences").is_empty() {
-            POD.delete(&s.client, &s.namespace, text(&pod, "/metadata/name")).await?;
-        }
-    }
+    s.delete_all(&[DEPLOYMENT, STATEFUL_SET, JOB]).await?;
+    s.delete_groups_and_pods().await?;
     wait::until(STEP, "no pods are left", || async {
         let left = POD.list(&s.client, &s.namespace).await?;
         Ok(Seen::when(left.is_empty(), || format!("{:?}", left.iter().map(berth_e2e::kinds::key).collect::<Vec<_>>())))

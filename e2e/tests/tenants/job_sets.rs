@@ -7,7 +7,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::jobs::controlled_by;
 use super::tenant::Tenant;
 
 /// A JobSet that borrows all that is lent, with its pod on a node.
@@ -30,22 +29,12 @@ pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
 
 /// F1: it is suspended and names no queue any more.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
-    async move {
-        let labels = json!({"kueue.x-k8s.io/queue-name": null});
-        t.patch(JOBSET, "js", &json!({"spec": {"suspend": true}, "metadata": {"labels": labels}})).await?;
-        Ok(())
-    }
-    .boxed()
+    async move { t.leave_queue(JOBSET, "js").await.map(drop) }.boxed()
 }
 
 /// F3: it becomes its own controller.
 pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
-    async move {
-        let own = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "js", &t.uid(JOBSET, "js").await?);
-        t.patch(JOBSET, "js", &json!({"metadata": {"ownerReferences": own}})).await?;
-        Ok(())
-    }
-    .boxed()
+    async move { t.put_below((JOBSET, "js"), (JOBSET, "js")).await.map(drop) }.boxed()
 }
 
 /// F8: one of its Jobs is made larger.
@@ -62,8 +51,7 @@ pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> 
 pub(crate) fn hides_a_large_job<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut child = t.job("js-w-1", "5").pods(2).spec(&json!({"suspend": false})).manifest();
-        let uid = t.uid(JOBSET, "js").await?;
-        child["metadata"]["ownerReferences"] = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "js", &uid);
+        child["metadata"]["ownerReferences"] = t.controlled_by(JOBSET, "js").await?;
         t.create(&child).await?;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a tenant may write into his Jobs.
 
 use anyhow::Result;
+use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{JOB, POD, text};
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
@@ -11,11 +12,6 @@ use super::tenant::Tenant;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-
-/// A reference to a controller.
-pub(crate) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
-    json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}])
-}
 
 /// A Job that borrows all that is lent, with its pod on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
@@ -46,11 +42,7 @@ pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
 
 /// F1: it is suspended and names no queue any more.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
-    async move {
-        t.patch(JOB, "t", &json!({"spec": {"suspend": true}, "metadata": {"labels": {QUEUE: null}}})).await?;
-        Ok(())
-    }
-    .boxed()
+    async move { t.leave_queue(JOB, "t").await.map(drop) }.boxed()
 }
 
 /// F13: it names no queue any more, and runs on.
@@ -74,7 +66,7 @@ pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
 /// F3: a waiting Job is its own controller, and un-suspended.
 pub(crate) fn controls_itself<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        let own = controlled_by("batch/v1", "Job", "x", &t.uid(JOB, "x").await?);
+        let own = t.controlled_by(JOB, "x").await?;
         let both = json!({"metadata": {"ownerReferences": own}, "spec": {"suspend": false}});
         if !t.patch(JOB, "x", &both).await? {
             t.patch(JOB, "x", &json!({"metadata": {"ownerReferences": own}})).await?;
@@ -87,19 +79,14 @@ pub(crate) fn controls_itself<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
 
 /// F3: a running Job becomes its own controller.
 pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
-    async move {
-        let own = controlled_by("batch/v1", "Job", "t", &t.uid(JOB, "t").await?);
-        t.patch(JOB, "t", &json!({"metadata": {"ownerReferences": own}})).await?;
-        Ok(())
-    }
-    .boxed()
+    async move { t.put_below((JOB, "t"), (JOB, "t")).await.map(drop) }.boxed()
 }
 
 /// F4: a large Job says that a small one which runs controls it.
 pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut child = t.job("child", "5").pods(2).manifest();
-        child["metadata"]["ownerReferences"] = controlled_by("batch/v1", "Job", "tiny", &t.uid(JOB, "tiny").await?);
+        child["metadata"]["ownerReferences"] = t.controlled_by(JOB, "tiny").await?;
         if t.create(&child).await? {
             t.patch(JOB, "child", &json!({"spec": {"suspend": false}})).await?;
         }
@@ -112,10 +99,7 @@ pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Re
 pub(crate) fn moves_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job("other", "10m").manifest()).await?;
-        let uid = t.uid(JOB, "other").await?;
-        t.patch(JOB, "t", &json!({"metadata": {"ownerReferences": controlled_by("batch/v1", "Job", "other", &uid)}}))
-            .await?;
-        Ok(())
+        t.put_below((JOB, "t"), (JOB, "other")).await.map(drop)
     }
     .boxed()
 }
@@ -191,8 +175,8 @@ pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
 pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut job = t.job("set-w-0", "5").pods(2).spec(&json!({"suspend": false})).manifest();
-        let uid = "11111111-2222-3333-4444-555555555555";
-        job["metadata"]["ownerReferences"] = controlled_by("jobset.x-k8s.io/v1alpha2", "JobSet", "set", uid);
+        job["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "name": "set",
+            "uid": "11111111-2222-3333-4444-555555555555", "controller": true}]);
         job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = json!("set");
         t.create(&job).await?;
         Ok(())

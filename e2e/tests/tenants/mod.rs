@@ -12,18 +12,16 @@ mod pods;
 mod tenant;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options, client_from};
 use berth_e2e::jobset;
 use berth_e2e::manager::{self, ManagerOptions};
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::process::Guarded;
-use berth_e2e::scenario::Stage;
-use berth_e2e::wait::{self, STEP, Seen};
+use berth_e2e::scenario::{Stage, run_each};
+use berth_e2e::wait::STEP;
 use berth_e2e::webhooks;
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use tenant::Tenant;
@@ -119,34 +117,10 @@ impl Ground {
         Ok(Ground { stage, tenant: client, job_sets })
     }
 
-    /// Runs one step of attacks, some at the same time; what failed is told.
-    async fn each<'a, F>(&'a self, attacks: &[Attack], work: F) -> Vec<String>
-    where
-        F: Fn(Attack) -> BoxFuture<'a, Result<()>>,
-    {
-        let wanted = std::env::var("SCENARIO").unwrap_or_default();
-        let chosen: Vec<_> = attacks.iter().copied().filter(|one| one.name.contains(&wanted)).collect();
-        let outcomes = chosen.into_iter().map(|attack| {
-            let work = work(attack);
-            async move {
-                let begun = Instant::now();
-                match work.await {
-                    Ok(()) => {
-                        println!("scenario {}: ok ({:.1} s)", attack.name, begun.elapsed().as_secs_f64());
-                        None
-                    }
-                    Err(error) => {
-                        println!("scenario {}: FAILED: {error:#}", attack.name);
-                        Some(self.stage.failure(attack.name, &error).await)
-                    }
-                }
-            }
-        });
-        futures::stream::iter(outcomes.collect::<Vec<_>>())
-            .buffer_unordered(AT_ONCE)
-            .filter_map(|one| async { one })
-            .collect()
-            .await
+    /// Runs one step of attacks, some at the same time. What the observer would say of them is not asked: the tenant breaks promises.
+    async fn each<'a>(&'a self, attacks: &[Attack], step: impl Fn(Attack) -> BoxFuture<'a, Result<()>>) -> Result<()> {
+        let runs = attacks.iter().map(|attack| (attack.name, step(*attack))).collect();
+        run_each(&self.stage, AT_ONCE, runs).await.map(drop)
     }
 
     /// Stops the controller of JobSets, and then all else: it would wait for an API server that is gone.
@@ -156,17 +130,48 @@ impl Ground {
         stage.stop().await;
     }
 
-    async fn whole(&self, attack: Attack) -> Result<()> {
-        let tenant = Tenant::new(&self.stage, attack.name, &self.tenant).await?;
-        (attack.prepare)(&tenant).await?;
-        (attack.strike)(&tenant).await?;
-        tenant.judge().await
+    /// Makes attacks as a whole, and judges each.
+    async fn attacked(self, attacks: &[Attack]) -> Result<()> {
+        let this = &self;
+        let whole = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move {
+                let tenant = this.tenant(attack).await?;
+                (attack.prepare)(&tenant).await?;
+                (attack.strike)(&tenant).await?;
+                tenant.judge().await
+            })
+        };
+        let outcome = this.each(attacks, whole).await;
+        self.stop().await;
+        outcome
     }
-}
 
-fn verdict(failed: Vec<String>) -> Result<()> {
-    ensure!(failed.is_empty(), "{}\n{} attack(s) failed", failed.join("\n"), failed.len());
-    Ok(())
+    /// Makes attacks while Berth is down, and judges each when it is back.
+    async fn attacked_while_down(&mut self, attacks: &[Attack]) -> Result<()> {
+        let this = &*self;
+        let prepare = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { (attack.prepare)(&this.tenant(attack).await?).await })
+        };
+        this.each(attacks, prepare).await?;
+        let dead = manager::leader(&self.stage.client).await?;
+        self.stage.manager.kill();
+        let this = &*self;
+        let strike = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { (attack.strike)(&Tenant::again(&this.stage, attack.name, &this.tenant)).await })
+        };
+        this.each(attacks, strike).await?;
+        self.stage.manager.restart().await?;
+        manager::leads_after(&self.stage.client, &dead, STEP).await?;
+        let this = &*self;
+        let judge = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { Tenant::again(&this.stage, attack.name, &this.tenant).judge().await })
+        };
+        this.each(attacks, judge).await
+    }
+
+    async fn tenant(&self, attack: Attack) -> Result<Tenant<'_>> {
+        Tenant::new(&self.stage, attack.name, &self.tenant).await
+    }
 }
 
 fn asked_for(what: &str) -> bool {
@@ -184,25 +189,13 @@ fn chosen() -> Vec<Attack> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_webhooks() -> Result<()> {
-    let ground = Ground::new("tenants", Some("Fail")).await?;
     let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS].concat() };
-    let failed = {
-        let ground = &ground;
-        ground.each(&all, |attack| Box::pin(ground.whole(attack))).await
-    };
-    ground.stop().await;
-    verdict(failed)
+    Ground::new("tenants", Some("Fail")).await?.attacked(&all).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_webhooks() -> Result<()> {
-    let ground = Ground::new("tenants-off", None).await?;
-    let failed = {
-        let ground = &ground;
-        ground.each(&chosen(), |attack| Box::pin(ground.whole(attack))).await
-    };
-    ground.stop().await;
-    verdict(failed)
+    Ground::new("tenants-off", None).await?.attacked(&chosen()).await
 }
 
 /// `failurePolicy: Ignore`, and Berth is down while the tenant writes.
@@ -211,39 +204,7 @@ async fn while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
     let mut attacks = chosen();
     attacks.retain(|attack| attack.name != NOT_WHILE_DOWN);
-    let mut failed = {
-        let ground = &ground;
-        let prepare = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move {
-                let tenant = Tenant::new(&ground.stage, attack.name, &ground.tenant).await?;
-                (attack.prepare)(&tenant).await
-            })
-        };
-        ground.each(&attacks, prepare).await
-    };
-    let dead = manager::leader(&ground.stage.client).await?;
-    ground.stage.manager.kill();
-    failed.extend({
-        let ground = &ground;
-        let strike = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move { (attack.strike)(&Tenant::again(&ground.stage, attack.name, &ground.tenant)).await })
-        };
-        ground.each(&attacks, strike).await
-    });
-    ground.stage.manager.restart().await?;
-    let client = ground.stage.client.clone();
-    wait::until(STEP, "Berth leads again", || async {
-        let leader = manager::leader(&client).await?;
-        Ok(Seen::when(!leader.is_empty() && leader != dead, || leader.clone()))
-    })
-    .await?;
-    failed.extend({
-        let ground = &ground;
-        let judge = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move { Tenant::again(&ground.stage, attack.name, &ground.tenant).judge().await })
-        };
-        ground.each(&attacks, judge).await
-    });
+    let outcome = ground.attacked_while_down(&attacks).await;
     ground.stop().await;
-    verdict(failed)
+    outcome
 }

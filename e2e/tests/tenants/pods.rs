@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::jobs::controlled_by;
 use super::tenant::Tenant;
 
 /// A pod in the queue that borrows.
@@ -125,7 +124,7 @@ pub(crate) fn names_a_job_that_has_ended<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
             Ok(Seen::when(condition(&job, "Complete") == "True", || job["status"].to_string()))
         })
         .await?;
-        let owners = controlled_by("batch/v1", "Job", "done", &t.uid(JOB, "done").await?);
+        let owners = t.controlled_by(JOB, "done").await?;
         t.create(&pod(t, "forged", "5", &json!({"metadata": {"ownerReferences": owners}}))).await?;
         Ok(())
     }

@@ -33,20 +33,17 @@ pub(crate) struct Tenant<'a> {
 
 /// The chart's roles for people, from its plain manifests.
 pub(crate) async fn roles(client: &Client) -> Result<()> {
-    let text = fs::read_to_string(repository().join("charts/kustomize/berth.yaml")).context("the plain manifests")?;
-    for object in kinds::parse(&text)? {
+    let manifests =
+        fs::read_to_string(repository().join("charts/kustomize/berth.yaml")).context("the plain manifests")?;
+    for object in kinds::parse(&manifests)? {
         let labels = object["metadata"]["labels"].to_string();
         let of_people = labels.contains("batch-user") || labels.contains("aggregate-to-edit");
-        let name = text_of(&object, "/metadata/name");
-        if text_of(&object, "/kind") == "ClusterRole" && (of_people || name == "kueue-batch-user-role") {
+        let name = text(&object, "/metadata/name");
+        if text(&object, "/kind") == "ClusterRole" && (of_people || name == "kueue-batch-user-role") {
             kinds::apply(client, &object).await?;
         }
     }
     Ok(())
-}
-
-fn text_of(object: &Value, pointer: &str) -> String {
-    text(object, pointer).to_owned()
 }
 
 impl<'a> Tenant<'a> {
@@ -116,6 +113,28 @@ impl<'a> Tenant<'a> {
         self.was_let("patch", kind.patch(&self.client, &self.s.namespace, name, patch).await)
     }
 
+    /// Suspends a job and takes its queue away, in one write.
+    pub(crate) async fn leave_queue(&self, kind: Kind, name: &str) -> Result<bool> {
+        let labels = json!({"kueue.x-k8s.io/queue-name": null});
+        self.patch(kind, name, &json!({"spec": {"suspend": true}, "metadata": {"labels": labels}})).await
+    }
+
+    /// Says that an object of the tenant controls another one.
+    pub(crate) async fn put_below(
+        &self,
+        (kind, name): (Kind, &str),
+        (above, controller): (Kind, &str),
+    ) -> Result<bool> {
+        let owners = self.controlled_by(above, controller).await?;
+        self.patch(kind, name, &json!({"metadata": {"ownerReferences": owners}})).await
+    }
+
+    /// The reference to an object of the tenant as a controller.
+    pub(crate) async fn controlled_by(&self, kind: Kind, name: &str) -> Result<Value> {
+        let uid = self.uid(kind, name).await?;
+        Ok(json!([{"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid, "controller": true}]))
+    }
+
     /// Deletes something as the tenant, and leaves behind what it owns.
     pub(crate) async fn orphan(&self, kind: Kind, name: &str) -> Result<bool> {
         let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
@@ -165,9 +184,9 @@ impl<'a> Tenant<'a> {
     }
 
     /// The uid of an object of the tenant.
-    pub(crate) async fn uid(&self, kind: Kind, name: &str) -> Result<String> {
+    async fn uid(&self, kind: Kind, name: &str) -> Result<String> {
         let object = kind.get(&self.s.client, &self.s.namespace, name).await?;
-        Ok(text_of(&object.with_context(|| format!("no {name}"))?, "/metadata/uid"))
+        Ok(text(&object.with_context(|| format!("no {name}"))?, "/metadata/uid").to_owned())
     }
 
     /// Thousandths of a cpu that pods run with, and that Workloads hold.
@@ -233,11 +252,7 @@ impl<'a> Tenant<'a> {
             seconds(back)
         );
         // The plane goes soon; what holds the machine until then is not needed.
-        for kind in [JOB, POD] {
-            for object in kind.list(&self.s.client, &self.s.namespace).await? {
-                kind.delete(&self.s.client, &self.s.namespace, text(&object, "/metadata/name")).await?;
-            }
-        }
+        self.s.delete_all(&[JOB, POD]).await?;
         CLUSTER_QUEUE.delete(&self.s.client, "", &self.s.name("borrower")).await
     }
 }

@@ -301,11 +301,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         all_is_let_in(&s).await?;
     }
     stage.manager.restart().await?;
-    wait::until(STEP, "Berth leads again", || async {
-        let leader = manager::leader(&client).await?;
-        Ok(Seen::when(!leader.is_empty() && leader != dead, || leader.clone()))
-    })
-    .await?;
+    manager::leads_after(&client, &dead, STEP).await?;
     stage.observer.somebody_leads();
     let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
     jobs_are_suspended(&s).await?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::jobset;
-use berth_e2e::kinds::{DEPLOYMENT, JOB, Kind, POD, STATEFUL_SET, USER, WORKLOAD, items, text};
+use berth_e2e::kinds::{DEPLOYMENT, JOB, Kind, POD, STATEFUL_SET, USER, items, text};
 use berth_e2e::manifest::{self, patch};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::webhooks;
@@ -148,22 +148,10 @@ async fn store(s: &Scenario<'_>, kind: Kind, table: &Table) -> Result<()> {
 
 /// Deletes what was stored and what was made of it, but for Jobs.
 pub(crate) async fn clear(s: &Scenario<'_>) -> Result<()> {
-    for kind in webhooks::kinds_with_tables()?.into_iter().filter(|kind| ![JOB, POD].contains(kind)) {
-        for object in kind.list(&s.client, &s.namespace).await? {
-            kind.delete(&s.client, &s.namespace, text(&object, "/metadata/name")).await?;
-        }
-    }
-    for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
-        if !text(&workload, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload").is_empty() {
-            WORKLOAD.delete(&s.client, &s.namespace, text(&workload, "/metadata/name")).await?;
-        }
-    }
-    for pod in POD.list(&s.client, &s.namespace).await? {
-        if items(&pod, "/metadata/ownerReferences").is_empty() {
-            POD.delete(&s.client, &s.namespace, text(&pod, "/metadata/name")).await?;
-        }
-    }
-    Ok(())
+    let mut kinds = webhooks::kinds_with_tables()?;
+    kinds.retain(|kind| ![JOB, POD].contains(kind));
+    s.delete_all(&kinds).await?;
+    s.delete_groups_and_pods().await
 }
 
 pub(crate) async fn answered(stage: &Stage) -> Result<()> {

@@ -135,7 +135,7 @@ fn validate_status(sets: &[PodSet], status: &WorkloadStatus, errors: &mut Vec<Fi
     }
 }
 
-/// What each pod set uses can be shared by its pods.
+/// Amounts of an admission are quantities, and each pod of a pod set can have the same part of them.
 fn assignments(admission: &Admission, errors: &mut Vec<FieldError>) {
     for (index, assignment) in admission.pod_set_assignments.iter().enumerate() {
         let path = format!("status.admission.podSetAssignments[{index}]");

@@ -1,5 +1,5 @@
-//! What is done about Jobs that are not as the whole was admitted of which they are parts, a JobSet or a TrainingJob: what runs beyond its
-//! quota ends as a whole, since whoever made such a Job would start it again.
+//! Jobs that are not as the JobSet or TrainingJob was admitted of which they are parts: the whole ends, since whoever made such a Job would start
+//! it again.
 
 use berth_api::conditions::{own_reasons, types};
 use berth_jobs::JobState;
@@ -13,7 +13,7 @@ use crate::transitions::evicted_for;
 use crate::view::WorkloadView;
 use crate::write::{Notice, Purpose};
 
-/// So many runs end with such a Job, and there is no other: each of them may preempt others in vain.
+/// Runs in a row that may end with such a Job before there is no other: each of them may preempt others in vain.
 const MOST_TRIES: i32 = 5;
 /// Delay after the first run that has come to nothing, where the configuration has none; it doubles with each.
 const BACKOFF_BASE_SECONDS: i64 = 60;
@@ -48,11 +48,11 @@ pub(crate) fn end_run(
     tell: impl FnOnce(Next) -> Notice,
 ) -> Decision {
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) || workload.is(types::EVICTED) {
-        // It ends already.
+        // The run ends already.
         return Decision::Done;
     }
     let (count, delay) = next_pause(control, workload);
-    // What other time-outs add makes the pause longer, and gives nobody up.
+    // Other time-outs add to the count, which makes the pause longer, and give nobody up.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
     let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
@@ -66,9 +66,9 @@ pub(crate) fn end_run(
     Decision::write(draft.telling(notice))
 }
 
-/// What the pods of a Job ask for more of than those of its pod set were admitted with, of what its queue has quota for. Pods that ask for
-/// less are left alone, as those of groups are. A Job that cannot be read was not made as it was to be, and may ask for anything. `asks` is
-/// the digest of its requests, where that is known.
+/// The resource of which the pods of a Job ask for more than its pod set was admitted with, in words; `None` where there is none. Only resources
+/// count for which the queue has quota, and pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made
+/// as it was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
 pub(crate) fn excess(
     control: &Control,
     workload: &WorkloadView,

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
-use super::names::made_for_another;
+use super::names::{create, made_for_another};
 use super::placement::placements;
 use super::pods_ready;
 use super::stops::let_go;
-use super::workload::{cannot_start, create, has_finalizer, object_write, remove_finalizer, separate_write};
+use super::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::policies::{NamedClasses, no_class};
@@ -374,7 +374,7 @@ impl Case<'_> {
         }
         // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
         // job ends with them.
-        let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.unpaced);
+        let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
         let waited_for = || given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));

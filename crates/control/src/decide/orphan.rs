@@ -8,12 +8,11 @@ use jiff::Timestamp;
 use super::follow::adopt;
 use super::left;
 use super::pods::group::without_pods;
-use super::stops::let_go;
+use super::stops::{let_go, release};
 use super::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
 use crate::core::{Control, after, key};
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::returns_at_once;
-use crate::status::{find, since};
+use crate::status::since;
 use crate::view::{Name, Owner, WorkloadView};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
 
@@ -46,7 +45,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // The collector takes it with the last of its pods. One that never had any is in nobody's hands, unless somebody else owns it.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
         if holds && !owned && !control.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
-            return workload.is(types::EVICTED).then(|| give_back(workload, now));
+            return workload.is(types::EVICTED).then(|| release(workload, now));
         }
         return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
     }
@@ -82,7 +81,7 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
         // Nobody has made anything of it that would have to stop. Offline what is evicted leaves when it is told to.
-        return (holds && workload.is(types::EVICTED) && !control.is_offline).then(|| give_back(workload, now));
+        return (holds && workload.is(types::EVICTED) && !control.is_offline).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(control, workload, job) {
         return Some(decision);
@@ -102,13 +101,6 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
     Some(Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
         edit.finish(reasons::OWNER_NOT_FOUND, "The workload's owner no longer exists");
     })))
-}
-
-/// The quota of an evicted workload of which nothing runs.
-fn give_back(workload: &WorkloadView, now: Timestamp) -> Decision {
-    let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
-    let requeued = reason.is_some_and(returns_at_once);
-    Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
 }
 
 /// The job with that uid takes its workload back, where it is there. Not while it is being deleted: then the garbage collector has taken the

@@ -20,15 +20,14 @@ use serde_json::{Value, json};
 use super::checks;
 use super::follow::{Wishes, adopt, finish, follow, out_of_sync};
 use super::job::UNMANAGED_NAMESPACE;
-use super::names::made_for_another;
+use super::names::{create, made_for_another};
 use super::orphan::lost_by;
 use super::placement::placements;
 use super::pods_ready;
-use super::stops::{let_go, take_back};
-use super::workload::{cannot_start, create, has_finalizer, remove_finalizer, status_write};
+use super::stops::{let_go, release, release_as, take_back};
+use super::workload::{cannot_start, has_finalizer, remove_finalizer};
 use crate::core::{Control, key};
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::returns_at_once;
 use crate::policies::{NamedClasses, Wanted, no_class};
 use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
@@ -204,7 +203,7 @@ impl Case<'_> {
             }
             if evicted && workload.reserved() {
                 // It cannot come back: what its user or its owner makes in its place has a Workload of its own.
-                return self.release_quota(workload, false);
+                return release_as(workload, false, self.now);
             }
         }
         if self.pod.held {
@@ -225,11 +224,6 @@ impl Case<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
-    fn release_quota(&self, workload: &WorkloadView, requeued: bool) -> Decision {
-        let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release))
-    }
-
     fn with_workload(&self, workload: &WorkloadView) -> Decision {
         let evicted = find_true(&workload.status.conditions, types::EVICTED);
         let admitted = workload.is(types::ADMITTED) && workload.reserved();
@@ -237,9 +231,9 @@ impl Case<'_> {
             (true, _) if workload.is(types::FINISHED) => Decision::Done,
             (false, _) if workload.is(types::FINISHED) => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
             // It has not been started, so that it may be tried again.
-            (true, Some(condition)) if workload.reserved() => self
-                .withdraw_start()
-                .unwrap_or_else(|| self.release_quota(workload, returns_at_once(&condition.reason))),
+            (true, Some(_)) if workload.reserved() => {
+                self.withdraw_start().unwrap_or_else(|| release(workload, self.now))
+            }
             (false, Some(condition)) => self.evict(&condition.reason, &condition.message),
             (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
                 self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))

@@ -9,9 +9,30 @@ use super::workload::{evict, has_finalizer, remove_finalizer, status_write};
 use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
+use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::Purpose;
+
+/// The quota of a workload that was evicted and of which nothing runs any more goes back; for what it was evicted says whether it may be tried
+/// again at once.
+pub(super) fn release(workload: &WorkloadView, now: Timestamp) -> Decision {
+    let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
+    release_as(workload, reason.is_some_and(returns_at_once), now)
+}
+
+/// The same, where it is known whether it is `requeued`.
+pub(super) fn release_as(workload: &WorkloadView, requeued: bool, now: Timestamp) -> Decision {
+    Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
+}
+
+/// The quota of a workload that goes, and of which nothing runs any more, goes back: it is not tried again.
+pub(super) fn release_for_good(workload: &WorkloadView, message: &str, now: Timestamp) -> Decision {
+    match workload.is(types::EVICTED) {
+        true => release_as(workload, false, now),
+        false => take_back(workload, (reasons::PENDING_EVALUATION, message), now),
+    }
+}
 
 /// A reservation that no admission has followed yet is given back.
 pub(super) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {

@@ -24,8 +24,9 @@ use serde_json::{Value, json};
 
 use super::follow::{Wishes, follow};
 use super::job::UNMANAGED_NAMESPACE;
+use super::names::create;
 use super::orphan::lost_by;
-use super::workload::{create, has_finalizer, object_write, remove_finalizer, status_write};
+use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use super::gates::{self, GATED, LIFTED};
 use super::left;
-pub(crate) use super::names::create;
 use super::orphan::Standing;
 use super::retention;
 use super::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};

@@ -8,7 +8,7 @@ use berth_jobs::pods::{PodState, SetState};
 use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_name, workload_needs};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
 use super::known;
 use crate::core::{Control, key};
@@ -33,7 +33,7 @@ impl Control {
                     state.group = None;
                 }
                 me.view.pods.keep_role(&name, &mut state);
-                let asked = (!state.gated && !state.ended()).then(|| me.needs_of_running(&pod)).flatten();
+                let asked = (!state.gated && !state.ended()).then(|| me.needs_of_running(pod.spec)).flatten();
                 if me.put_pod(name.clone(), state, now) {
                     me.view.pods.note_asked(&name, asked);
                 }
@@ -86,8 +86,8 @@ impl Control {
     }
 
     /// What a pod asks for that has no gate, as its Workload would be charged for it: it was given its defaults and its overhead when it was made.
-    fn needs_of_running(&mut self, pod: &Pod) -> Option<Arc<PodSetNeeds>> {
-        let template = PodTemplateSpec { metadata: None, spec: pod.spec.clone() };
+    fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
+        let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
         let rules = self.request_rules();
         self.view.pods.needs(digest, || {

@@ -42,6 +42,16 @@ fn told(cluster: &Cluster) -> Vec<&str> {
     told.inspect(|notice| assert_eq!(notice.event_type, EventType::Warning)).map(|notice| &*notice.message).collect()
 }
 
+/// A Job that runs, and was suspended four times.
+fn started_five_times() -> Cluster {
+    let mut cluster = running();
+    for _ in 0..4 {
+        suspend(&mut cluster);
+        back_after(&mut cluster);
+    }
+    cluster
+}
+
 #[test]
 fn a_job_that_is_stopped_within_its_admission_is_started_later_each_time() {
     let mut cluster = running();
@@ -63,11 +73,7 @@ fn a_job_that_is_stopped_within_its_admission_is_started_later_each_time() {
 
 #[test]
 fn an_eviction_forgets_the_starts_before_it() {
-    let mut cluster = running();
-    for _ in 0..4 {
-        suspend(&mut cluster);
-        back_after(&mut cluster);
-    }
+    let mut cluster = started_five_times();
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     for active in [false, true] {
         cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));
@@ -81,11 +87,7 @@ fn an_eviction_forgets_the_starts_before_it() {
 
 #[test]
 fn what_asks_for_something_else_is_started_at_once() {
-    let mut cluster = running();
-    for _ in 0..4 {
-        suspend(&mut cluster);
-        back_after(&mut cluster);
-    }
+    let mut cluster = started_five_times();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2}}));
     cluster.pass(3);
     assert!(runs(&cluster) && told(&cluster).len() == 4, "{:?}", cluster.writes);
@@ -93,11 +95,7 @@ fn what_asks_for_something_else_is_started_at_once() {
 
 #[test]
 fn ten_minutes_of_running_forget_the_starts_before_them() {
-    let mut cluster = running();
-    for _ in 0..4 {
-        suspend(&mut cluster);
-        back_after(&mut cluster);
-    }
+    let mut cluster = started_five_times();
     cluster.pass(600);
     suspend(&mut cluster);
     assert_eq!(back_after(&mut cluster), 1);
@@ -105,11 +103,7 @@ fn ten_minutes_of_running_forget_the_starts_before_them() {
 
 #[test]
 fn a_stop_never_waits() {
-    let mut cluster = running();
-    for _ in 0..4 {
-        suspend(&mut cluster);
-        back_after(&mut cluster);
-    }
+    let mut cluster = started_five_times();
     suspend(&mut cluster);
     cluster.settle();
     // Nobody holds quota for it: it has no time to wait.

@@ -5,7 +5,7 @@ use berth_api::conditions::{reasons, types};
 
 use super::Case;
 use crate::decide::orphan::probe_pods;
-use crate::decide::workload::status_write;
+use crate::decide::stops::release_for_good;
 use crate::flight::{Decision, Draft};
 use crate::status::find;
 use crate::view::WorkloadView;
@@ -48,9 +48,7 @@ impl Case<'_> {
             return decision;
         }
         let message = format!("{} is being deleted", self.job.kind.info().kind);
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-            if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, &message) }
-        }))
+        release_for_good(workload, &message, self.now)
     }
 
     /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the

@@ -2,7 +2,7 @@
 //! managed, it is a part of another job, or it names another Workload. Its quota is followed all the same: the job's end is the Workload's end, a
 //! job that is evicted stops, and quota that nothing uses goes back. Nothing is started or admitted again.
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::types;
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::core::Control;
 use crate::decide::names::has_its_name;
 use crate::decide::orphan::lost_by;
 use crate::decide::pods_ready;
-use crate::decide::stops::{let_go, take_back};
+use crate::decide::stops::let_go;
 use crate::decide::workload::{has_finalizer, remove_finalizer};
 use crate::flight::Decision;
 use crate::view::WorkloadView;
@@ -108,9 +108,7 @@ impl<'a> Case<'a> {
             let admitted = workload.is(types::ADMITTED) && !matches!(asks, Asks::Own);
             return if admitted { self.runs_on(workload) } else { self.suspend(&why) };
         }
-        let next = self.unrest(workload).or_else(|| self.restore(workload));
-        next.or_else(|| self.take_parts(|(_, part)| part.placed))
-            .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now))
+        self.without_quota(workload, &why)
     }
 
     /// What runs is not stopped for that: the Workload goes on to say how far the job is.

@@ -1,10 +1,9 @@
 //! What becomes of a job that is admitted, and that somebody else has suspended. The webhook keeps `spec.suspend` as Berth set it; this is for
 //! what it does not see, and for the one change that it lets by: suspended and in another queue.
 
-use berth_api::conditions::{own_reasons, reasons};
+use berth_api::conditions::own_reasons;
 
 use super::Case;
-use crate::decide::stops::take_back;
 use crate::flight::Decision;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Notice};
@@ -14,11 +13,7 @@ impl Case<'_> {
     /// same one.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
         let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;
-        let next = self.unrest(workload).or_else(|| self.restore(workload));
-        // Its Jobs would go on where they were placed.
-        let next = next.or_else(|| self.take_parts(|(_, part)| part.placed));
-        let message = format!("The job was moved to LocalQueue {queue}");
-        Some(next.unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, &message), self.now)))
+        Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))
     }
 
     /// The event about a job that starts again although nothing was evicted: its template still has its place. A JobSet may have it from before

@@ -2,7 +2,7 @@
 //! else decides for it, and what controls its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
 
 use berth_api::conditions::{own_reasons, reasons, types};
-use berth_jobs::JobState;
+use berth_jobs::{JobState, Part};
 use jiff::Timestamp;
 
 use super::Case;
@@ -55,7 +55,7 @@ impl<'a> Case<'a> {
         if self.control.manages_job(kind, set) {
             return RunsWith::JobSet((name, set));
         }
-        let starts_it = set.finished.is_none() && !set.deleting && is_part(set, &name.name, &self.key.name);
+        let starts_it = set.finished.is_none() && !set.deleting && part_of(set, &name.name, &self.key.name).is_some();
         if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
     }
 
@@ -155,9 +155,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a job is made of the Job of that name.
-pub(super) fn is_part(set: &JobState, own: &str, name: &str) -> bool {
-    set.part_called(own, name).is_some_and(|(part, index)| index < part.replicas)
+/// The part of a job that the Job of that name is, `None` for one that it is not made of.
+pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'a Part> {
+    set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
 }
 
 /// What of a Job that names a JobSet as its controller is not as that was admitted, in words; `None`: it is a true part of it.
@@ -167,8 +167,7 @@ pub(super) fn alteration(
     (key, job): Named<'_>,
     workload: &WorkloadView,
 ) -> Option<String> {
-    let called = set.part_called(&name.name, &key.name).filter(|(part, index)| *index < part.replicas);
-    let Some((part, _)) = called else {
+    let Some(part) = part_of(set, &name.name, &key.name) else {
         let kind = set.kind.info().kind;
         return Some(format!(
             "names {kind} {} as its controller, and is none of the Jobs that this is made of",

@@ -1,14 +1,13 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
-use berth_api::conditions::{own_reasons, training_types, types};
+use berth_api::conditions::{own_reasons, reasons, training_types, types};
 
 use super::Case;
-use super::owners::{Named, alteration, is_part};
+use super::owners::{Named, alteration, part_of};
 use crate::core::after_seconds;
 use crate::decide::orphan::probe_pods;
-use crate::decide::workload::status_write;
+use crate::decide::stops::{release, take_back};
 use crate::flight::Decision;
-use crate::ladder::watch::returns_at_once;
 use crate::status::{find, since};
 use crate::view::WorkloadView;
 use crate::write::{EventType, Purpose, Subresource};
@@ -34,15 +33,21 @@ impl Case<'_> {
         }
         // They would go on where they were placed, and what has the name of one and is another would be started in its place.
         let is_other = |part: Named<'_>| {
-            is_part(self.job, &self.key.name, &part.0.name)
+            part_of(self.job, &self.key.name, &part.0.name).is_some()
                 && alteration(self.control, (self.key, self.job), part, workload).is_some()
         };
         if let Some(decision) = self.take_parts(|part| part.1.placed || is_other(part)) {
             return decision;
         }
-        let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
-        let requeued = reason.is_some_and(returns_at_once);
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+        release(workload, self.now)
+    }
+
+    /// The quota of a job that was not evicted, and is not to run by it, goes back for that reason once nothing of it runs: the next step.
+    pub(super) fn without_quota(&self, workload: &WorkloadView, why: &str) -> Decision {
+        let next = self.unrest(workload).or_else(|| self.restore(workload));
+        // Its Jobs would go on where they were placed.
+        next.or_else(|| self.take_parts(|(_, part)| part.placed))
+            .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, why), self.now))
     }
 
     /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it

@@ -24,10 +24,9 @@ use crate::decide::checks;
 use crate::decide::follow::{Wishes, finish, follow};
 use crate::decide::job::UNMANAGED_NAMESPACE;
 use crate::decide::pods_ready;
-use crate::decide::stops::{let_go, take_back};
-use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write, status_write};
+use crate::decide::stops::{let_go, release, take_back};
+use crate::decide::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::returns_at_once;
 use crate::pods::Group;
 use crate::status::{find, find_true, set_in};
 use crate::view::{Name, WorkloadView};
@@ -100,6 +99,10 @@ impl<'a> Case<'a> {
         })
     }
 
+    fn pod(&self, name: &str) -> Option<&'a PodState> {
+        self.control.view.pods.get(&self.pod_name(name))
+    }
+
     fn pod_name(&self, name: &str) -> Name {
         (self.name.0.clone(), name.to_owned())
     }
@@ -152,13 +155,10 @@ impl<'a> Case<'a> {
         if let Some(decision) = steps.or_else(|| self.waiting(workload)).or_else(|| self.reclaimable(workload)) {
             return decision;
         }
-        let evicted = find_true(&workload.status.conditions, types::EVICTED);
-        if let Some(condition) = evicted.filter(|_| workload.reserved()) {
-            let requeued = returns_at_once(&condition.reason);
-            let release = |edit: &mut crate::status::Edit<'_>| edit.release(requeued);
+        if workload.is(types::EVICTED) && workload.reserved() {
             // Its pods are on their way out; the end of the last one brings us back.
             return match self.tally().running > 0 || self.may_be_starting() {
-                false => Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, release)),
+                false => release(workload, self.now),
                 true => Decision::Done,
             };
         }
@@ -208,8 +208,7 @@ impl<'a> Case<'a> {
     /// Pods that came later own the Workload too: it must outlive those that they replace. So do controllers that make pods again: it must
     /// outlive a moment without any pod. A StatefulSet's outlives them all.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
-        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
-        let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, there(name)?)));
+        let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
         let new: Vec<(&str, &PodState)> = new.collect();
         if new.is_empty() || self.set.is_some() {
@@ -239,9 +238,8 @@ impl<'a> Case<'a> {
 
     /// The list of owners of a Workload: those, the pods of which it is known that they own it and that are there, and new ones.
     fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
-        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
         let known = workload.group.iter().flatten();
-        let known = known.filter(|member| there(&member.name).is_some_and(|pod| pod.uid == member.uid));
+        let known = known.filter(|member| self.pod(&member.name).is_some_and(|pod| pod.uid == member.uid));
         let known = known.map(|member| (&*member.name, &*member.uid));
         let new = new.iter().map(|(name, pod)| (*name, &*pod.uid));
         let reference =
@@ -345,8 +343,7 @@ impl<'a> Case<'a> {
 
     /// Whether a pod that owned the Workload is not there any more.
     fn has_lost_one(&self, workload: &WorkloadView) -> bool {
-        let there = |name: &str| self.control.view.pods.get(&self.pod_name(name));
-        workload.group.iter().flatten().any(|member| there(&member.name).is_none_or(|pod| pod.uid != member.uid))
+        workload.group.iter().flatten().any(|member| self.pod(&member.name).is_none_or(|pod| pod.uid != member.uid))
     }
 
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {

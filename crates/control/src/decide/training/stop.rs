@@ -5,10 +5,8 @@ use super::{Case, has_finalizer, status};
 use crate::core::key;
 use crate::decide::grace::Grace;
 use crate::decide::orphan::probe_pods;
-use crate::decide::stops::let_go;
-use crate::decide::workload::status_write;
+use crate::decide::stops::{let_go, release, release_for_good};
 use crate::flight::{Decision, Draft};
-use crate::ladder::watch::returns_at_once;
 use crate::status::find;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, ObjectKey, Purpose};
@@ -34,9 +32,7 @@ impl Case<'_> {
             // Back in its queue it may be admitted again before anybody looks at the time.
             return self.waited_too_long(workload);
         }
-        let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
-        let requeued = reason.is_some_and(returns_at_once);
-        Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| edit.release(requeued)))
+        release(workload, self.now)
     }
 
     /// Nothing is made of it any more, since somebody's finalizer keeps it while it is deleted, or its namespace is not managed now: quota
@@ -54,11 +50,7 @@ impl Case<'_> {
             return Decision::Done;
         }
         let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
-        next.unwrap_or_else(|| {
-            Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-                if evicted { edit.release(false) } else { edit.take_back(reasons::PENDING_EVALUATION, message) }
-            }))
-        })
+        next.unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
     /// Its namespace is being deleted, and it goes itself only after all pods there. Its Jobs would keep pods that failed until others came in
@@ -70,15 +62,11 @@ impl Case<'_> {
         if let Some(end) = training_end(&self.states()) {
             return self.finish(workload, &end);
         }
-        let (reason, message) = (reasons::PENDING_EVALUATION, "its namespace is being deleted");
+        let message = "its namespace is being deleted";
         if !workload.reserved() {
             return self.delete_children(message).unwrap_or(Decision::Done);
         }
-        self.clear_away(workload, message).unwrap_or_else(|| {
-            Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
-                if workload.is(types::EVICTED) { edit.release(false) } else { edit.take_back(reason, message) }
-            }))
-        })
+        self.clear_away(workload, message).unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
     /// The next step until nothing runs of what was evicted, `None` when nothing does.

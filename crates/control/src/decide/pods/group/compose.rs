@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::Case;
 use crate::core::key;
+use crate::decide::names::create;
 use crate::decide::pods::classes_of;
-use crate::decide::workload::create;
 use crate::flight::Decision;
 use crate::policies::no_class;
 use crate::write::{EventType, Kind};

@@ -6,13 +6,10 @@ use jiff::Timestamp;
 
 use super::{WAITING, waits_for_pods};
 use crate::core::after_seconds;
-use crate::decide::stops::take_back;
-use crate::decide::workload::status_write;
+use crate::decide::stops::{release, take_back};
 use crate::flight::Decision;
-use crate::ladder::watch::returns_at_once;
 use crate::status::{find, find_true};
 use crate::view::WorkloadView;
-use crate::write::Purpose;
 
 /// Seconds in which a controller makes a pod again, so that its group goes on without another admission.
 const MADE_AGAIN_SECONDS: i64 = 10;
@@ -28,10 +25,8 @@ pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<De
         return None;
     }
     let conditions = &workload.status.conditions;
-    if let Some(condition) = find_true(conditions, types::EVICTED) {
-        let requeued = returns_at_once(&condition.reason);
-        let draft = status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued));
-        return Some(Decision::write(draft));
+    if workload.is(types::EVICTED) {
+        return Some(release(workload, now));
     }
     let Some(waits) = find_true(conditions, WAITING) else {
         let message = "No pod of the group is left";
