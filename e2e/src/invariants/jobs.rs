@@ -13,6 +13,8 @@ use crate::kinds::{self, condition, text};
 
 /// A managed job that runs without a reservation is suspended within this time.
 const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
+/// The same for the pods of a JobSet: its controller suspends the Jobs first, which takes as long where everything is busy.
+const SET_SUSPENDED_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub(super) struct Job {
@@ -151,18 +153,21 @@ impl Judge {
     /// L3 and L7 of what is at rest.
     pub(super) fn check_resting(&mut self, now: Instant) {
         let jobs = self.jobs.iter().map(|(uid, job)| (uid.clone(), format!("job {}", job.key), job));
-        let jobs = jobs.map(|(uid, what, job)| (uid, what, job.managed, job.suspended, job.since, job.loose));
+        let jobs = jobs
+            .map(|(uid, what, job)| (uid, what, job.managed, (job.suspended, job.since, SUSPENDED_WITHIN), job.loose));
         let sets = self.job_sets.iter().map(|(uid, set)| (uid.clone(), format!("JobSet {}", set.key), set));
-        let sets = sets.map(|(uid, what, set)| (uid, what, set.managed, set.suspended, set.since, set.loose));
+        let sets = sets.map(|(uid, what, set)| {
+            (uid, what, set.managed, (set.suspended, set.since, SET_SUSPENDED_WITHIN), set.loose)
+        });
         let all: Vec<_> = jobs.chain(sets).collect();
-        for (uid, what, managed, suspended, since, loose) in all {
+        for (uid, what, managed, (suspended, since, still_within), loose) in all {
             if loose.is_some_and(|since| self.led_between(since, now) > SUSPENDED_WITHIN) {
                 self.fail("L3", format!("{what} runs without a reservation"));
             }
             if !managed || !suspended {
                 continue;
             }
-            if now.saturating_duration_since(since) > SUSPENDED_WITHIN {
+            if now.saturating_duration_since(since) > still_within {
                 let mine = self.pods.values().filter(|p| p.owner == uid && p.live && !p.deleting);
                 let live: Vec<String> = mine.map(|p| p.key.clone()).collect();
                 if !live.is_empty() {

@@ -151,6 +151,9 @@ fn l3_a_loose_jobset_and_pods_of_a_suspended_one() {
         story.see(JOBSET, job_set(false, kinds::USER));
         story.wait(seconds);
         assert_eq!(story.broken(), expected, "loose for {seconds} s");
+    }
+    // Its controller has to suspend its Jobs first.
+    for (seconds, expected) in [(29, vec![]), (31, vec!["L3"])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(true, "kueue"));
         story.see(POD, part("p", false, "Running"));

@@ -155,7 +155,15 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     for (job, left) in [(part, true), (forged, false)] {
         let asked = serde_json::from_value(job)?;
-        let shown = serde_json::to_value(JOB.api(&s.client, &s.namespace).create(&params, &asked).await?)?;
+        let shown = wait::until(STEP, "the Job would be made", || async {
+            // The controller of JobSets makes the part, too, and makes it again.
+            let taken = format!("{}-job-0", text(&plain, "/metadata/name"));
+            JOB.delete(&s.client, &s.namespace, &taken).await?;
+            let made = JOB.api(&s.client, &s.namespace).create(&params, &asked).await;
+            Ok(made.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Yes))
+        })
+        .await?;
+        let shown = serde_json::to_value(shown)?;
         ensure!(shown["metadata"]["labels"].get(QUEUE).is_none() == left, "labels: {}", shown["metadata"]["labels"]);
         ensure!(shown["spec"]["suspend"] == json!(!left), "suspend: {}", shown["spec"]["suspend"]);
     }
