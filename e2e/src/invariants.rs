@@ -2,27 +2,32 @@
 //!
 //! Q1 within quota at every revision, Q3 books balance (`balance`), L1 no start without reservation, L2 admitted means reserved, L3
 //! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods of a
-//! TrainingJob or a JobSet are covered by its quota; C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at
-//! rest) needs time and is the observer's. What is judged of JobSets is in `job_sets`, of Jobs in `jobs`.
+//! TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within what their Workloads hold, Q8 what is evicted gives its
+//! quota back (`held`); C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the
+//! observer's. What is judged of JobSets is in `job_sets`, of Jobs in `jobs`.
 
 mod asks;
 mod balance;
 mod elastic;
+mod held;
 mod job_sets;
 mod jobs;
 mod pods;
 mod read;
+mod requests;
 mod spec;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::jobset::JOBSET;
 use crate::kinds::{self, text};
 use crate::quota_tree::{Forest, Usage};
 use asks::Ask;
+use held::Held;
 use job_sets::JobSet;
 use jobs::Job;
 use pods::Pod;
@@ -72,6 +77,10 @@ struct Workload {
     owner: String,
     /// The uid of its job, as its label has it.
     job_uid: String,
+    /// The owner that it has, or had before somebody took the reference off.
+    origin: String,
+    /// Its owner is of a kind that Berth starts and stops.
+    of_known_kind: bool,
     /// Key of the slice that it takes the place of.
     replaces: String,
     /// Pods for which it holds quota.
@@ -86,6 +95,9 @@ struct Workload {
     charge: Usage,
     reserved: bool,
     admitted: bool,
+    evicted: bool,
+    /// When that came to be, by Berth's clock.
+    evicted_at: Option<Timestamp>,
     finished: bool,
     deleting: bool,
     /// It is gated, on hold or waits for pods in place of others: no queue counts it.
@@ -110,6 +122,7 @@ pub struct Judge {
     /// Keys of TrainingJobs, by uid.
     training_jobs: BTreeMap<String, String>,
     pods: BTreeMap<String, Pod>,
+    held: Held,
     cluster_queues: BTreeMap<String, Value>,
     local_queues: BTreeMap<String, Value>,
     cohorts: BTreeMap<String, Value>,
@@ -126,6 +139,11 @@ impl Judge {
     pub fn take(&mut self, change: &Change) {
         self.revision = change.revision;
         self.blind = change.blind;
+        if change.blind {
+            self.restart_clocks(change.at);
+        } else {
+            self.check_clocks(change.at);
+        }
         self.book(change);
         self.blind = false;
     }
@@ -226,7 +244,7 @@ impl Judge {
     fn take_workload(&mut self, change: &Change) {
         let uid = text(&change.object, "/metadata/uid").to_owned();
         let before = self.workloads.get(&uid).cloned().unwrap_or_default();
-        let after = if change.deleted { None } else { Some(workload(&change.object)) };
+        let after = if change.deleted { None } else { Some(workload(&change.object, &before)) };
         if let Some(after) = &after {
             self.check_growth(&before, after, change.at);
             if after.admitted && !after.reserved && !after.finished {
@@ -245,7 +263,7 @@ impl Judge {
         }
         match after {
             None => drop(self.workloads.remove(&uid)),
-            Some(after) => drop(self.workloads.insert(uid, after)),
+            Some(after) => drop(self.workloads.insert(uid.clone(), after)),
         }
         self.check_single(&before.owner);
         let owner =
@@ -253,6 +271,7 @@ impl Judge {
         if owner != before.owner {
             self.check_single(&owner);
         }
+        self.weigh_workload(&uid, &before, change.at);
         let jobs: Vec<String> = [before.owner, owner].into_iter().filter(|o| !o.is_empty()).collect();
         for job in jobs {
             self.track_loose(&job, change.at);
@@ -352,8 +371,9 @@ impl Judge {
         }
     }
 
-    /// Judges the state at rest and hands over everything found so far.
+    /// Judges the state at rest and hands over everything found so far; `now` is no later than that state.
     pub fn verdict(&mut self, now: Instant) -> Vec<Violation> {
+        self.check_clocks(now);
         self.check_resting(now);
         std::mem::take(&mut self.violations)
     }

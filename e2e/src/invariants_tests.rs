@@ -8,6 +8,10 @@ use super::{Change, Judge};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, WORKLOAD};
 
+#[path = "invariants/evicted_tests.rs"]
+mod evicted;
+#[path = "invariants/held_tests.rs"]
+mod held;
 #[path = "invariants/strength_tests.rs"]
 mod strength;
 

@@ -147,7 +147,7 @@ impl Observer {
         lock(&self.judge).user_edited(uid);
     }
 
-    /// From now on no manager leads, because the test has stopped all of them: what Berth must do within a time (L3) it need not
+    /// From now on no manager leads, because the test has stopped all of them: what Berth must do within a time (L3, Q7, Q8) it need not
     /// do meanwhile. Nothing else is let off.
     pub fn nobody_leads(&self) {
         lock(&self.judge).nobody_leads(Instant::now());
@@ -200,8 +200,10 @@ impl Observer {
     /// # Errors
     /// When the API server does not answer.
     pub async fn violations(&self, scope: &Scope) -> Result<Vec<Violation>> {
+        // The state that is judged is no older.
+        let now = Instant::now();
         self.catch_up().await?;
-        let found = lock(&self.judge).verdict(Instant::now());
+        let found = lock(&self.judge).verdict(now);
         let mut open = lock(&self.open);
         open.extend(found);
         let (mine, others) = std::mem::take(&mut *open).into_iter().partition(|v| scope.named_in(&v.what));

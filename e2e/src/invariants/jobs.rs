@@ -9,7 +9,7 @@ use super::asks::{self, Ask};
 use super::read::{QUEUE, controller, label, user_owns_suspend};
 use super::spec::Spec;
 use super::{Change, Judge, Workload};
-use crate::kinds::{self, condition, text};
+use crate::kinds::{self, condition, items, text};
 
 /// A managed job that runs without a reservation is suspended within this time.
 const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
@@ -20,10 +20,13 @@ const SET_SUSPENDED_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Job {
     pub(super) key: String,
     pub(super) managed: bool,
-    prebuilt: String,
+    /// Key of the Workload that it names.
+    pub(super) prebuilt: String,
     /// The job of another kind that it is part of.
-    whole: String,
+    pub(super) whole: String,
     pub(super) suspended: bool,
+    /// It is being deleted, its pods before it.
+    pub(super) leaves: bool,
     /// Since when it is suspended, or is not.
     pub(super) since: Instant,
     ended: bool,
@@ -53,6 +56,8 @@ impl Judge {
             },
             whole: controller(object),
             suspended,
+            leaves: object.pointer("/metadata/deletionTimestamp").is_some()
+                && items(object, "/metadata/finalizers").iter().any(|name| name == "foregroundDeletion"),
             since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
             ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True",
             spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),

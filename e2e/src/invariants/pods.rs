@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::held::Claim;
 use super::job_sets::UID_LABEL;
 use super::read::{controller, label, unit};
 use super::{Change, Judge, Workload};
@@ -23,14 +24,18 @@ pub(super) struct Pod {
     gated: bool,
     /// It carries Berth's mark: its template had been placed by a start.
     pub(super) marked: bool,
+    /// What it means for the quota of its job.
+    pub(super) claim: Claim,
 }
 
 impl Judge {
     pub(super) fn take_pod(&mut self, change: &Change) {
         let object = &change.object;
         let uid = text(object, "/metadata/uid").to_owned();
+        let before = self.pods.get(&uid).map(|pod| pod.claim.clone());
         if change.deleted {
             self.pods.remove(&uid);
+            self.weigh_pod(&uid, before.as_ref(), change.at);
             return;
         }
         // Of a TrainingJob, and of a JobSet, the Workload is one for all its Jobs.
@@ -48,7 +53,8 @@ impl Judge {
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));
         let marked = !label(object, "kueue.x-k8s.io/podset").is_empty();
         let fresh = !self.pods.contains_key(&uid);
-        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked };
+        let claim = self.claim(object, (&owner, managed), before.as_ref(), change.at);
+        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked, claim };
         let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
         let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
         if managed && started && !self.workloads.values().any(admitted) {
@@ -67,7 +73,8 @@ impl Judge {
         if fresh {
             self.check_new_pod(&pod);
         }
-        self.pods.insert(uid, pod);
+        self.pods.insert(uid.clone(), pod);
+        self.weigh_pod(&uid, before.as_ref(), change.at);
         if fresh && of_training {
             self.check_covered(&owner);
         }

@@ -3,22 +3,32 @@
 use serde_json::Value;
 
 use super::{Workload, asks};
-use crate::kinds::{self, condition, items, text};
+use crate::kinds::{self, condition, condition_object, items, text};
 use crate::quota_tree::{Usage, charge};
 
 /// Names the LocalQueue of a job: what carries it is managed.
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-pub(super) fn workload(object: &Value) -> Workload {
+/// Kinds of owners of which Berth stops what they run.
+const KNOWN: [&str; 4] = ["Job", "JobSet", "TrainingJob", "Pod"];
+
+/// A state of a Workload after an earlier one.
+pub(super) fn workload(object: &Value, before: &Workload) -> Workload {
     let reserved = condition(object, "QuotaReserved") == "True";
+    let owner = match text(object, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload") {
+        "true" => format!("group {}", kinds::key(object)),
+        _ => controller(object),
+    };
+    let job_uid = label(object, "kueue.x-k8s.io/job-uid");
+    let origin = [&owner, &before.origin, &job_uid].into_iter().find(|uid| !uid.is_empty()).cloned();
+    let evicted = condition_object(object, "Evicted").filter(|evicted| text(evicted, "/status") == "True");
     Workload {
         key: kinds::key(object),
-        owner: match text(object, "/metadata/annotations/kueue.x-k8s.io~1is-group-workload") {
-            "true" => format!("group {}", kinds::key(object)),
-            _ => controller(object),
-        },
+        origin: origin.unwrap_or_default(),
+        of_known_kind: owner_kind(object).is_none_or(|kind| KNOWN.contains(&kind)),
+        owner,
         replaces: text(object, "/metadata/annotations/kueue.x-k8s.io~1workload-slice-replacement-for").to_owned(),
-        job_uid: label(object, "kueue.x-k8s.io/job-uid"),
+        job_uid,
         pods: pods(object, false),
         left: pods(object, true),
         asks: asks::of_workload(object),
@@ -28,6 +38,8 @@ pub(super) fn workload(object: &Value) -> Workload {
         charge: if reserved { charge(object) } else { Usage::new() },
         reserved,
         admitted: condition(object, "Admitted") == "True",
+        evicted: evicted.is_some(),
+        evicted_at: evicted.and_then(|evicted| text(evicted, "/lastTransitionTime").parse().ok()),
         finished: condition(object, "Finished") == "True",
         deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
         held_back: held_back(object),
@@ -74,10 +86,19 @@ pub(super) fn unit(pod: &Value) -> String {
     }
 }
 
-pub(super) fn controller(object: &Value) -> String {
+fn controlling(object: &Value) -> Option<&Value> {
     let owners = items(object, "/metadata/ownerReferences");
-    let found = owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
-    found.map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
+    owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true))
+}
+
+/// The uid of the controller of an object, empty where it has none.
+pub(super) fn controller(object: &Value) -> String {
+    controlling(object).map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
+}
+
+/// The kind of the controller of an object, where it says one.
+fn owner_kind(object: &Value) -> Option<&str> {
+    controlling(object).map(|o| text(o, "/kind")).filter(|kind| !kind.is_empty())
 }
 
 /// The value of a label, empty where there is none.
