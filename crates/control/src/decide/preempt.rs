@@ -54,6 +54,16 @@ pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView
     queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
 }
 
+/// A victim, in an event of its preemptor: by its name only where both are in one namespace, since a reader of events there may not be
+/// allowed to read another one.
+fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
+    if victim.namespace == preemptor.namespace {
+        format!("workload {}/{}", victim.namespace, victim.name)
+    } else {
+        "a workload of another namespace".to_owned()
+    }
+}
+
 /// Tells a TrainingJob which queue took its quota, from which, and why.
 fn told_to_training_job(
     control: &Control,
@@ -116,9 +126,8 @@ pub(crate) fn preempt(
     draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
         let message = format!(
-            "Preempted workload {}/{} (UID: {}) in ClusterQueue {}{priorities}",
-            workload.namespace,
-            workload.name,
+            "Preempted {} (UID: {}) in ClusterQueue {}{priorities}",
+            victim_words(workload, preemptor),
             workload.uid,
             workload.holds().unwrap_or_default()
         );

@@ -9,6 +9,7 @@ mod job_controller;
 mod job_set_controller;
 mod kubelet;
 mod leaders;
+mod neighbours;
 mod objects;
 pub mod rights;
 
@@ -236,6 +237,7 @@ impl Cluster {
 
     /// Performs the writes of a step.
     pub fn take(&mut self, step: Step) {
+        step.notices.iter().for_each(|notice| self.names_no_neighbour(&notice.key, &notice.message));
         self.notices.extend(step.notices);
         self.moves.extend(step.moves);
         self.moved_at.resize(self.moves.len(), self.now);
@@ -354,6 +356,7 @@ impl Cluster {
             }
             Request::Apply { body, .. } | Request::Merge { body, .. } => body.value(),
         };
+        self.messages_name_no_neighbour(&write.key, &body);
         let Some(old) = self.objects.get(&write.key).cloned() else { return Outcome::Gone };
         for field in ["uid", "resourceVersion"] {
             let wanted = &body["metadata"][field];

@@ -40,6 +40,7 @@ mod moves;
 mod mutated;
 mod names;
 mod namespaces;
+mod neighbours;
 mod overrides;
 mod owners;
 mod partial;

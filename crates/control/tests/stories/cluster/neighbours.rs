@@ -1,0 +1,44 @@
+//! A law of every event and every message of a status: what stands in one namespace names no object of another, since not everybody who
+//! reads the one may read the other. What belongs to no namespace is read by all, and names no object of any.
+
+use berth_control::write::ObjectKey;
+use serde_json::Value;
+
+use super::Cluster;
+
+impl Cluster {
+    /// Holds a text about an object to the law.
+    pub(super) fn names_no_neighbour(&self, about: &ObjectKey, text: &str) {
+        let is_here = |key: &ObjectKey| key.namespace.is_empty() || key.namespace == about.namespace;
+        // Only such names are told from words of a sentence.
+        let unmistakable =
+            |name: &str| name.contains('-') && !self.objects.keys().any(|k| is_here(k) && *k.name == *name);
+        for other in self.objects.keys().filter(|key| !is_here(key)) {
+            let (namespace, name) = (&*other.namespace, &*other.name);
+            let named = text.contains(&format!("{namespace}/{name}"))
+                || has_word(text, name) && unmistakable(name)
+                || has_word(text, namespace) && unmistakable(namespace) && *about.namespace != *namespace;
+            assert!(!named, "what is said of {about:?} names {other:?}: {text}");
+        }
+    }
+
+    /// Holds every message of a write to the law.
+    pub(super) fn messages_name_no_neighbour(&self, about: &ObjectKey, body: &Value) {
+        match body {
+            Value::Object(fields) => {
+                if let Some(text) = fields.get("message").and_then(Value::as_str) {
+                    self.names_no_neighbour(about, text);
+                }
+                fields.values().for_each(|field| self.messages_name_no_neighbour(about, field));
+            }
+            Value::Array(list) => list.iter().for_each(|one| self.messages_name_no_neighbour(about, one)),
+            _ => {}
+        }
+    }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+}

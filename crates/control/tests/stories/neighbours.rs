@@ -1,0 +1,109 @@
+//! Tenants who share ClusterQueues: what one of them is told names nothing of the other's.
+
+use berth_control::event::{Change, Observation};
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::random::{Dice, seeds};
+use crate::stories::training::training;
+
+const TENANTS: [&str; 2] = ["team", "next-door"];
+
+/// One ClusterQueue for two namespaces, in which the higher priority takes quota from the lower one.
+fn two_tenants(quota: &str) -> Cluster {
+    let mut cluster = Cluster::new();
+    let namespace = json!({"metadata": {"name": TENANTS[1], "labels": {"team": "b"}}});
+    let namespace = Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()));
+    cluster.control.observe(namespace, cluster.now);
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
+    let mut queue = cluster_queue("cq", None, &[("default", quota)]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    cluster.put(Kind::ClusterQueue, queue);
+    for tenant in TENANTS {
+        cluster.put(Kind::LocalQueue, of(tenant, local_queue("lq", "cq")));
+    }
+    cluster.set_class("high", 100);
+    cluster
+}
+
+fn of(tenant: &str, mut object: Value) -> Value {
+    object["metadata"]["namespace"] = json!(tenant);
+    object
+}
+
+fn urgent(mut object: Value) -> Value {
+    object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    object
+}
+
+/// What the preemptor of a tenant's job was told, and the UID of the Workload that it took the quota from.
+fn told_of_a_victim_in(tenant: &str) -> (String, String) {
+    let mut cluster = two_tenants("1");
+    cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));
+    cluster.pass(3);
+    let workload = cluster.objects.iter().find(|(key, _)| key.kind == Kind::Workload).expect("a Workload of the job");
+    let uid = workload.1["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.put(Kind::JOB, urgent(job("urgent", "lq", "1", true)));
+    cluster.pass(5);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    let told = cluster.notices.iter().find(|notice| notice.reason == "PreemptedWorkload").expect("an event");
+    assert_eq!(&*told.key.namespace, "team");
+    (told.message.clone(), uid)
+}
+
+#[test]
+fn a_preemptor_is_not_told_the_names_of_another_namespace() {
+    let (message, uid) = told_of_a_victim_in(TENANTS[1]);
+    let expected = format!("Preempted a workload of another namespace (UID: {uid}) in ClusterQueue cq; preemptor ");
+    assert!(message.starts_with(&expected), "{message}");
+}
+
+#[test]
+fn a_preemptor_is_told_the_names_of_its_own_namespace() {
+    let (message, uid) = told_of_a_victim_in(TENANTS[0]);
+    assert!(message.starts_with("Preempted workload team/job-low-"), "{message}");
+    assert!(message.contains(&format!(" (UID: {uid}) in ClusterQueue cq; preemptor ")), "{message}");
+}
+
+/// The driver holds every event and every message to the law (`cluster/neighbours.rs`); here is much to say.
+#[test]
+fn no_text_names_an_object_of_another_namespace() {
+    for seed in seeds(20) {
+        let mut dice = Dice::new(seed);
+        let mut cluster = two_tenants("3");
+        let mut jobs: Vec<(Kind, &str, String)> = Vec::new();
+        for event in 0..25 {
+            let tenant = TENANTS[dice.below(2)];
+            match dice.below(6) {
+                0..=2 => {
+                    let name = format!("made-{event}");
+                    let (kind, made) = match dice.below(3) {
+                        0 => (Kind::TrainingJob, training(&name, json!({}))),
+                        _ => (Kind::JOB, job(&name, "lq", &(1 + dice.below(4)).to_string(), true)),
+                    };
+                    let made = if dice.below(2) == 0 { urgent(made) } else { made };
+                    cluster.put(kind, of(tenant, made));
+                    jobs.push((kind, tenant, name));
+                }
+                3 if !jobs.is_empty() => {
+                    let (kind, tenant, name) = jobs.remove(dice.below(jobs.len()));
+                    cluster.delete(&Cluster::key(kind, tenant, &name));
+                }
+                4 => {
+                    let stop = ["None", "Hold", "HoldAndDrain"][dice.below(3)];
+                    cluster.edit(Kind::LocalQueue, tenant, "lq", &json!({"spec": {"stopPolicy": stop}}));
+                }
+                5 => {
+                    let quota = (1 + dice.below(4)).to_string();
+                    let resources = json!([{"name": "cpu", "nominalQuota": quota}]);
+                    let flavors = json!([{"name": "default", "resources": resources}]);
+                    let groups = json!([{"coveredResources": ["cpu"], "flavors": flavors}]);
+                    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": groups}}));
+                }
+                _ => {}
+            }
+            cluster.pass(dice.seconds(1, 20));
+        }
+    }
+}
