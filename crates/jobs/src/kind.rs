@@ -157,9 +157,10 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
-    /// Where it names a queue and nobody acts on that, in words that go on: its own Jobs do, and they are admitted with it.
-    fn misplaced_queue(_: &Self::Object) -> Option<String> {
-        None
+    /// The field in which the job names a queue that nobody acts on, with the queue; `None` where there is none.
+    fn misplaced_queue(job: &Self::Object) -> Option<String> {
+        let queue = annotation(Self::metadata(job), labels::QUEUE_NAME).filter(|_| Self::queue_name(job).is_none())?;
+        Some(format!("metadata.annotations[{}] names queue {queue:?}", labels::QUEUE_NAME))
     }
     /// What is wrong with a job, beyond what every kind keeps in its metadata.
     fn invalid(_: &Self::Object) -> Vec<FieldError> {

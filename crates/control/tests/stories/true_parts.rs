@@ -308,6 +308,26 @@ fn jobs_with_a_queue_below_a_job_set_without_one_are_left_alone_with_one_warning
 }
 
 #[test]
+fn a_job_with_its_queue_in_an_annotation_is_told_once_where_the_queue_belongs() {
+    for suspended in [true, false] {
+        let mut cluster = one_queue("1");
+        let mut annotated = job("a", "lq", "1", suspended);
+        annotated["metadata"]["annotations"] = annotated["metadata"]["labels"].take();
+        cluster.put(Kind::JOB, annotated);
+        cluster.pass(60);
+        cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"labels": {"x": "y"}}}));
+        cluster.pass(60);
+        assert!(!writes_to_jobs(&cluster), "{:?}", cluster.writes);
+        let text = "metadata.annotations[kueue.x-k8s.io/queue-name] names queue \"lq\", where nobody acts on it: it belongs in \
+                    metadata.labels of the Job. The Job does not wait for quota";
+        assert_eq!(misplaced(&cluster), [(EventType::Warning, Kind::JOB, text)]);
+        cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}));
+        cluster.pass(5);
+        assert!(cluster.is("a", "Admitted") && !is_suspended(&cluster, "a"), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
 fn jobs_with_a_queue_below_a_job_set_of_a_kind_that_is_not_managed_are_left_alone_with_one_warning() {
     let mut settings = settings();
     settings.job_kinds = [Kind::JOB].into_iter().collect();

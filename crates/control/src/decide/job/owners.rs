@@ -141,16 +141,18 @@ impl<'a> Case<'a> {
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
-    /// A job that nobody manages, and whose Jobs name a queue where nothing comes of it, is told so.
+    /// A job that nobody manages is told where it, or the template of its Jobs, names a queue and nothing comes of it.
     pub(super) fn tell_misplaced(&self) -> Decision {
         let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
             return Decision::Done;
         };
         let kind = self.job.kind.info().kind;
-        let message = format!(
-            "{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. Neither the {kind} nor its \
-             Jobs wait for quota"
-        );
+        let waits = match self.job.parts.is_empty() {
+            true => format!("The {kind} does not wait for quota"),
+            false => format!("Neither the {kind} nor its Jobs wait for quota"),
+        };
+        let message =
+            format!("{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. {waits}");
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 }
