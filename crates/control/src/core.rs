@@ -334,7 +334,7 @@ impl Control {
         self.touch_crowded();
         while let Some(object) = self.dirty.pop_first().or_else(|| self.flights.next_held_back()) {
             let own = object.kind != Kind::TrainingJob;
-            if let Some(until) = self.flights.backing_off(&object, now).filter(|_| own) {
+            if let Some(until) = self.flights.backing_off_from_writes(&object, now).filter(|_| own) {
                 self.wait(object, until);
                 continue;
             }
@@ -363,7 +363,11 @@ impl Control {
             }
             return false;
         }
-        if let Some(until) = self.flights.backing_off(&draft.key, now) {
+        let holds_up = match draft.purpose.is_about_pods() {
+            true => self.flights.backing_off(&draft.key, now),
+            false => self.flights.backing_off_from_writes(&draft.key, now),
+        };
+        if let Some(until) = holds_up {
             self.wait(origin.clone(), until);
             return false;
         }

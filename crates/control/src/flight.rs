@@ -196,6 +196,12 @@ impl Flights {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
+    /// As [`Self::backing_off`], for a write to the object: that the answer to a question about it was "not yet" holds up further questions only,
+    /// and not what becomes of it meanwhile.
+    pub(crate) fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
+    }
+
     /// Whether the object is backing off after several writes that failed one after the other.
     pub(crate) fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
         self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)

@@ -158,6 +158,11 @@ impl JobKind for BatchJob {
         role_of(job)
     }
 
+    fn training_of_pods(job: &Job) -> Option<&str> {
+        let pods = job.spec.as_ref()?.template.metadata.as_ref()?;
+        pods.labels.as_ref()?.get(labels::TRAINING_JOB_UID).map(String::as_str)
+    }
+
     fn invalid(job: &Job) -> Vec<FieldError> {
         rules::invalid(job)
     }

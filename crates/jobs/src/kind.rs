@@ -157,6 +157,10 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
+    /// The uid of the TrainingJob that its pods say they run, whoever controls it: a running job cannot be given another template.
+    fn training_of_pods(_: &Self::Object) -> Option<&str> {
+        None
+    }
     /// The field in which the job names a queue that nobody acts on, with the queue; `None` where there is none.
     fn misplaced_queue(job: &Self::Object) -> Option<String> {
         let queue = annotation(Self::metadata(job), labels::QUEUE_NAME).filter(|_| Self::queue_name(job).is_none())?;

@@ -51,7 +51,7 @@ pub struct JobState {
     pub placed: bool,
     /// Jobs that it is made of, none where its pods are its own.
     pub parts: Box<[Part]>,
-    /// Its own pods, of a Job that names one that is made of Jobs as its controller.
+    /// Its own pods, of a Job that a start was written into, that cannot be read, or that names one that is made of Jobs as its controller.
     pub size: Option<Box<PartSize>>,
     /// See [`JobKind::attempt`].
     pub attempt: Option<i32>,
@@ -77,6 +77,8 @@ pub struct JobState {
     pub reclaimable: Vec<ReclaimablePod>,
     /// The field that decides whether or where it may run and that Berth does not act on.
     pub unsupported: Option<Box<str>>,
+    /// See [`JobKind::training_of_pods`].
+    pub training: Option<Box<str>>,
     /// How far the role of a TrainingJob has come that it runs, if one controls it.
     pub role: Option<Box<RoleState>>,
     /// Its own labels of those by which a bastion runner shows that it looks after a job.
@@ -127,6 +129,7 @@ impl JobState {
             finished: K::finished(job).map(Box::new),
             reclaimable: K::reclaimable_pods(job),
             unsupported: K::unsupported(job).map(Into::into),
+            training: K::training_of_pods(job).map(Into::into),
             role: K::training_role(job).map(Box::new),
             runner_labels: runner_labels(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond()),
@@ -143,7 +146,9 @@ impl JobState {
         }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
-        if state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs()) {
+        let of_jobs = state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs());
+        // What it asks for may be unreadable by something that somebody wrote into it while it runs.
+        if of_jobs || state.placed || matches!(state.asked, Some(None)) {
             let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
             state.size = known.or_else(|| K::part_size(job).map(Box::new));
         }

@@ -197,7 +197,10 @@ impl Case<'_> {
         let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
         // What cannot be read now keeps the Workload it has, but does not start as it was before.
         let Some(digests) = self.job.asked() else {
-            return !untouched || !matches!(self.build(), Err(Unbuilt::Invalid(_)));
+            return match untouched {
+                true => !matches!(self.build(), Err(Unbuilt::Invalid(_))),
+                false => self.is_no_larger(workload),
+            };
         };
         if untouched && !workload.reserved() {
             // What differs is the user's edit.
@@ -214,6 +217,18 @@ impl Case<'_> {
             suspended: self.job.suspended,
         };
         berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
+    }
+
+    /// Whether a job whose pod sets cannot be read any more wants no more pods than were admitted, and no others.
+    fn is_no_larger(&self, workload: &WorkloadView) -> bool {
+        let Some(size) = &self.job.size else { return true };
+        let admitted = |name: &str| {
+            let mut sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+            sets.find(|set| set.effective_name() == name)?.count
+        };
+        workload.sizes().all(|(name, count)| {
+            size.pods <= admitted(name).unwrap_or(count) && workload.shape.is_asked_by(name, &size.asks)
+        })
     }
 
     fn delete(&self, workload: &WorkloadView) -> Decision {

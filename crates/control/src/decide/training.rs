@@ -115,6 +115,11 @@ impl<'a> Case<'a> {
         job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
     }
 
+    /// Whether a Job under the name of one of ours was made for it, and somebody has named another controller since, or none.
+    fn is_taken_from_us(&self, job: &JobState) -> bool {
+        !self.is_ours(job) && job.training.as_deref() == Some(&*self.view.uid)
+    }
+
     /// The roles that its Workload stands for: an edit of the spec takes effect with the next start.
     fn roles(&self) -> Vec<String> {
         match self.control.view.slice_of(&self.view.uid) {

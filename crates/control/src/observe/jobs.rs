@@ -81,10 +81,15 @@ impl Control {
         }
         let version = job.version;
         let appeared = older.is_none_or(|old| old.uid != job.uid);
+        let changes_hands = older.is_some_and(|old| old.uid == job.uid && old.owner != job.owner);
         match older {
             Some(old) if old.uid == job.uid && old.version > version => return,
             Some(old) if old.uid != job.uid => self.forget_job(&object, now),
             _ => {}
+        }
+        if changes_hands {
+            // Who controlled it until now is looked at as well.
+            self.touch_related(&object);
         }
         if appeared {
             self.flights.appeared(&object);

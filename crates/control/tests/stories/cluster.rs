@@ -77,7 +77,7 @@ pub struct Cluster {
     pub labelled: Vec<(String, ObjectMeta)>,
     /// Pods that a job has left behind, with its uid.
     pub left_behind: Vec<(String, LeftPod)>,
-    /// Values of the node selector `tier` of which there are no nodes: pods stay pending there.
+    /// Values of the node selector `tier` of which there are no nodes.
     pub without_nodes: Vec<&'static str>,
     /// Jobs whose pods keep the nodes that they have.
     pub keep_nodes: Vec<&'static str>,
@@ -99,6 +99,8 @@ pub struct Cluster {
     pub nodes: Option<i64>,
     /// So many pods of TrainingJobs are on each of theirs.
     pub pods_per_node: usize,
+    /// Running Jobs have as many pods as they say now, elastic or not, and Berth sees them where it asks for them.
+    pub jobs_are_resized: bool,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
     /// There is a controller of JobSets.
@@ -150,6 +152,7 @@ impl Cluster {
             pods_stay_unready: false,
             nodes: None,
             pods_per_node: 1,
+            jobs_are_resized: false,
             controller_sleeps: false,
             job_sets_run: false,
             adds_to_jobs: None,
@@ -199,7 +202,7 @@ impl Cluster {
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
             self.show(key, &object, true);
-            let owns = [Kind::JOB, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
+            let owns = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
             if owns.contains(&key.kind) || key.kind == Kind::ProvisioningRequest {
                 self.collect_garbage(&object["metadata"]["uid"].clone());
             }
@@ -286,12 +289,10 @@ impl Cluster {
     fn answer(&mut self, object: &ObjectKey, question: &Question) -> Outcome {
         match question {
             Question::ProbePods { pods, most } => {
-                let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod));
-                if self.pods_left.contains(&pods.uid) || labelled.count() > *most {
-                    Outcome::Busy(500)
-                } else {
-                    Outcome::Applied { resource_version: String::new() }
-                }
+                let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod)).count();
+                let of_jobs = self.jobs_are_resized && self.active_of(pods) > 0;
+                let there = of_jobs || self.pods_left.contains(&pods.uid) || labelled > *most;
+                if there { Outcome::Busy(500) } else { Outcome::Applied { resource_version: String::new() } }
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
             Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),

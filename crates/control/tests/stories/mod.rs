@@ -1,5 +1,6 @@
 //! Stories of jobs, told on a cluster that fits in a test.
 
+mod attacks;
 mod attempts;
 mod checkpoints;
 mod checks;
@@ -69,6 +70,7 @@ mod stores;
 mod strays;
 mod suspension;
 mod swings;
+mod tampered;
 mod tiers;
 mod topologies;
 mod training;

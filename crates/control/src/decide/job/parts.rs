@@ -35,6 +35,14 @@ impl Case<'_> {
         self.parts().any(|(_, part)| moves(part))
     }
 
+    /// A Job of it that somebody deletes and somebody's finalizer keeps is stopped by no controller: its pods are made to go before it.
+    pub(super) fn drive_out_part(&self) -> Option<Decision> {
+        let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
+        let rid = &self.control.rid_of_pods;
+        let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid.contains(&part.uid))?;
+        Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
+    }
+
     /// What is waited for before a start, `None` when nothing runs. A JobSet says that it is suspended when its controller has
     /// suspended the Jobs it knew; one made a moment before runs on, with the user's template, and would be taken for started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {

@@ -71,7 +71,7 @@ impl Case<'_> {
     /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
     /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
     pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
-        if let Some(decision) = self.withdraw_start() {
+        if let Some(decision) = self.withdraw_start().or_else(|| self.drive_out_part()) {
             return Some(decision);
         }
         if self.job.active {

@@ -17,7 +17,7 @@ use crate::flight::Decision;
 use crate::restarts::{begun_at, runs_on, told_from};
 use crate::status::find;
 use crate::view::WorkloadView;
-use crate::write::{EventType, Purpose};
+use crate::write::{EventType, ObjectKey, Purpose};
 
 /// So long after it was made, a Job that somebody has changed is made again at the earliest.
 const REMAKE_SECONDS: i64 = 10;
@@ -25,6 +25,8 @@ const REMAKE_SECONDS: i64 = 10;
 const MOST_REMAKE_SECONDS: i64 = 600;
 /// Why a Job is made again that is suspended.
 const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
+/// Why a Job is made again of which the TrainingJob is not the controller any more.
+const DISOWNED: &str = "somebody has changed its controller";
 /// What to do about Jobs that are made otherwise.
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
@@ -43,6 +45,9 @@ struct Alteration<'a> {
 impl<'a> Case<'a> {
     /// The next step about Jobs that somebody has changed, or put in the place of its own.
     pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.take_back_jobs() {
+            return Some(decision);
+        }
         let mut altered: Vec<Alteration<'a>> =
             self.roles().into_iter().filter_map(|role| self.alteration(workload, role)).collect();
         // What uses more than its quota goes first.
@@ -63,6 +68,14 @@ impl<'a> Case<'a> {
             let why = if stopped { SUSPENDED.to_owned() } else { format!("it was changed, and {}", one.words) };
             self.delete_where(&why, |job| job.uid == one.job.uid)
         })
+    }
+
+    /// A Job of it that names another controller by now runs with its quota, and would end, grow and stay without it: it is made again.
+    fn take_back_jobs(&self) -> Option<Decision> {
+        let jobs = &self.control.view.jobs;
+        let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
+        let job = self.roles().iter().find_map(|role| taken(&self.child_key(role)))?;
+        self.delete_where(DISOWNED, |other| other.uid == job.uid)
     }
 
     /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them

@@ -137,7 +137,8 @@ impl Case<'_> {
                 // It may be on its way into the world.
                 return Some(Decision::Done);
             }
-            let ours = self.control.view.jobs.get(object).filter(|job| self.is_ours(job));
+            let ours = |job: &&JobState| self.is_ours(job) || self.is_taken_from_us(job);
+            let ours = self.control.view.jobs.get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);

@@ -1,6 +1,6 @@
 //! The job controller: running jobs have active pods, suspended ones have none.
 
-use berth_control::write::{Kind, ObjectKey};
+use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -12,6 +12,16 @@ pub(super) fn is_elastic(job: &Value) -> bool {
 }
 
 impl Cluster {
+    /// Pods of the Jobs that are asked about.
+    pub(super) fn active_of(&self, pods: &PodsOf) -> i64 {
+        let jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
+        let mine = jobs.filter(|job| match &pods.jobs {
+            Some(known) => job["metadata"]["uid"].as_str().is_some_and(|uid| known.contains(uid)),
+            None => job["metadata"]["uid"] == pods.uid,
+        });
+        mine.filter_map(|job| job["status"]["active"].as_i64()).sum()
+    }
+
     /// The job controller and its pods: running jobs have active pods, suspended ones have none.
     pub(super) fn job_controller(&mut self) -> bool {
         if self.controller_sleeps {
@@ -43,6 +53,11 @@ impl Cluster {
                 new["status"]["active"] = json!(parallelism);
                 let ready = new["status"]["ready"].as_i64().unwrap_or(0);
                 new["status"]["ready"] = json!(ready.min(parallelism));
+            }
+            if self.jobs_are_resized && !over && !suspended {
+                let left = new["spec"]["completions"].as_i64().unwrap_or(parallelism)
+                    - new["status"]["succeeded"].as_i64().unwrap_or(0);
+                new["status"]["active"] = json!(parallelism.min(left.max(0)));
             }
             let active = new["status"]["active"].as_i64().unwrap_or(0);
             let lacks = self.lacks_nodes(&new);

@@ -40,18 +40,25 @@ impl Cluster {
             all.iter().any(|one| ["Completed", "Failed"].contains(&one["type"].as_str().unwrap_or("")))
         });
         if over {
-            let left: Vec<&ObjectKey> = jobs.iter().filter(|key| ended(&self.objects[*key]).is_none()).collect();
+            let stays = |key: &&ObjectKey| ended(&self.objects[*key]).is_none() && !self.goes(key);
+            let left: Vec<&ObjectKey> = jobs.iter().filter(stays).collect();
             left.iter().for_each(|key| self.delete(key));
             return !left.is_empty();
         }
         let restarts = set["status"]["restarts"].as_i64().unwrap_or(0);
         let is_of = |job: &Value| job["metadata"]["labels"][ATTEMPT] == json!(restarts.to_string());
         let (current, older): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|key| is_of(&self.objects[key]));
+        let older: Vec<ObjectKey> = older.into_iter().filter(|key| !self.goes(key)).collect();
         if !older.is_empty() {
             older.iter().for_each(|key| self.delete(key));
             return true;
         }
         self.count_jobs(key, &set, &current) || self.run_jobs(key, &set, &current)
+    }
+
+    /// Whether it is being deleted already, and somebody's finalizer keeps it.
+    fn goes(&self, job: &ObjectKey) -> bool {
+        self.objects[job]["metadata"]["deletionTimestamp"].is_string()
     }
 
     /// Writes its status, where that differs.

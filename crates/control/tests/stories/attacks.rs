@@ -1,0 +1,414 @@
+//! A law: whatever a tenant writes, and however often, ten seconds later no more of his runs than his Workloads hold quota for, and what they hold can
+//! be taken back by whoever has lent it.
+//!
+//! The tenant may write every field, label, annotation, owner and finalizer of his jobs that the API server lets him write (Kubernetes' role
+//! `edit` and the chart's user role), create jobs that name others as their controllers, and delete what he has. Webhooks are off. Left out are
+//! pods by themselves, which need the webhooks, and what `SECURITY.md` calls open.
+
+use std::time::{Duration, Instant};
+
+use berth_api::labels;
+use berth_control::write::{Kind, ObjectKey, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::jobsets::slices;
+use crate::stories::random::Dice;
+use crate::stories::training::training;
+
+/// Seconds after the tenant's last write in which everything comes right.
+const BOUND: i64 = 10;
+/// Seconds after which whoever has lent quota has it back.
+const BACK: i64 = 60;
+/// Cpus that the lender has, and that the tenant has.
+const LENT: i64 = 2;
+const OWN: i64 = 2;
+
+/// Keys of labels and annotations that a tenant may hope something of.
+const KEYS: [&str; 24] = [
+    labels::QUEUE_NAME,
+    labels::PREBUILT_WORKLOAD_NAME,
+    labels::PRIORITY_CLASS,
+    labels::MAX_EXEC_TIME_SECONDS,
+    labels::MANAGED,
+    labels::POD_SET,
+    labels::JOB_UID,
+    labels::WORKLOAD,
+    labels::WORKLOAD_SLICE_NAME,
+    labels::WORKLOAD_SLICE_REPLACEMENT_FOR,
+    labels::ELASTIC_JOB,
+    labels::ADMISSION_GATED_BY,
+    labels::JOB_MIN_PARALLELISM,
+    labels::JOB_COMPLETIONS_EQUAL_PARALLELISM,
+    labels::STOPPING,
+    labels::POD_SUSPENDING_PARENT,
+    labels::CAPACITY_TIERS,
+    labels::ELASTIC_WORKERS,
+    labels::LAST_SCALE,
+    labels::TOLD_WORKERS,
+    labels::BEFORE_GROWTH,
+    labels::SUSPENDED_WITH_JOB,
+    "jobset.sigs.k8s.io/restart-attempt",
+    "berth.dev/own-parallelism",
+];
+
+struct World {
+    cluster: Cluster,
+    dice: Dice,
+    /// Every job needs a queue, whether it names one or not.
+    all_managed: bool,
+    number: usize,
+    /// What was done, for whoever has to find out why.
+    done: Vec<String>,
+}
+
+fn begin(seed: u64) -> World {
+    let mut dice = Dice::new(seed);
+    let mut settings = settings();
+    settings.wait_for_pods_ready = None;
+    let all_managed = dice.below(2) == 0;
+    settings.manage_jobs_without_queue_name = all_managed;
+    let mut cluster = Cluster::with(settings);
+    cluster.job_sets_run = true;
+    cluster.jobs_are_resized = true;
+    cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
+    for (queue, local, quota) in [("tenant", "lq", OWN), ("lender", "lender", LENT)] {
+        let mut queue = cluster_queue(queue, Some("pool"), &[("default", &quota.to_string())]);
+        queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
+        cluster.put(Kind::ClusterQueue, queue.clone());
+        cluster.put(Kind::LocalQueue, local_queue(local, queue["metadata"]["name"].as_str().unwrap()));
+    }
+    cluster.put(Kind::LocalQueue, local_queue("other", "tenant"));
+    cluster.set_class("high", 100);
+    World { cluster, dice, all_managed, number: 0, done: Vec::new() }
+}
+
+fn uid(object: &Value) -> Option<&str> {
+    object["metadata"]["uid"].as_str()
+}
+
+/// Whole cpus of a quantity as the stories write them.
+fn cpus(quantity: &Value) -> i64 {
+    quantity.as_str().map_or(0, |text| text.parse().unwrap())
+}
+
+/// Whether a Workload holds quota.
+fn holds(workload: &Value) -> bool {
+    let conditions = workload["status"]["conditions"].as_array();
+    let is = |kind: &str| conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True");
+    is("QuotaReserved") && !is("Finished")
+}
+
+/// Cpus that the pods of a Job run with.
+fn running(job: &Value) -> i64 {
+    let asks = &job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"];
+    job["status"]["active"].as_i64().unwrap_or(0) * cpus(asks)
+}
+
+impl World {
+    fn all(&self, kind: Kind) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        self.cluster.objects.iter().filter(move |(key, _)| key.kind == kind)
+    }
+
+    /// Names of the tenant's objects of a kind.
+    fn names(&self, kind: Kind) -> Vec<String> {
+        self.all(kind).map(|(key, _)| key.name.clone()).filter(|name| !name.starts_with("lender")).collect()
+    }
+
+    fn pick(&mut self, kind: Kind) -> Option<String> {
+        let names = self.names(kind);
+        (!names.is_empty()).then(|| names[self.dice.below(names.len())].clone())
+    }
+
+    fn any_kind(&mut self) -> Kind {
+        [Kind::JOB, Kind::JOB, Kind::JOB, Kind::JOB_SET, Kind::TrainingJob][self.dice.below(5)]
+    }
+
+    /// The controller reference to something of the tenant.
+    fn controller(&mut self) -> Option<Value> {
+        let kind = self.any_kind();
+        let name = self.pick(kind)?;
+        let owner = &self.cluster.objects[&Cluster::key(kind, "team", &name)];
+        let (api_version, word) = match kind {
+            Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
+            kind if kind == Kind::JOB => ("batch/v1", "Job"),
+            _ => ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        };
+        Some(json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": owner["metadata"]["uid"],
+            "controller": true}]))
+    }
+
+    /// A value that may mean something under some key.
+    fn value(&mut self) -> Value {
+        match self.dice.below(9) {
+            0 | 1 => Value::Null,
+            2 => json!(["lq", "other", "missing"][self.dice.below(3)]),
+            3 => json!((self.dice.below(5)).to_string()),
+            4 => json!(["true", "false"][self.dice.below(2)]),
+            5 => json!("1-4"),
+            6 => {
+                let kind = self.any_kind();
+                let name = self.pick(kind);
+                json!(
+                    name.and_then(
+                        |name| uid(&self.cluster.objects[&Cluster::key(kind, "team", &name)]).map(str::to_owned)
+                    )
+                )
+            }
+            7 => json!(self.pick(Kind::Workload)),
+            _ => json!("high"),
+        }
+    }
+
+    fn creates(&mut self) -> String {
+        let number = self.number;
+        let mut labelled = json!({labels::QUEUE_NAME: (["lq", "other"][self.dice.below(2)])});
+        if self.dice.below(4) == 0 {
+            labelled = json!({});
+        }
+        match self.dice.below(6) {
+            0 => {
+                let mut set = slices();
+                let name = format!("s{number}");
+                set["metadata"] = json!({"namespace": "team", "name": name, "labels": labelled});
+                set["spec"]["suspend"] = json!(self.dice.below(2) == 0);
+                set["spec"]["replicatedJobs"][0]["replicas"] = json!(1 + self.dice.below(2));
+                set["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = json!(1);
+                if self.dice.below(2) == 0 {
+                    set["spec"]["failurePolicy"] = json!({"maxRestarts": self.dice.below(3)});
+                }
+                self.cluster.put(Kind::JOB_SET, set);
+                name
+            }
+            1 => {
+                let name = format!("t{number}");
+                self.cluster.put(Kind::TrainingJob, training(&name, json!({})));
+                name
+            }
+            _ => {
+                let mut name = format!("j{number}");
+                if let Some(set) = self.pick(Kind::JOB_SET).filter(|_| self.dice.below(3) == 0) {
+                    // As one of the Jobs of a JobSet would be called, or would be if there were more of them.
+                    name = format!("{set}-job-{}", self.dice.below(4));
+                    if self.cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", &name)) {
+                        return "nothing: the name is taken".to_owned();
+                    }
+                }
+                let mut made = job(&name, "lq", &(1 + self.dice.below(3)).to_string(), self.dice.below(2) == 0);
+                made["metadata"]["labels"] = labelled;
+                made["spec"]["parallelism"] = json!(1 + self.dice.below(4));
+                made["spec"]["completions"] = json!(1 + self.dice.below(6));
+                if self.dice.below(3) == 0
+                    && let Some(controller) = self.controller()
+                {
+                    made["metadata"]["ownerReferences"] = controller;
+                }
+                self.cluster.put(Kind::JOB, made);
+                name
+            }
+        }
+    }
+
+    /// One write of the tenant to something that he has; two things may be changed at once.
+    fn writes(&mut self) -> String {
+        let kind = self.any_kind();
+        let Some(name) = self.pick(kind) else { return "nothing".to_owned() };
+        let mut patch = json!({});
+        for _ in 0..1 + self.dice.below(2) {
+            let change = self.change(kind, &name);
+            crate::stories::cluster::merge(&mut patch, &change);
+        }
+        self.cluster.edit(kind, "team", &name, &patch);
+        format!("{kind:?} {name}: {patch}")
+    }
+
+    fn change(&mut self, kind: Kind, name: &str) -> Value {
+        let suspended = self.cluster.objects[&Cluster::key(kind, "team", name)]["spec"]["suspend"] == json!(true);
+        match self.dice.below(10) {
+            0 | 1 => json!({"spec": {"suspend": self.dice.below(2) == 0}}),
+            2 | 3 => json!({"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
+            4 => json!({"metadata": {"annotations": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
+            5 => {
+                json!({"metadata": {"labels": {labels::QUEUE_NAME: ([None, Some("lq"), Some("other")][self.dice.below(3)])}}})
+            }
+            6 => json!({"metadata": {"ownerReferences": self.controller()}}),
+            7 => json!({"metadata": {"finalizers": ([[].as_slice(), &["example.com/hold"]][self.dice.below(2)])}}),
+            _ if kind == Kind::JOB && suspended && self.dice.below(2) == 0 => {
+                let cpu = (1 + self.dice.below(3)).to_string();
+                let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+                json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+            }
+            _ if kind == Kind::JOB => json!({"spec": {"parallelism": 1 + self.dice.below(5)}}),
+            _ if kind == Kind::JOB_SET && suspended => {
+                json!({"metadata": {"annotations": {"example.com/x": self.value()}}})
+            }
+            _ => json!({}),
+        }
+    }
+
+    /// Pods of a running Job succeed, one or all, or it fails.
+    fn ends(&mut self) -> String {
+        let Some(name) = self.pick(Kind::JOB) else { return "nothing".to_owned() };
+        let job = self.cluster.job(&name).clone();
+        let active = job["status"]["active"].as_i64().unwrap_or(0);
+        if active == 0 || job["spec"]["suspend"] == json!(true) {
+            return "nothing".to_owned();
+        }
+        match self.dice.below(3) {
+            0 => self.cluster.complete(&name),
+            1 => self.cluster.fail(&name),
+            _ => {
+                let succeeded = job["status"]["succeeded"].as_i64().unwrap_or(0) + 1;
+                self.cluster.edit(Kind::JOB, "team", &name, &json!({"status": {"succeeded": succeeded}}));
+            }
+        }
+        format!("pods of {name} end")
+    }
+
+    fn event(&mut self) {
+        self.number += 1;
+        let done = match self.dice.below(12) {
+            0..=2 => self.creates(),
+            3..=7 => self.writes(),
+            8 => {
+                let kind = self.any_kind();
+                let name = self.pick(kind);
+                if let Some(name) = &name {
+                    self.cluster.delete(&Cluster::key(kind, "team", name));
+                }
+                format!("{kind:?} {name:?} is deleted")
+            }
+            9 => self.ends(),
+            10 => {
+                let name = format!("lender{}", self.number);
+                self.cluster.put(Kind::JOB, job(&name, "lender", "1", true));
+                name
+            }
+            _ => {
+                self.cluster.restart();
+                self.cluster.set_class("high", 100);
+                "Berth starts again".to_owned()
+            }
+        };
+        if done != "nothing" {
+            self.done.push(format!("{} {done}", self.cluster.now));
+        }
+    }
+
+    /// The job by whose quota a Job is to run: what makes it, where it is one of the Jobs of that, and else itself.
+    fn runs_by<'a>(&'a self, (key, job): (&'a ObjectKey, &'a Value)) -> &'a Value {
+        let owner = &job["metadata"]["ownerReferences"][0];
+        let makers = self.all(Kind::JOB_SET).chain(self.all(Kind::TrainingJob));
+        let mut named = makers.filter(|(_, maker)| maker["metadata"]["uid"] == owner["uid"]);
+        let Some((maker, object)) = named.next() else { return job };
+        let Some(rest) = key.name.strip_prefix(&maker.name).and_then(|rest| rest.strip_prefix('-')) else { return job };
+        let is_part = match maker.kind {
+            Kind::TrainingJob => rest == "worker",
+            _ => object["spec"]["replicatedJobs"].as_array().into_iter().flatten().any(|jobs| {
+                let index = jobs["name"]
+                    .as_str()
+                    .and_then(|name| rest.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok());
+                index.is_some_and(|index| index < jobs["replicas"].as_i64().unwrap_or(1))
+            }),
+        };
+        if is_part { object } else { job }
+    }
+
+    /// Cpus that are charged to the ClusterQueues: what Workloads hold, and what runs again whose quota went back.
+    fn charged(&mut self) -> i64 {
+        let world = self.cluster.control.world();
+        let figures = ["tenant", "lender"].into_iter().filter_map(|queue| world.figures(queue));
+        figures.flat_map(|figures| figures.reservation).map(|cell| cell.total.get()).sum::<i64>() / 1000
+    }
+
+    /// What is wrong with what runs now.
+    fn fault(&mut self) -> Option<String> {
+        let charged = self.charged();
+        let holders: Vec<&Value> =
+            self.all(Kind::Workload).map(|(_, workload)| workload).filter(|one| holds(one)).collect();
+        let has_quota = |object: &Value| {
+            holders.iter().any(|one| one["metadata"]["ownerReferences"][0]["uid"] == object["metadata"]["uid"])
+        };
+        let asks = |object: &Value| {
+            let labelled = object["metadata"]["labels"][labels::QUEUE_NAME].is_string();
+            self.all_managed
+                || labelled
+                || object["kind"] == "TrainingJob"
+                || object["spec"]["schedulingConfig"].is_object()
+                || has_quota(object)
+        };
+        let counted = self.all(Kind::JOB).filter(|one| asks(self.runs_by(*one)));
+        let runs: Vec<(&str, i64)> =
+            counted.map(|(key, job)| (&*key.name, running(job))).filter(|(_, cpus)| *cpus > 0).collect();
+        let run = runs.iter().map(|(_, cpus)| cpus).sum::<i64>();
+        (run > charged).then(|| format!("{run} cpus run, and {charged} are charged: {runs:?}"))
+    }
+
+    fn told(&self, seed: u64) -> String {
+        let last = self.done.iter().rev().take(25).rev().map(String::as_str).collect::<Vec<_>>().join("\n  ");
+        let writes = self
+            .cluster
+            .writes
+            .iter()
+            .filter(|(purpose, _)| !matches!(purpose, Purpose::ProbePods | Purpose::QueueStatus));
+        let writes: Vec<String> = writes.map(|(purpose, key)| format!("{purpose:?} {}", key.name)).collect();
+        let writes = writes[writes.len().saturating_sub(20)..].join(", ");
+        format!("seed {seed}, everything managed: {}:\n  {last}\nwrites: {writes}", self.all_managed)
+    }
+}
+
+fn one_world(seed: u64) {
+    let mut world = begin(seed);
+    for _ in 0..12 + world.dice.below(20) {
+        world.event();
+        if world.dice.below(3) > 0 {
+            let short = world.dice.seconds(0, 4);
+            world.cluster.pass(short);
+            continue;
+        }
+        world.cluster.pass(BOUND);
+        if let Some(fault) = world.fault() {
+            panic!("{fault}; {}", world.told(seed));
+        }
+    }
+    for (key, _) in world
+        .all(Kind::JOB)
+        .filter(|(key, _)| key.name.starts_with("lender"))
+        .map(|(key, job)| (key.clone(), job.clone()))
+        .collect::<Vec<_>>()
+    {
+        world.cluster.delete(&key);
+    }
+    world.cluster.put(Kind::JOB, job("lender", "lender", &LENT.to_string(), true));
+    world.cluster.pass(BACK);
+    assert!(world.cluster.is("lender", "Admitted"), "what was lent does not come back; {}", world.told(seed));
+    if let Some(fault) = world.fault() {
+        panic!("{fault}; {}", world.told(seed));
+    }
+    assert!(berth_engine::check(world.cluster.control.world()).is_empty(), "seed {seed}");
+}
+
+/// Worlds at least, and seconds in which more are tried where laws are tried on many seeds; `BERTH_STORIES` sets how many there are.
+const WORLDS: u64 = 50;
+const SECONDS: u64 = 90;
+
+#[test]
+fn a_tenant_runs_no_more_than_he_holds_and_keeps_nothing_from_who_lent_it() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("BERTH_SEED") {
+        return one_world(seed);
+    }
+    let begun = Instant::now();
+    let wide = number("BERTH_CASES").is_some_and(|cases| cases >= 5_000);
+    let wanted = number("BERTH_STORIES");
+    let goes_on = |seed: u64| match wanted {
+        Some(wanted) => seed <= wanted,
+        None => seed <= WORLDS || (wide && begun.elapsed() < Duration::from_secs(SECONDS)),
+    };
+    let mut seed = 1;
+    while goes_on(seed) {
+        one_world(seed);
+        seed += 1;
+    }
+    println!("{} worlds with a tenant's writes", seed - 1);
+}

@@ -1,0 +1,122 @@
+//! What a tenant writes into his jobs so that they run with more than their quota, or keep quota that others have lent: each was found by the
+//! law of `attacks`.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::stories::jobsets::slices;
+use crate::stories::one_queue;
+use crate::stories::training::training;
+
+/// A finalizer of the tenant's own.
+const HOLD: &str = "example.com/hold";
+
+/// The tenant's queue `lq` has no quota, and borrows two cpus of queue `lender`, which takes them back.
+fn borrowing() -> Cluster {
+    let mut cluster = one_queue("0");
+    cluster.jobs_are_resized = true;
+    cluster.job_sets_run = true;
+    for (queue, local, quota) in [("cq", "lq", "0"), ("lender", "lender", "2")] {
+        let mut queue = cluster_queue(queue, Some("pool"), &[("default", quota)]);
+        queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any"});
+        cluster.put(Kind::ClusterQueue, queue.clone());
+        cluster.put(Kind::LocalQueue, local_queue(local, queue["metadata"]["name"].as_str().unwrap()));
+    }
+    cluster
+}
+
+fn keeps_finalizer(cluster: &mut Cluster, name: &str) {
+    cluster.edit(Kind::JOB, "team", name, &json!({"metadata": {"finalizers": [HOLD]}}));
+}
+
+/// Whoever has lent the quota asks for it, and has it within a minute.
+fn comes_back(cluster: &mut Cluster) {
+    cluster.put(Kind::JOB, job("mine", "lender", "2", true));
+    cluster.pass(60);
+    assert!(cluster.is("mine", "Admitted"), "{:?}", cluster.writes);
+}
+
+fn active(cluster: &Cluster, job: &str) -> Value {
+    cluster.job(job)["status"]["active"].clone()
+}
+
+#[test]
+fn a_job_of_a_training_that_names_another_controller_is_made_again() {
+    let mut cluster = borrowing();
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(15);
+    let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+    for owners in [
+        json!(null),
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a-worker", "uid": before, "controller": true}]),
+    ] {
+        let before = cluster.job("a-worker")["metadata"]["uid"].clone();
+        cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"ownerReferences": owners}}));
+        cluster.pass(15);
+        assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{:?}", cluster.writes);
+        assert_eq!(active(&cluster, "a-worker"), json!(2), "{:?}", cluster.writes);
+    }
+}
+
+#[test]
+fn an_evicted_training_whose_job_names_another_controller_gives_its_quota_back() {
+    let mut cluster = borrowing();
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(15);
+    let uid = cluster.job("a-worker")["metadata"]["uid"].clone();
+    let itself = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a-worker", "uid": uid, "controller": true}]);
+    cluster.put(Kind::JOB, job("mine", "lender", "2", true));
+    cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"ownerReferences": itself}}));
+    cluster.pass(30);
+    assert!(cluster.is("mine", "Admitted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_job_of_an_evicted_job_set_that_is_kept_while_it_is_deleted_loses_its_pods() {
+    let mut cluster = borrowing();
+    let mut set = slices();
+    set["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = json!(1);
+    cluster.put(Kind::JOB_SET, set);
+    cluster.pass(5);
+    assert_eq!(active(&cluster, "a-job-0"), json!(1), "{:?}", cluster.writes);
+    keeps_finalizer(&mut cluster, "a-job-0");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a-job-0"));
+    comes_back(&mut cluster);
+    assert_eq!(active(&cluster, "a-job-0"), json!(0), "{:?}", cluster.writes);
+}
+
+#[test]
+fn a_running_job_that_cannot_be_read_any_more_is_stopped_when_it_grows() {
+    for grows in [false, true] {
+        let mut cluster = one_queue("1");
+        cluster.jobs_are_resized = true;
+        let mut made = job("a", "lq", "1", true);
+        made["spec"]["completions"] = json!(9);
+        cluster.put(Kind::JOB, made);
+        cluster.pass(5);
+        assert_eq!(active(&cluster, "a"), json!(1), "{:?}", cluster.writes);
+        let wrong = json!({"annotations": {"kueue.x-k8s.io/job-min-parallelism": "high"}});
+        let pods = if grows { 9 } else { 1 };
+        cluster.edit(Kind::JOB, "team", "a", &json!({"metadata": wrong, "spec": {"parallelism": pods}}));
+        cluster.pass(30);
+        assert_eq!(cluster.job("a")["spec"]["suspend"], json!(grows), "{:?}", cluster.writes);
+        assert_eq!(active(&cluster, "a"), json!(i32::from(!grows)), "{:?}", cluster.writes);
+    }
+}
+
+/// A job that is being deleted, kept and suspended by its user is asked for its pods again and again: who lent its quota is not kept from
+/// evicting it by that.
+#[test]
+fn an_eviction_does_not_wait_for_the_answer_where_pods_are() {
+    let mut cluster = borrowing();
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.pass(5);
+    keeps_finalizer(&mut cluster, "a");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "a"));
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
+    cluster.pass(30);
+    assert!(cluster.count(Purpose::ProbePods) > 5, "{:?}", cluster.writes);
+    comes_back(&mut cluster);
+    assert_eq!(active(&cluster, "a"), json!(0), "{:?}", cluster.writes);
+}
