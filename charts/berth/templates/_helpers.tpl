@@ -1,5 +1,28 @@
+{{- /* How the names of all objects begin: with Kueue's name, in its place, or with our own. */}}
+{{- define "berth.prefix" -}}
+{{ .Values.kueueNames | ternary "kueue" "berth" }}
+{{- end }}
+
+{{- /* The service account: Kueue's name stands in for the default of ours alone. */}}
+{{- define "berth.account" -}}
+{{- $name := .Values.serviceAccount.name }}
+{{- and .Values.kueueNames (eq $name "berth-controller-manager") | ternary "kueue-controller-manager" $name }}
+{{- end }}
+
+{{- /* A file of the chart, in which webhooks and what belongs to them are called as the objects are. */}}
+{{- define "berth.file" -}}
+{{- $text := (index . 0).Files.Get (index . 1) }}
+{{- if (index . 0).Values.kueueNames }}
+{{- range list "webhook-service" "webhook-server-cert" "mutating-webhook-configuration" "validating-webhook-configuration" }}
+{{- $text = $text | replace (printf "berth-%s" .) (printf "kueue-%s" .) }}
+{{- end }}
+{{- $text = regexReplaceAll "(?m)^(- name: .*)\\.berth\\.dev$" $text "${1}.kb.io" }}
+{{- end }}
+{{- $text }}
+{{- end }}
+
 {{- define "berth.labels" -}}
-app.kubernetes.io/name: berth
+app.kubernetes.io/name: {{ include "berth.prefix" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -7,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- define "berth.selector" -}}
-app.kubernetes.io/name: berth
+app.kubernetes.io/name: {{ include "berth.prefix" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 control-plane: controller-manager
 {{- end }}

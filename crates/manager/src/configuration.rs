@@ -8,7 +8,7 @@ mod transformations;
 mod webhook;
 
 pub(crate) use addresses::Addresses;
-pub(crate) use webhook::{SECRET, SERVICE, Webhook};
+pub(crate) use webhook::{ObjectNames, Webhook};
 
 use crate::duration::GoDuration;
 use crate::gates::Gates;
@@ -69,6 +69,8 @@ pub(crate) struct Given {
     pub(crate) cards: Cards,
     /// `--reclaim-taint`.
     pub(crate) reclaim_taints: Vec<String>,
+    /// `--object-names`.
+    pub(crate) names: ObjectNames,
 }
 
 /// Version of the configuration file.
@@ -119,7 +121,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     }
     let gates = Gates::with(given.feature_gates.as_ref().unwrap_or(&file.feature_gates))?;
     let mut warnings = unsupported(&file);
-    warnings.extend(webhook::unused_names(&file.internal_cert_management));
+    warnings.extend(webhook::unused_names(&file.internal_cert_management, given.names));
     warnings.extend(gates.warnings());
     warnings.extend(election::overruled(&file.leader_election, given));
     let webhook = Webhook::of(&file, &gates)?;

@@ -222,6 +222,13 @@ fn webhooks_are_where_the_file_says() {
     assert_eq!(external.webhook.folder.as_deref(), Some("/certs"));
     let ours = "{webhookServiceName: berth-webhook-service, webhookSecretName: berth-webhook-server-cert}";
     assert_eq!(body(&format!("internalCertManagement: {ours}\n")).unwrap().warnings, Vec::<String>::new());
+    let kueues = "{webhookServiceName: kueue-webhook-service, webhookSecretName: kueue-webhook-server-cert}";
+    let kueues =
+        format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\ninternalCertManagement: {kueues}\n");
+    for (names, warnings) in [(ObjectNames::Berth, 2), (ObjectNames::Kueue, 0)] {
+        let loaded = load(&kueues, &Given { names, home: "berth-system".into(), ..Given::default() }).unwrap();
+        assert_eq!(loaded.warnings.len(), warnings, "{:?}", loaded.warnings);
+    }
     refused("webhook:\n  port: 70000\n", &["webhook.port", "65535"]);
 }
 

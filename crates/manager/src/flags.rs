@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::capacity::clouds::Cloud;
+use crate::configuration::ObjectNames;
 use berth_api::validation::qualified_name;
 use berth_jobs::training::Cards;
 use clap::{Args, Parser, Subcommand};
@@ -63,6 +64,9 @@ pub(crate) struct ManagerFlags {
     /// Name of the lease [default: the file's, else c1f6bfd2.kueue.x-k8s.io, which is Kueue's]
     #[arg(long)]
     pub(crate) leader_elect_resource_name: Option<String>,
+    /// Whose names the Service, the Secret of certificates and the webhook configurations have
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) object_names: ObjectNames,
     /// Feature gates, as A=true,B=false
     #[arg(long)]
     pub(crate) feature_gates: Option<String>,

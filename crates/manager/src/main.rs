@@ -169,6 +169,7 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
         feature_gates: gates.map_err(|error| anyhow!("--feature-gates: {error}"))?,
         cards: flags.cards.cards().map_err(anyhow::Error::msg)?,
         reclaim_taints: flags.reclaim_taints().map_err(anyhow::Error::msg)?,
+        names: flags.object_names,
     };
     configuration::load(&text, &given).map_err(|error| match &flags.config {
         Some(path) => anyhow!("{}: {error}", path.display()),

@@ -1,6 +1,6 @@
 //! Wiring of the admission server: its address, its certificates, what it knows of the cluster, where its figures go.
 
-use crate::configuration::{Loaded, SECRET, SERVICE};
+use crate::configuration::Loaded;
 use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
@@ -73,8 +73,8 @@ impl Webhooks {
         let source = match &wanted.folder {
             Some(folder) => Source::Folder(folder.into()),
             None => Source::Own {
-                secret: SECRET.to_owned(),
-                policy: Policy::new(names(SERVICE, &loaded.namespace), margin),
+                secret: flags.object_names.secret().to_owned(),
+                policy: Policy::new(names(flags.object_names.service(), &loaded.namespace), margin),
             },
         };
         let keeper = Keeper {
@@ -82,7 +82,8 @@ impl Webhooks {
                 .context("webhooks: API client")?
                 .rpc,
             namespace: loaded.namespace.clone(),
-            service: SERVICE.to_owned(),
+            service: flags.object_names.service().to_owned(),
+            configurations: flags.object_names.configurations(),
             source,
             served: Arc::clone(&served),
             surroundings: Arc::clone(&known) as Arc<dyn Surroundings>,

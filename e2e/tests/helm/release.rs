@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::batch_roles;
-use berth_e2e::control_plane::{ControlPlane, Options, create_namespace};
+use berth_e2e::control_plane::{ControlPlane, Options, create_namespace, token, write_kubeconfig};
 use berth_e2e::helm::{Helm, NAMESPACE, chart};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, CRD, DEPLOYMENT, JOB, LOCAL_QUEUE, WORKLOAD, condition, items, text};
 use berth_e2e::manager::{self, Manager, ManagerOptions};
@@ -248,8 +248,40 @@ async fn story(world: &World) -> Result<()> {
     uninstalled(world).await.context("uninstall")?;
     older_storage_is_refused(world).await.context("v1beta1 in storage")?;
     // On what was left: the CRDs are taken over again.
-    world.helm("install", &[]).await.context("install again")?;
+    installed_under_kueues_names(world).await.context("install again")?;
     ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
+    Ok(())
+}
+
+/// The manager that the Deployment of this name starts keeps the Secret and the webhooks that are called as Kueue's, with that account's rights.
+async fn installed_under_kueues_names(world: &World) -> Result<()> {
+    const ACCOUNT: &str = "kueue-controller-manager";
+    world.helm("install", &["--set", "kueueNames=true"]).await?;
+    let deployment = DEPLOYMENT.get(&world.client, NAMESPACE, ACCOUNT).await?.context("no Deployment")?;
+    let given = items(&deployment, "/spec/template/spec/containers/0/args").iter().filter_map(Value::as_str);
+    let named: Vec<String> = given.filter(|arg| arg.starts_with("--object-names")).map(str::to_owned).collect();
+    let path = world.plane.folder().join("kueue-names.kubeconfig");
+    let token = token(&world.client, NAMESPACE, ACCOUNT).await?;
+    write_kubeconfig(&path, world.plane.url(), &world.plane.authority(), ACCOUNT, &json!({"token": token}))?;
+    let options = ManagerOptions {
+        name: "kueue-names".to_owned(),
+        webhooks: Some(webhooks::port()?),
+        args: named,
+        ..ManagerOptions::default()
+    };
+    let mut manager = Manager::start_with(world.plane.folder(), &path, options).await?;
+    wait::until(STEP, "the webhooks trust the manager", || async {
+        let kept = webhooks::SECRET.get(&world.client, NAMESPACE, "kueue-webhook-server-cert").await?.is_some();
+        let found = MUTATING.get(&world.client, "", "kueue-mutating-webhook-configuration").await?.unwrap_or_default();
+        let all = items(&found, "/webhooks");
+        let told = all.iter().filter(|webhook| !text(webhook, "/clientConfig/caBundle").is_empty()).count();
+        Ok(Seen::when(kept && told > 0 && told == all.len(), || {
+            format!("Secret: {kept}, {told} of {} told", all.len())
+        }))
+    })
+    .await?;
+    ensure!(world.mutating().await?.is_none(), "nothing is called after Berth");
+    manager.terminate(Duration::from_secs(60));
     Ok(())
 }
 

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 #[serde(default, deny_unknown_fields)]
 struct Case {
     name: String,
+    /// Namespace of the release; Berth's where it is empty.
+    namespace: String,
     values: Value,
     has: Vec<String>,
     lacks: Vec<String>,
+    own: Vec<String>,
     says: BTreeMap<String, BTreeMap<String, Value>>,
     refused: Vec<String>,
 }
@@ -35,6 +38,17 @@ fn holds(case: &Case, objects: &[Value]) -> Result<()> {
     }
     for key in &case.lacks {
         ensure!(find(key).is_none(), "{key} is there");
+    }
+    if !case.own.is_empty() {
+        let named =
+            |o: &&Value| text(o, "/kind") != "CustomResourceDefinition" && text(o, "/metadata/name").contains("berth");
+        let own: Vec<String> = objects
+            .iter()
+            .filter(named)
+            .map(|o| format!("{}/{}", text(o, "/kind"), text(o, "/metadata/name")))
+            .filter(|key| !case.own.contains(key))
+            .collect();
+        ensure!(own.is_empty(), "called after Berth are also {own:?}");
     }
     for (key, fields) in &case.says {
         let object = find(key).with_context(|| format!("no {key}"))?;
@@ -55,8 +69,9 @@ async fn check(helm: &Helm, number: usize, case: &Case) -> Result<()> {
     let path = std::env::temp_dir().join(format!("berth-e2e-values-{}-{number}.json", std::process::id()));
     std::fs::write(&path, values.to_string())?;
     let (folder, file) = (chart().display().to_string(), path.display().to_string());
+    let namespace = if case.namespace.is_empty() { "berth-system" } else { &case.namespace };
     let said =
-        helm.run(&["template", "berth", &folder, KUBERNETES, "--namespace", "berth-system", "--values", &file]).await?;
+        helm.run(&["template", "berth", &folder, KUBERNETES, "--namespace", namespace, "--values", &file]).await?;
     std::fs::remove_file(&path)?;
     if case.refused.is_empty() {
         ensure!(said.ok, "{}", said.err);

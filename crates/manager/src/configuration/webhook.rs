@@ -4,10 +4,41 @@ use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
-/// Service by which the API server reaches the webhooks, as the chart names it.
-pub(crate) const SERVICE: &str = "berth-webhook-service";
-/// Secret of the certificates, the only one that the chart lets Berth write.
-pub(crate) const SECRET: &str = "berth-webhook-server-cert";
+/// What the chart calls the objects by which the API server reaches Berth, and those that Berth may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ObjectNames {
+    /// Names of Berth's own, beside a Kueue.
+    #[default]
+    Berth,
+    /// Kueue's, in its place.
+    Kueue,
+}
+
+impl ObjectNames {
+    /// The Service by which the API server reaches the webhooks.
+    pub(crate) const fn service(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-webhook-service",
+            Self::Kueue => "kueue-webhook-service",
+        }
+    }
+
+    /// The Secret of the certificates, the only one that the chart lets Berth write.
+    pub(crate) const fn secret(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-webhook-server-cert",
+            Self::Kueue => "kueue-webhook-server-cert",
+        }
+    }
+
+    /// The configurations of mutating and of validating webhooks.
+    pub(crate) const fn configurations(self) -> [&'static str; 2] {
+        match self {
+            Self::Berth => ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"],
+            Self::Kueue => ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"],
+        }
+    }
+}
 
 /// The admission server, as the file wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +84,17 @@ impl Webhook {
     }
 }
 
-/// One sentence per name that is not Berth's own: Service and Secret of a Kueue beside it serve that, and Berth has no rights to them.
-pub(super) fn unused_names(block: &InternalCertManagement) -> Vec<String> {
+/// One sentence for each name that is not the chart's: another Service and Secret serve somebody else, and Berth has no rights to them.
+pub(super) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
     let kept = if is_external(block) {
         "certificates are read from webhook.certDir".to_owned()
     } else {
-        format!("Berth keeps its certificates in the Secret `{SECRET}` of its own namespace")
+        format!("Berth keeps its certificates in the Secret `{}` of its own namespace", names.secret())
     };
-    let reached = format!("Berth is reached by the Service `{SERVICE}` of its chart");
+    let reached = format!("Berth is reached by the Service `{}` of its chart", names.service());
     [
-        ("webhookServiceName", &block.webhook_service_name, SERVICE, reached),
-        ("webhookSecretName", &block.webhook_secret_name, SECRET, kept),
+        ("webhookServiceName", &block.webhook_service_name, names.service(), reached),
+        ("webhookSecretName", &block.webhook_secret_name, names.secret(), kept),
     ]
     .into_iter()
     .filter_map(|(field, given, ours, instead)| {

@@ -20,9 +20,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Name of both webhook configurations.
-pub const CONFIGURATIONS: [&str; 2] =
-    ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
 /// Name of our writes.
 const MANAGER: &str = "berth-webhook";
 /// Between two looks when nothing tells of a change.
@@ -56,6 +53,8 @@ pub struct Keeper {
     pub namespace: String,
     /// Name of the Service.
     pub service: String,
+    /// Names of the configurations of mutating and of validating webhooks.
+    pub configurations: [&'static str; 2],
     /// Where certificates come from.
     pub source: Source,
     /// What is served.
@@ -139,7 +138,8 @@ impl Keeper {
 
     fn watched(&self) -> Vec<(ApiResource, String)> {
         let [mutating, validating] = configurations();
-        let mut all = vec![(mutating, CONFIGURATIONS[0].to_owned()), (validating, CONFIGURATIONS[1].to_owned())];
+        let names = self.configurations.map(str::to_owned);
+        let mut all: Vec<(ApiResource, String)> = [mutating, validating].into_iter().zip(names).collect();
         if let Source::Own { secret, .. } = &self.source {
             all.push((ApiResource::erase::<Secret>(&()), secret.clone()));
             all.extend(self.converted.iter().map(|name| (definitions(), name.clone())));
@@ -235,7 +235,7 @@ impl Keeper {
         let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
         let mut told = Told { bundles: Vec::new(), whole: true };
-        for (resource, name) in configurations().into_iter().zip(CONFIGURATIONS) {
+        for (resource, name) in configurations().into_iter().zip(self.configurations) {
             self.amend(&resource, name, &wanted, configuration_patch, &mut told).await?;
         }
         let definitions = definitions();

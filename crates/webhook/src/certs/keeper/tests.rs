@@ -117,6 +117,7 @@ async fn a_conflict_does_not_take_a_namespace_back_out() {
         client: server(&store),
         namespace: "ns".to_owned(),
         service: "berth".to_owned(),
+        configurations: ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"],
         source: Source::Own {
             secret: "secret".to_owned(),
             policy: Policy::new(vec!["berth.ns.svc".to_owned()], SignedDuration::from_secs(60)),
