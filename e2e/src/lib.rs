@@ -46,6 +46,7 @@ pub mod s3;
 pub mod scenario;
 pub mod shipped;
 pub mod story;
+pub mod tour;
 pub mod trainer;
 pub mod wait;
 pub mod webhooks;

@@ -18,7 +18,8 @@ use berth_e2e::nodes::{self, Pool, Tier};
 use berth_e2e::observer::Observer;
 use berth_e2e::own_folder::{OwnFolder, write_secret};
 use berth_e2e::quickstart::{self, NAMESPACE};
-use berth_e2e::{binaries, story};
+use berth_e2e::wait::{self, STEP};
+use berth_e2e::{binaries, story, tour, webhooks};
 use kube::Client;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
@@ -139,8 +140,16 @@ async fn show(place: &Place, once: bool) -> Result<()> {
         (Some(_), true) => Some(Observer::start(place.client.clone()).await?),
         _ => None,
     };
-    let options = ManagerOptions::default();
+    let mut options = ManagerOptions::default();
+    if place.plane.is_some() {
+        let port = webhooks::port()?;
+        webhooks::install(&place.client, port, "Fail").await?;
+        options = ManagerOptions { config: Some(tour::CONFIG.to_owned()), webhooks: Some(port), ..options };
+    }
     let manager = Manager::start_with(&place.folder, &place.manager_kubeconfig, options).await?;
+    if place.plane.is_some() {
+        wait::until(STEP, "Berth's webhooks are asked", || webhooks::asked(&place.client)).await?;
+    }
     println!(
         "demo: applying examples/quickstart: three flavors, one ClusterQueue of 8 + 8 + 16 chips, six jobs of 8 chips"
     );
@@ -153,13 +162,17 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     verify(&seen)?;
     println!("\ndemo: all jobs finished; the quota is free again");
     say_how_long()?;
-    let mut props = None;
-    if place.plane.is_some() {
+    let (mut props, mut controller) = (None, None);
+    if let Some(plane) = &place.plane {
+        tour::define_job_sets(&place.client).await?;
         println!("\ndemo: examples/training-story: a training of 32 GPUs, with short waits (about a minute)");
         let begun = Instant::now();
         let say = |turn: &str| println!("  {:>5.1} s  {turn}", begun.elapsed().as_secs_f64());
         let told = story::tell(&place.client, &say).await;
         props = Some(told.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
+        println!("\ndemo: and what else there is: webhooks, a pod, a JobSet, and a training that grows");
+        let told = tour::tell(plane, &say).await;
+        controller = Some(told.with_context(|| format!("berth's log:\n{}", manager.log_tail(20)))?);
     }
     if let Some(observer) = observer {
         let judged = observer.conclude(Duration::from_secs(6)).await;
@@ -172,7 +185,7 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     }
     print_hints(place, &manager);
     std::future::pending::<()>().await;
-    drop(props);
+    drop((props, controller));
     Ok(())
 }
 
