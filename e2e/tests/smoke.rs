@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, NODE, condition, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::quickstart::{self, NAMESPACE};
@@ -73,6 +74,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     }
     scenario.object_is(CLUSTER_QUEUE, "tpu", "8 chips reserved", |q| reserved(q, "total") == 8000).await?;
     dumps(stage, text(&workload, "/metadata/name")).await?;
+    is_explained(stage, &name).await.context("docs/decide.md, a live cluster")?;
     scenario.finished(&name).await?;
     scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
     // Longer than the coalescing of queue statuses, so that a slow write loop cannot hide between two of them.
@@ -81,6 +83,25 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.remove(&name).await?;
     stage.observer.conclude(Duration::from_secs(2)).await?;
     stage.manager.recomputes().await
+}
+
+/// What docs/decide.md pipes from kubectl into `berth decide` is explained, with the quota that is held.
+async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
+    let page = std::fs::read_to_string(repository().join("docs/decide.md"))?;
+    let begins = |line: &&str| line.trim_start().starts_with("kubectl get -o yaml -A");
+    let first = page.lines().position(|line| begins(&line)).context("the page has the command")?;
+    let command: Vec<&str> = page.lines().skip(first).take_while(|line| !line.is_empty()).collect();
+    let binary = shipped::binary()?;
+    let folder = binary.parent().context("the folder of the binary")?.display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", &command.join("\n")]).env("KUBECONFIG", stage.plane.kubeconfig()).env("PATH", path);
+    let output = shell.output().await?;
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{errors}");
+    let told = said.lines().any(|line| line.contains(job) && line.contains("reserved"));
+    ensure!(told, "nothing is said of {job} and its flavor:\n{said}{errors}");
+    Ok(())
 }
 
 /// On SIGUSR2 the log says what is held, and the manager goes on.
