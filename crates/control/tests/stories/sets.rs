@@ -275,3 +275,32 @@ fn what_a_stateful_set_got_its_quota_for_stays() {
     assert_eq!(&cluster.writes[written..], &[], "its queue, its tiers, and that it has no class");
     assert!(runs(&cluster, &name));
 }
+
+#[test]
+fn a_stateful_set_without_a_queue_has_a_workload_without_one_where_all_are_managed() {
+    for all_managed in [true, false] {
+        let mut settings = settings();
+        settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);
+        settings.manage_jobs_without_queue_name = all_managed;
+        let mut cluster = crate::stories::with_queue(Cluster::with(settings), "2");
+        let mut free = set(2);
+        free["metadata"]["labels"] = json!({});
+        cluster.put(Kind::StatefulSet, free);
+        cluster.pass(60);
+        let made = cluster.objects.keys().any(|key| key.kind == Kind::Workload);
+        assert_eq!(made, all_managed, "{:?}", cluster.writes);
+        if !all_managed {
+            continue;
+        }
+        let workload = set_workload(&cluster).clone();
+        let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
+        assert!(workload["spec"]["queueName"].is_null() && !cluster.workload_is(&name, "QuotaReserved"), "{workload}");
+        replica(&mut cluster, 0);
+        cluster.edit(Kind::Pod, "team", "web-0", &json!({"metadata": {"labels": {QUEUE: null}}}));
+        cluster.pass(60);
+        assert!(gated(&cluster, "web-0"), "{:?}", cluster.writes);
+        cluster.edit(Kind::StatefulSet, "team", "web", &labelled(QUEUE, "lq"));
+        cluster.pass(5);
+        assert!(runs(&cluster, &name), "{:?}", cluster.writes);
+    }
+}

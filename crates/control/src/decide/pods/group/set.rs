@@ -21,7 +21,8 @@ use crate::write::{EventType, Kind, Notice, Purpose};
 
 impl Case<'_> {
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
-        if set.deleting || set.replicas <= 0 || set.queue_name.is_none() {
+        let asks = set.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name;
+        if set.deleting || set.replicas <= 0 || !asks {
             return Decision::Done;
         }
         if self.control.flights.creations_full() {
