@@ -8,14 +8,13 @@ mod kept;
 mod moved;
 mod owners;
 mod parts;
+mod same;
 mod stop;
-
-use std::collections::BTreeMap;
 
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::{JobState, Priority, Standing, too_large};
+use berth_jobs::{JobState, Priority, too_large};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -181,54 +180,6 @@ impl Case<'_> {
             (None, Some(other)) => self.without_match(other),
             (None, None) => self.without_workload(owned),
         }
-    }
-
-    /// Whether a Workload still says what the job asks for.
-    fn same(&self, workload: &WorkloadView) -> bool {
-        // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
-        if workload.is(types::FINISHED) || self.job.finished.is_some() {
-            return true;
-        }
-        if workload.max_execution_seconds != self.job.max_execution_seconds {
-            return false;
-        }
-        // Nothing of ours is in its template.
-        let own = self.job.prebuilt_workload.is_none();
-        let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
-        // What cannot be read now keeps the Workload it has, but does not start as it was before.
-        let Some(digests) = self.job.asked() else {
-            return match untouched {
-                true => !matches!(self.build(), Err(Unbuilt::Invalid(_))),
-                false => self.is_no_larger(workload),
-            };
-        };
-        if untouched && !workload.reserved() {
-            // What differs is the user's edit.
-            return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
-        }
-        let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
-            let sets = admission.pod_set_assignments.iter();
-            // A count that is left out is that of the spec.
-            sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect()
-        });
-        let standing = Standing {
-            admitted_counts: counts.as_ref(),
-            admitted: workload.is(types::ADMITTED),
-            suspended: self.job.suspended,
-        };
-        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
-    }
-
-    /// Whether a job whose pod sets cannot be read any more wants no more pods than were admitted, and no others.
-    fn is_no_larger(&self, workload: &WorkloadView) -> bool {
-        let Some(size) = &self.job.size else { return true };
-        let admitted = |name: &str| {
-            let mut sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-            sets.find(|set| set.effective_name() == name)?.count
-        };
-        workload.sizes().all(|(name, count)| {
-            size.pods <= admitted(name).unwrap_or(count) && workload.shape.is_asked_by(name, &size.asks)
-        })
     }
 
     fn delete(&self, workload: &WorkloadView) -> Decision {

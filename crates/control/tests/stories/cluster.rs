@@ -1,5 +1,5 @@
-//! A cluster small enough to hold in a test: objects as JSON, writes with their preconditions, and a job controller that
-//! starts and stops pods. The real API server is used in e2e; this one lets a decision be tried in microseconds.
+//! A cluster small enough to hold in a test: objects as JSON, writes with their preconditions, and controllers. The real API server is used in
+//! e2e; this one lets a decision be tried in microseconds.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -65,7 +65,7 @@ pub struct Cluster {
     pub faults: Vec<Fault>,
     /// How the API server answers every write of a purpose to objects whose names begin like that, and makes none.
     pub answers: Vec<(Purpose, &'static str, Outcome)>,
-    /// Purposes whose next write is lost: its outcome is unknown, and it may be applied when nobody reckons with it ([`Self::land`]).
+    /// Purposes whose next write is lost: it may be applied when nobody reckons with it ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost.
     pub lost: Vec<Write>,
@@ -73,7 +73,7 @@ pub struct Cluster {
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
-    /// Pods that stay: the uid in their label, and their metadata.
+    /// Pods that stay, with the uid in their label.
     pub labelled: Vec<(String, ObjectMeta)>,
     /// Pods that a job has left behind, with its uid.
     pub left_behind: Vec<(String, LeftPod)>,
@@ -290,8 +290,7 @@ impl Cluster {
         match question {
             Question::ProbePods { pods, most } => {
                 let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod)).count();
-                let of_jobs = self.jobs_are_resized && self.active_of(pods) > 0;
-                let there = of_jobs || self.pods_left.contains(&pods.uid) || labelled > *most;
+                let there = self.active_of(pods) > 0 || self.pods_left.contains(&pods.uid) || labelled > *most;
                 if there { Outcome::Busy(500) } else { Outcome::Applied { resource_version: String::new() } }
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),

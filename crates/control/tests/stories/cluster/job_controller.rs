@@ -12,8 +12,11 @@ pub(super) fn is_elastic(job: &Value) -> bool {
 }
 
 impl Cluster {
-    /// Pods of the Jobs that are asked about.
+    /// Pods of the Jobs that are asked about, where they are followed.
     pub(super) fn active_of(&self, pods: &PodsOf) -> i64 {
+        if !self.jobs_are_resized {
+            return 0;
+        }
         let jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
         let mine = jobs.filter(|job| match &pods.jobs {
             Some(known) => job["metadata"]["uid"].as_str().is_some_and(|uid| known.contains(uid)),

@@ -1,0 +1,59 @@
+//! Whether a job asks for what the Workload that it has was made for.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::types;
+use berth_jobs::Standing;
+
+use super::{Case, Unbuilt};
+use crate::view::WorkloadView;
+
+impl Case<'_> {
+    /// Whether a Workload still says what the job asks for.
+    pub(super) fn same(&self, workload: &WorkloadView) -> bool {
+        // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
+        if workload.is(types::FINISHED) || self.job.finished.is_some() {
+            return true;
+        }
+        if workload.max_execution_seconds != self.job.max_execution_seconds {
+            return false;
+        }
+        // Nothing of ours is in its template.
+        let own = self.job.prebuilt_workload.is_none();
+        let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
+        // What cannot be read now keeps the Workload it has, but does not start as it was before.
+        let Some(digests) = self.job.asked() else {
+            return match untouched {
+                true => !matches!(self.build(), Err(Unbuilt::Invalid(_))),
+                false => self.is_no_larger(workload),
+            };
+        };
+        if untouched && !workload.reserved() {
+            // What differs is the user's edit.
+            return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
+        }
+        let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
+            let sets = admission.pod_set_assignments.iter();
+            // A count that is left out is that of the spec.
+            sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect()
+        });
+        let standing = Standing {
+            admitted_counts: counts.as_ref(),
+            admitted: workload.is(types::ADMITTED),
+            suspended: self.job.suspended,
+        };
+        berth_jobs::pod_sets_equivalent(&digests, &workload.shape.digests, standing)
+    }
+
+    /// Whether a job whose pod sets cannot be read any more wants no more pods than were admitted, and no others.
+    fn is_no_larger(&self, workload: &WorkloadView) -> bool {
+        let Some(size) = &self.job.size else { return true };
+        let admitted = |name: &str| {
+            let mut sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+            sets.find(|set| set.effective_name() == name)?.count
+        };
+        workload.sizes().all(|(name, count)| {
+            size.pods <= admitted(name).unwrap_or(count) && workload.shape.is_asked_by(name, &size.asks)
+        })
+    }
+}
