@@ -66,3 +66,15 @@ pub(crate) fn leaves_its_jobs_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     }
     .boxed()
 }
+
+/// One of its Jobs is deleted, and kept by a finalizer of the tenant's own: no controller stops such a Job.
+pub(crate) fn its_job_is_kept<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+        if t.patch(JOB, "js-w-0", &hold).await? {
+            JOB.delete(&t.client, &t.s.namespace, "js-w-0").await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}

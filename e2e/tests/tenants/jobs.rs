@@ -188,3 +188,23 @@ pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, R
 pub(crate) fn nothing<'a>(_: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async { Ok(()) }.boxed()
 }
+
+/// A Job of many small pods, one at once.
+pub(crate) fn one_pod_at_once<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job("tiny", "100m").spec(&json!({"completions": 40})).manifest()).await?;
+        t.runs("tiny", 1).await
+    }
+    .boxed()
+}
+
+/// Something is written into a running Job that cannot be read, and it is made larger.
+pub(crate) fn grows_unreadable<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let wrong = json!({"annotations": {"kueue.x-k8s.io/job-min-parallelism": "high"}});
+        t.patch(JOB, "tiny", &json!({"metadata": wrong})).await?;
+        t.patch(JOB, "tiny", &json!({"spec": {"parallelism": 30}})).await?;
+        Ok(())
+    }
+    .boxed()
+}

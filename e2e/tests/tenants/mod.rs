@@ -10,6 +10,7 @@ mod job_sets;
 mod jobs;
 mod pods;
 mod tenant;
+mod trainings;
 
 use std::path::PathBuf;
 
@@ -50,7 +51,7 @@ const fn attack(name: &'static str, first: bool, prepare: Step, strike: Step) ->
     Attack { name, first, prepare, strike }
 }
 
-/// Those of Jobs and JobSets.
+/// Those of Jobs, JobSets and TrainingJobs.
 const OF_JOBS: &[Attack] = &[
     attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue),
     attack("drops-its-queue", false, jobs::borrows, jobs::drops_its_queue),
@@ -68,6 +69,10 @@ const OF_JOBS: &[Attack] = &[
     attack("set-own-controller", false, job_sets::borrows, job_sets::becomes_its_own_controller),
     attack("set-grows", false, job_sets::small, job_sets::its_job_grows),
     attack("set-left-jobs", false, job_sets::borrows, job_sets::leaves_its_jobs_behind),
+    attack("set-kept-job", false, job_sets::borrows, job_sets::its_job_is_kept),
+    attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable),
+    attack("training-own-controller", true, trainings::borrows, trainings::its_job_names_another_controller),
+    attack("training-job-grows", false, trainings::borrows, trainings::its_job_grows),
 ];
 
 /// Those that nothing keeps off yet: pods that their Job's controller does not know any more, and a Job in the way of the controller of
