@@ -99,8 +99,8 @@ async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     let output = shell.output().await?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "{errors}");
-    let told = said.lines().any(|line| line.contains(job) && line.contains("reserved"));
-    ensure!(told, "nothing is said of {job} and its flavor:\n{said}{errors}");
+    let told = [format!("(Job {NAMESPACE}/{job}): admitted in tpu"), "google.com/tpu=reserved".to_owned()];
+    ensure!(told.iter().all(|words| said.contains(words)), "nothing is said of {job} and its flavor:\n{said}{errors}");
     Ok(())
 }
 
