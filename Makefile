@@ -7,9 +7,12 @@ ifeq ($(CI),true)
 export CARGO_INCREMENTAL ?= 0
 endif
 CARGO ?= cargo
-# A checkout of Kueue with its manager built, for the tests in which it hands a cluster over. They run in a folder of their own.
+# The real Kueue, for tests in which it hands a cluster over and benchmarks beside it: 1 builds the version of e2e/kueue/go.mod, a folder is a
+# checkout with its programs in bin/. Tests run in a folder of their own.
 ifneq ($(KUEUE),)
+ifneq ($(KUEUE),1)
 override KUEUE := $(abspath $(KUEUE))
+endif
 export KUEUE
 endif
 # A failed test ends with the failure and not with a stack.
@@ -23,7 +26,7 @@ RUN := @.ci/testrun
 program = $(BUILD) --bin $(1) && $(BIN)/$(1)
 say = @echo "== $(1)"
 
-.PHONY: help build check test lint tidy unit scenario demo decide conformance crds controlplane night bench bench-engine inventory
+.PHONY: help build check test lint tidy house unit scenario demo decide conformance crds controlplane image night bench bench-engine inventory
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +52,9 @@ scenario: ## Some scenarios of one suite: SUITE=admission|crash SCENARIO=part-of
 night: ## What is wide and slow: PART=name, or the part that was not run for longest (docs/testing.md)
 	$(RUN) night $(PART)
 
+image: ## The image as an archive for kind, container engines and registries, made without one (IMAGE=name:tag)
+	$(RUN) image "$(IMAGE)"
+
 inventory: ## Count tests, scenarios, cases, and the seeds of laws
 	$(RUN) inventory
 
@@ -62,6 +68,9 @@ lint: tidy ## Check the house rules and the format, and run clippy on everything
 tidy: ## Check the house rules (crates/xtask/src/tidy)
 	$(call program,xtask) tidy
 
+house: ## Measures: import circles, sentences, names (SHOW="--files", "--sentences control"; crates/xtask/src/house)
+	$(call program,xtask) house $(SHOW)
+
 CASES_OF_KUEUE := ../shared/conformance --known crates/testkit/known-differences.txt
 conformance: ## Kueue's decision cases, where they lie beside the repository
 	$(call say,decision cases)
@@ -72,12 +81,12 @@ conformance: ## Kueue's decision cases, where they lie beside the repository
 controlplane: ## Build the programs of the test control plane
 	$(RUN) controlplane
 
-bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 BENCH_KUEUE=path)
+bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 KUEUE=1 BENCH_BEFORE=berth)
 	$(call say,building berth as it ships)
 	$(CARGO) build --release --locked -p berth-manager
 	$(call say,benchmark on a real control plane)
 	@export BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
-		BENCH_KUEUE="$(BENCH_KUEUE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)"; \
+		BENCH_BEFORE="$(BENCH_BEFORE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)"; \
 		$(call program,bench)
 
 bench-engine: ## The engine alone (criterion): drains, one event, search for victims, memory

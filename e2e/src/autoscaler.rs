@@ -1,14 +1,18 @@
 //! A scripted autoscaler: it answers ProvisioningRequests as their parameter `script` says. No machine comes or goes, and nothing
 //! is computed; the real one is a program of a cloud.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::StreamExt;
 use jiff::Timestamp;
-use kube::Client;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -31,8 +35,8 @@ pub const POD_TEMPLATE: Kind =
 /// nothing).
 pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
 
-/// Pause between two looks.
-const PERIOD: Duration = Duration::from_millis(100);
+/// After this long what could not be answered is tried again.
+const PERIOD: Duration = Duration::from_millis(500);
 
 /// The folder of the CRD, for [`crate::control_plane::Options`].
 ///
@@ -65,18 +69,27 @@ impl Drop for ScriptedAutoscaler {
 }
 
 async fn work(client: Client) {
-    let mut answered = BTreeSet::new();
+    let mut asked = BTreeMap::new();
+    let requests = watcher::watcher(PROVISIONING_REQUEST.all(&client), watcher::Config::default());
+    let mut requests = pin!(requests.default_backoff());
     loop {
-        let all = PROVISIONING_REQUEST.all(&client).list(&kube::api::ListParams::default()).await;
-        for request in all.map(|list| list.items).unwrap_or_default() {
-            let Ok(request) = serde_json::to_value(request) else { continue };
-            let uid = text(&request, "/metadata/uid").to_owned();
-            // What could not be written is written with the next look.
-            if !answered.contains(&uid) && answer(&client, &request).await.is_ok() {
-                answered.insert(uid);
+        match tokio::time::timeout(PERIOD, requests.next()).await {
+            Ok(Some(Ok(Event::Apply(request) | Event::InitApply(request)))) => {
+                let Ok(request) = serde_json::to_value(request) else { continue };
+                // A request that was answered is shown again, for its status: it stays answered.
+                asked.entry(text(&request, "/metadata/uid").to_owned()).or_insert(Some(request));
+            }
+            Ok(Some(Ok(Event::Delete(request)))) => drop(asked.remove(&request.uid().unwrap_or_default())),
+            _ => {}
+        }
+        for request in asked.values_mut() {
+            // An answer that could not be written is written with the next look.
+            if let Some(open) = request
+                && answer(&client, open).await.is_ok()
+            {
+                *request = None;
             }
         }
-        tokio::time::sleep(PERIOD).await;
     }
 }
 

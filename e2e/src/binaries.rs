@@ -77,6 +77,14 @@ pub fn gcs() -> Result<PathBuf> {
     program(&programs::GCS, "fake-gcs-server")
 }
 
+/// The client of registries.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn crane() -> Result<PathBuf> {
+    program(&programs::CRANE, "crane")
+}
+
 /// Helm 4.
 ///
 /// # Errors
@@ -99,6 +107,22 @@ pub fn helm3() -> Result<PathBuf> {
 /// As [`ensure`].
 pub fn prometheus() -> Result<PathBuf> {
     programs::PROMETHEUS.ensure()
+}
+
+/// The folder with the programs of the real Kueue, `kueue` and `minimalkueue`.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn kueue() -> Result<PathBuf> {
+    programs::KUEUE.ensure().context("building the real Kueue")
+}
+
+/// The folder of Kueue's module, which has its CRDs, its webhooks and its chart.
+///
+/// # Errors
+/// When Go is missing or the module cannot be had.
+pub fn kueue_module() -> Result<PathBuf> {
+    module_folder("kueue", "sigs.k8s.io/kueue")
 }
 
 /// The folder of the JobSet controller's module, which has the CRD.

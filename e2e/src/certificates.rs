@@ -9,6 +9,9 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
+/// A name of the API server that no DNS knows: who calls it by that has it from its `/etc/hosts`.
+pub const IN_HOSTS: &str = "apiserver.berth.test";
+
 /// Files of the certificates in the control plane's folder.
 #[derive(Clone, Debug)]
 pub struct Certificates {
@@ -91,6 +94,7 @@ fn issue(
         "10.0.0.1".to_owned(),
         "localhost".to_owned(),
         "kubernetes.default.svc".to_owned(),
+        IN_HOSTS.to_owned(),
     ];
     let mut params = CertificateParams::new(sans)?;
     params.distinguished_name = name(common, organization);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::binaries;
 use crate::bucket::exchange;
-use crate::manager::http_get;
+use crate::http::http_get;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 

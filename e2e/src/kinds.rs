@@ -259,6 +259,16 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
 }
 
+/// The objects of a file below `examples`.
+///
+/// # Errors
+/// When the file is absent or no YAML.
+pub fn example(file: &str) -> Result<Vec<Value>> {
+    let path = crate::binaries::repository().join("examples").join(file);
+    let read = || parse(&std::fs::read_to_string(&path)?);
+    read().with_context(|| path.display().to_string())
+}
+
 /// Applies a manifest as a user; Jobs and Pods are created, everything else is applied server-side.
 ///
 /// # Errors

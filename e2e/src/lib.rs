@@ -3,13 +3,14 @@
 //! What it is for: end-to-end tests, the demo and the benchmarks. [`control_plane`] starts etcd, kube-apiserver,
 //! kube-controller-manager, kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs
 //! the shipped binary with exactly the chart's rights; [`observer`] watches everything and judges it by [`invariants`];
-//! [`proxy`] stands between Berth and the API server and breaks at chosen requests; [`wait`] waits for a state and says what it saw when the state does not come.
+//! [`proxy`] stands between Berth and the API server and breaks at chosen requests; [`wait`] waits for a state and says what it saw when the state does not come, on the clock of [`pace`].
 //!
 //! What it never does: read the environment's KUBECONFIG, talk to a cluster that it did not start (the demo may, when asked),
 //! use Berth's own arithmetic to judge Berth's decisions, sleep and hope, or leave a process behind.
 //!
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 
+pub mod admission_policy;
 pub mod adoption;
 pub mod autoscaler;
 pub mod azure;
@@ -19,21 +20,28 @@ pub mod bench;
 pub mod binaries;
 pub mod bucket;
 pub mod certificates;
+pub mod container;
 pub mod control_plane;
+pub mod examples;
 pub mod folder;
 pub mod foreign_cluster;
 pub mod frameworks;
 pub mod gcs;
 pub mod helm;
+pub mod http;
 pub mod invariants;
 pub mod jobset;
 pub mod kinds;
+pub mod kueue;
 pub mod kueue_fields;
 pub mod manager;
 pub mod manifest;
+pub mod name_server;
 pub mod nodes;
 pub mod observer;
+mod older;
 pub mod own_folder;
+pub mod pace;
 pub mod pages;
 mod plane_args;
 pub mod process;
@@ -42,6 +50,7 @@ pub mod proxy;
 pub mod quickstart;
 pub mod quota_tree;
 pub mod recompute;
+pub mod registry;
 pub mod s3;
 pub mod scenario;
 pub mod shipped;

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
 
+use crate::admission_policy;
 use crate::binaries::repository;
 use crate::control_plane::{ControlPlane, create_namespace, token, write_kubeconfig};
+use crate::http::{http_get, https_get};
 use crate::kinds;
 use crate::observer::Scope;
+use crate::older;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::recompute::{self, Comparisons};
 use crate::shipped;
@@ -40,6 +42,8 @@ const AGREES_WITHIN: Duration = Duration::from_secs(150);
 pub struct ManagerOptions {
     /// Name of the replica, for its log file.
     pub name: String,
+    /// An older binary to be run in place of the shipped one, with those of the flags that it knows.
+    pub older: Option<PathBuf>,
     /// Kueue's configuration file, as text.
     pub config: Option<String>,
     /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
@@ -48,6 +52,8 @@ pub struct ManagerOptions {
     pub told_by_file: bool,
     /// Port of its webhooks; `None` switches them off.
     pub webhooks: Option<u16>,
+    /// Token by which its figures are read, over TLS as the chart has it; without one they are served to all.
+    pub reader: Option<String>,
     /// Further arguments.
     pub args: Vec<String>,
     /// Further environment.
@@ -60,10 +66,12 @@ impl Default for ManagerOptions {
     fn default() -> Self {
         ManagerOptions {
             name: "berth".to_owned(),
+            older: None,
             config: None,
             url: None,
             told_by_file: false,
             webhooks: None,
+            reader: None,
             args: Vec::new(),
             env: Vec::new(),
             restarts: false,
@@ -77,6 +85,7 @@ pub struct Manager {
     process: Guarded,
     launch: Invocation,
     metrics_port: u16,
+    reader: Option<String>,
     /// When its figures were asked for last.
     asked: Mutex<Option<Instant>>,
     compared: Comparisons,
@@ -94,7 +103,7 @@ struct Invocation {
     restarts: bool,
 }
 
-/// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules.
+/// Creates the namespace, service account, roles and bindings of the manager, from the chart's own rules, and the policy that bounds them.
 ///
 /// # Errors
 /// When the API server refuses or the chart's files cannot be read.
@@ -108,7 +117,7 @@ pub async fn install(client: &Client) -> Result<()> {
             grant(client, (kind, NAMESPACE), &concern, &rules).await?;
         }
     }
-    Ok(())
+    admission_policy::install(client).await
 }
 
 /// Rules in single namespaces.
@@ -189,7 +198,10 @@ impl Manager {
     /// # Errors
     /// When the binary cannot be built or started.
     pub async fn launch(folder: &Path, kubeconfig: &Path, options: ManagerOptions) -> Result<Manager> {
-        let program = tokio::task::spawn_blocking(shipped::binary).await??;
+        let program = match &options.older {
+            Some(program) => program.clone(),
+            None => tokio::task::spawn_blocking(shipped::binary).await??,
+        };
         let [metrics_port, health_port] = free_ports()?;
         let (metrics, health) = (format!("127.0.0.1:{metrics_port}"), format!("127.0.0.1:{health_port}"));
         let mut config = options.config;
@@ -212,6 +224,7 @@ impl Manager {
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
             // Nothing stands between the API server and it that hears late of its end.
             "--webhook-shutdown-delay=0s".to_owned(),
+            format!("--metrics-secure={}", options.reader.is_some()),
         ];
         args.extend(told);
         if let Some(text) = &config {
@@ -220,6 +233,9 @@ impl Manager {
             args.extend(["--config".to_owned(), path.display().to_string()]);
         }
         args.extend(options.args);
+        if options.older.is_some() {
+            args = older::known(&program, args)?;
+        }
         // For a look inside, for example E2E_BERTH_ARGS=--zap-log-level=debug.
         args.extend(std::env::var("E2E_BERTH_ARGS").unwrap_or_default().split_whitespace().map(str::to_owned));
         let launch = Invocation {
@@ -235,6 +251,7 @@ impl Manager {
             process,
             launch,
             metrics_port,
+            reader: options.reader,
             asked: Mutex::default(),
             compared: Comparisons::default(),
             health_port,
@@ -265,9 +282,9 @@ impl Manager {
         }
     }
 
-    /// Whether `/readyz` answers 200 now.
-    pub async fn is_ready(&self) -> bool {
-        matches!(http_get(self.health_port, "/readyz").await, Ok((200, _)))
+    /// What `/readyz` answers now.
+    pub async fn readiness(&self) -> Result<(u16, String)> {
+        http_get(self.health_port, "/readyz").await
     }
 
     /// Name of the replica.
@@ -331,7 +348,7 @@ impl Manager {
     /// As [`Manager::recomputes`].
     pub async fn recomputes_in(&self, scope: &Scope) -> Result<()> {
         wait::until(AGREES_WITHIN, "the view equals one from fresh lists", || async {
-            let answer = self.compared.newest(http_get(self.metrics_port, "/debug/recompute")).await?;
+            let answer = self.compared.newest(self.get("/debug/recompute")).await?;
             let found = recompute::disagreements(&answer, scope);
             Ok(Seen::when(found.is_empty(), || found.join("; ")))
         })
@@ -381,6 +398,14 @@ impl Manager {
         self.metrics_port
     }
 
+    /// The answer of its port of figures.
+    async fn get(&self, path: &str) -> Result<(u16, String)> {
+        match &self.reader {
+            Some(token) => https_get(self.metrics_port, path, Some(token)).await,
+            None => http_get(self.metrics_port, path).await,
+        }
+    }
+
     /// Answer of its metrics endpoint.
     ///
     /// # Errors
@@ -394,7 +419,7 @@ impl Manager {
             }
             *last = Some(Instant::now());
         }
-        let (code, text) = http_get(self.metrics_port, "/metrics").await?;
+        let (code, text) = self.get("/metrics").await?;
         ensure!(code == 200, "/metrics answered {code}: {text}");
         Ok(text)
     }
@@ -464,36 +489,4 @@ pub async fn leads_after(client: &Client, before: &str, limit: Duration) -> Resu
         Ok(if leads { Seen::Yes(holder) } else { Seen::NotYet(holder) })
     })
     .await
-}
-
-/// GET on loopback; status and body.
-pub(crate) async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
-    let ask = async {
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await?;
-        anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let answer = tokio::time::timeout(Duration::from_secs(20), ask).await.context("no answer within 20 s")??;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let code = head.split_whitespace().nth(1).and_then(|c| c.parse().ok()).context("no HTTP status")?;
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Ok((code, if chunked { unchunk(body) } else { body.to_owned() }))
-}
-
-fn unchunk(body: &str) -> String {
-    let mut text = String::new();
-    let mut rest = body;
-    while let Some((size, after)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
-        if size == 0 || !after.is_char_boundary(size.min(after.len())) {
-            break;
-        }
-        let (chunk, tail) = after.split_at(size.min(after.len()));
-        text.push_str(chunk);
-        rest = tail.strip_prefix("\r\n").unwrap_or(tail);
-    }
-    text
 }

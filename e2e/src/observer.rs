@@ -21,6 +21,7 @@ use crate::autoscaler::{POD_TEMPLATE, PROVISIONING_REQUEST};
 use crate::invariants::{Change, Judge, Violation};
 use crate::jobset::JOBSET;
 use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
+use crate::pace;
 use crate::wait::{self, Changes, Seen};
 use crate::webhooks::{MUTATING, VALIDATING};
 use recorded::{Recorded, Role, follow, key, revision};
@@ -93,6 +94,8 @@ pub struct Observer {
     judge: Mutex<Judge>,
     /// Broken promises that nobody has asked about yet.
     open: Mutex<Vec<Violation>>,
+    /// When the last catching up began that came to its end. Who asks meanwhile waits, and then shares the next.
+    caught_up: tokio::sync::Mutex<Option<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -118,7 +121,15 @@ impl Observer {
         let recorded = Arc::new(Mutex::new(Recorded::default()));
         let follow = |(kind, role): &(Kind, Role)| tokio::spawn(follow(client.clone(), *kind, *role, recorded.clone()));
         let tasks = followed.iter().map(follow).collect();
-        let observer = Observer { client, watched, recorded, judge: Mutex::default(), open: Mutex::default(), tasks };
+        let observer = Observer {
+            client,
+            watched,
+            recorded,
+            judge: Mutex::default(),
+            open: Mutex::default(),
+            caught_up: tokio::sync::Mutex::default(),
+            tasks,
+        };
         wait::until(wait::STEP, "the observer has listed everything", || async {
             let listed = lock(&observer.recorded).listed();
             Ok(Seen::when(listed == followed.len(), || format!("{listed} of {} kinds", followed.len())))
@@ -158,8 +169,22 @@ impl Observer {
         lock(&self.judge).somebody_leads(Instant::now());
     }
 
-    /// Waits until every watch has seen what a fresh list shows, then judges what is new.
-    async fn catch_up(&self) -> Result<()> {
+    /// Waits until every watch has seen what a fresh list shows, then hands what is new to the judge. Returns a moment after the call: the
+    /// judge knows of every change before it.
+    async fn catch_up(&self) -> Result<Instant> {
+        let asked = Instant::now();
+        let mut last = self.caught_up.lock().await;
+        if let Some(begun) = last.filter(|begun| *begun >= asked) {
+            return Ok(begun);
+        }
+        let begun = Instant::now();
+        self.take_fresh().await?;
+        *last = Some(begun);
+        Ok(begun)
+    }
+
+    /// Lists each kind once, and hands the judge what the watches saw up to these lists.
+    async fn take_fresh(&self) -> Result<()> {
         // A change below every list's own revision cannot come any more: all before it can be put in order.
         let mut settled = u64::MAX;
         for kind in self.watched.iter().copied() {
@@ -200,15 +225,18 @@ impl Observer {
     /// # Errors
     /// When the API server does not answer.
     pub async fn violations(&self, scope: &Scope) -> Result<Vec<Violation>> {
-        // The state that is judged is no older.
-        let now = Instant::now();
-        self.catch_up().await?;
+        let now = self.catch_up().await?;
+        Ok(self.broken_at(scope, now))
+    }
+
+    /// The broken promises in a scope, by what the judge knew at that moment.
+    fn broken_at(&self, scope: &Scope, now: Instant) -> Vec<Violation> {
         let found = lock(&self.judge).verdict(now);
         let mut open = lock(&self.open);
         open.extend(found);
         let (mine, others) = std::mem::take(&mut *open).into_iter().partition(|v| scope.named_in(&v.what));
         *open = others;
-        Ok(mine)
+        mine
     }
 
     /// The end of a test: waits until writes have stopped for `rest` (C6) and the books balance (Q3), then judges the history.
@@ -228,10 +256,14 @@ impl Observer {
         if let Err(e) = self.rest(scope, rest).await {
             broken.push(format!("C6: {e:#}"));
         }
-        if let Err(e) = self.balanced(scope).await {
-            broken.push(format!("Q3: {e:#}"));
-        }
-        broken.extend(self.violations(scope).await?.iter().map(ToString::to_string));
+        let violations = match self.balanced(scope).await {
+            Ok(at) => self.broken_at(scope, at),
+            Err(e) => {
+                broken.push(format!("Q3: {e:#}"));
+                self.violations(scope).await?
+            }
+        };
+        broken.extend(violations.iter().map(ToString::to_string));
         if !broken.is_empty() {
             bail!("{} broken promise(s):\n  {}", broken.len(), broken.join("\n  "));
         }
@@ -240,7 +272,7 @@ impl Observer {
 
     /// C6: no change of any watched object for `rest`, within a minute and a half: what five hundred jobs leave is let go last.
     async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
-        let begun = Instant::now();
+        let (begun, limited) = (Instant::now(), pace::now());
         let before = lock(&self.recorded).touched.clone();
         loop {
             let last = {
@@ -251,7 +283,7 @@ impl Observer {
             if last.elapsed() >= rest {
                 return Ok(());
             }
-            if begun.elapsed() > REST_LIMIT + rest {
+            if pace::now() - limited > REST_LIMIT + rest {
                 let recorded = lock(&self.recorded);
                 let grown = recorded.touched.iter().filter(|((_, key), _)| scope.holds(key)).map(|(slot, (n, _))| {
                     let (kind, key) = slot;
@@ -266,13 +298,16 @@ impl Observer {
         }
     }
 
-    /// Q3: the queues' statuses agree with the workloads.
-    async fn balanced(&self, scope: &Scope) -> Result<()> {
+    /// Q3: the queues' statuses agree with the workloads. Returns a moment before they were compared.
+    async fn balanced(&self, scope: &Scope) -> Result<Instant> {
         wait::until(BOOKS_LIMIT, "the books balance", || async {
-            self.catch_up().await?;
+            let at = self.catch_up().await?;
             let mut found = lock(&self.judge).unbalanced();
             found.retain(|(key, _)| scope.holds(key));
-            Ok(Seen::when(found.is_empty(), || found.iter().map(|(_, t)| t.as_str()).collect::<Vec<_>>().join("; ")))
+            Ok(match found.is_empty() {
+                true => Seen::Yes(at),
+                false => Seen::NotYet(found.iter().map(|(_, t)| t.as_str()).collect::<Vec<_>>().join("; ")),
+            })
         })
         .await
     }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 
 use crate::binaries::{self, repository};
+use crate::http::http_get;
 use crate::kinds::{items, text};
-use crate::manager::http_get;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, Seen};
 
@@ -47,18 +47,23 @@ pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes those ports of this machine every second, and leaves them their labels as the chart's ServiceMonitor does.
+    /// Starts one that scrapes those ports of this machine every second, over TLS and with that token, and leaves them their labels, all as
+    /// the chart's ServiceMonitor says.
     ///
     /// # Errors
     /// When it cannot be built or does not come up.
-    pub async fn start(folder: &Path, targets: &[u16]) -> Result<Prometheus> {
+    pub async fn start(folder: &Path, targets: &[u16], token: &str) -> Result<Prometheus> {
         let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("prometheus");
         let [port] = free_ports()?;
         let targets: Vec<String> = targets.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let credentials = folder.join("prometheus.token");
+        fs::write(&credentials, token)?;
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [rules()],
-            "scrape_configs": [{"job_name": JOB, "honor_labels": true, "static_configs": [{"targets": targets}]}],
+            "scrape_configs": [{"job_name": JOB, "honor_labels": true, "static_configs": [{"targets": targets}],
+                "scheme": "https", "tls_config": {"insecure_skip_verify": true},
+                "authorization": {"credentials_file": credentials}}],
         });
         let (path, data) = (folder.join("prometheus.yaml"), folder.join("prometheus"));
         fs::write(&path, config.to_string())?;

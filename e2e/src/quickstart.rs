@@ -1,12 +1,9 @@
 //! The quickstart example with the nodes it needs; the demo and the smoke test both use it.
 
-use std::fs;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use kube::Client;
 use serde_json::Value;
 
-use crate::binaries::repository;
 use crate::kinds::{self, text};
 use crate::nodes::{Pool, Tier};
 
@@ -29,8 +26,7 @@ pub fn pools() -> Vec<Pool> {
 /// # Errors
 /// When the file is absent or no YAML.
 pub fn manifests(file: &str) -> Result<Vec<Value>> {
-    let path = repository().join("examples/quickstart").join(file);
-    kinds::parse(&fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
+    kinds::example(&format!("quickstart/{file}"))
 }
 
 /// Applies the flavors and queues.

@@ -17,6 +17,7 @@ use crate::manager::{self, Manager, ManagerOptions};
 use crate::manifest;
 use crate::nodes::{self, Pool};
 use crate::observer::{Observer, Scope};
+use crate::pace;
 use crate::wait::{self, STEP, Seen};
 use crate::webhooks;
 use crate::world;
@@ -449,7 +450,7 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
         let seconds = begun.elapsed().as_secs_f64();
         note_run(name);
         let Err(error) = outcome else {
-            println!("scenario {name}: ok ({seconds:.1} s)");
+            println!("scenario {name}: ok ({seconds:.1} s; {})", pace::told());
             return None;
         };
         println!("scenario {name}: FAILED ({seconds:.1} s): {error:#}");

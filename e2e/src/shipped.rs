@@ -21,16 +21,31 @@ pub fn binary() -> Result<PathBuf> {
 }
 
 fn build() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("BERTH_BINARY").filter(|p| !p.is_empty()) {
-        return Ok(PathBuf::from(path));
+    match std::env::var_os("BERTH_BINARY").filter(|p| !p.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => built_by_cargo("berth"),
     }
+}
+
+/// Path of the repository's own tool. `make test` has built it, and names the folder; else Cargo builds it when it is older than its sources.
+///
+/// # Errors
+/// When cargo fails.
+pub fn xtask() -> Result<PathBuf> {
+    let Some(folder) = std::env::var_os("TESTRUN_TARGET") else { return built_by_cargo("xtask") };
+    let path = PathBuf::from(folder).join("debug/xtask");
+    ensure!(path.is_file(), "there is no {}", path.display());
+    Ok(path)
+}
+
+fn built_by_cargo(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     // Tests live in <target>/<profile>/deps, programs in <target>/<profile>.
     let folder = own.parent().context("the test program has no folder")?;
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // As the Makefile does it, so that nothing is compiled twice.
-    cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "berth"]).current_dir(repository());
+    cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", program]).current_dir(repository());
     // What cargo tells a test about its package would be news to build scripts that look at it, and rebuild them and all above.
     let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
@@ -42,10 +57,10 @@ fn build() -> Result<PathBuf> {
     if let Some(target) = folder.parent() {
         cargo.env("CARGO_TARGET_DIR", target);
     }
-    let output =
-        say_meanwhile("building berth", || cargo.output()).context("running cargo to build the berth binary")?;
-    ensure!(output.status.success(), "building berth failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    let path = folder.join("berth");
+    let output = say_meanwhile(&format!("building {program}"), || cargo.output());
+    let output = output.with_context(|| format!("running cargo to build {program}"))?;
+    ensure!(output.status.success(), "building {program} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder.join(program);
     ensure!(path.is_file(), "cargo built no {}", path.display());
     Ok(path)
 }

@@ -8,7 +8,6 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::binaries::repository;
 use crate::kinds::{
     self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLOAD, condition, condition_object, items, text,
 };
@@ -98,9 +97,7 @@ pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props>
 
 impl Story<'_> {
     async fn apply(&self, file: &str) -> Result<()> {
-        let path = repository().join("examples/training-story").join(file);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        for mut object in kinds::parse(&text)? {
+        for mut object in kinds::example(&format!("training-story/{file}"))? {
             let change = shortened(&object, &self.s3.endpoint);
             merge(&mut object, &change);
             kinds::apply(self.client, &object).await?;

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::binaries::repository;
 use crate::control_plane::{ControlPlane, create_namespace, kubectl};
 use crate::jobset::{self, JOBSET};
 use crate::kinds::{self, JOB, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
@@ -153,12 +152,7 @@ impl Tour<'_> {
     /// `examples/elastic-training` beside a job that holds half of the queue, with short pauses.
     async fn training_grows(&self) -> Result<()> {
         const SPEECH: &str = "speech";
-        let folder = repository().join("examples/elastic-training");
-        let read = |file: &str| {
-            let path = folder.join(file);
-            let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-            kinds::parse(&text)
-        };
+        let read = |file: &str| kinds::example(&format!("elastic-training/{file}"));
         for object in read("queues.yaml")? {
             kinds::apply(&self.client, &object).await?;
         }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::sync::watch;
 
+use crate::pace;
+
 /// Least pause between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Time in which changes come together.
@@ -103,14 +105,14 @@ impl Seen<()> {
 /// Asks `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
-/// After `limit`, with `what` and the different things seen on the way (newest last). An error of `look` counts as
+/// After `limit` on the clock of [`pace`], with `what` and the different things seen on the way (newest last). An error of `look` counts as
 /// "not yet": the API server may be briefly away, which is what some tests are about.
 pub async fn until<T, F, Fut>(limit: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<Seen<T>>>,
 {
-    let begun = Instant::now();
+    let (begun, limited) = (Instant::now(), pace::now());
     let mut history: Vec<(Duration, String)> = Vec::new();
     let mut pauses = Pauses::new();
     loop {
@@ -122,12 +124,12 @@ where
         if history.last().is_none_or(|(_, last)| *last != seen) {
             history.push((begun.elapsed(), seen));
         }
-        if begun.elapsed() > limit {
+        if pace::now() - limited > limit {
             let mut text = String::new();
             for (at, seen) in history.iter().rev().take(8).rev() {
                 let _ = write!(text, "\n  after {:.2} s: {seen}", at.as_secs_f64());
             }
-            bail!("waited {:.1} s in vain for: {what}; seen:{text}", limit.as_secs_f64());
+            bail!("waited {:.1} s in vain for: {what} ({}); seen:{text}", begun.elapsed().as_secs_f64(), pace::told());
         }
         pauses.pause().await;
     }

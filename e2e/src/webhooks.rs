@@ -268,6 +268,42 @@ mod tests {
         }
     }
 
+    /// Pods of Jobs are released, adopted and ended while Berth is down: it is asked only where somebody else takes from one that runs what it is
+    /// counted by.
+    #[test]
+    fn pods_of_jobs_are_asked_about_where_they_would_not_be_counted() {
+        let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
+        let all = conditions(&list, "vpod-of-job.berth.dev");
+        for (condition, parts) in [
+            ("of-a-started-job", &["'kueue.x-k8s.io/podset' in oldObject", "owner.kind == 'TrainingJob'"][..]),
+            ("has-not-ended", &["!(oldObject.?status.?phase.orValue('') in ['Succeeded', 'Failed'])"][..]),
+            (
+                "changes-what-it-is-counted-by",
+                &[
+                    "'batch.kubernetes.io/controller-uid'",
+                    "'kueue.x-k8s.io/managed'",
+                    "'kueue.x-k8s.io/workload'",
+                    "'batch.kubernetes.io/job-tracking'",
+                    "'jobset.sigs.k8s.io/jobset-uid'",
+                ][..],
+            ),
+            (
+                "not-the-controllers",
+                &["'system:kube-controller-manager'", "startsWith('system:serviceaccount:kube-system:')"][..],
+            ),
+            ("not-berth-itself", &["system:serviceaccount:berth-system:"][..]),
+        ] {
+            for part in parts {
+                assert!(all.get(condition).is_some_and(|expression| expression.contains(part)), "{part}: {all:?}");
+            }
+        }
+        let webhook =
+            list.as_array().unwrap().iter().find(|one| one["name"] == json!("vpod-of-job.berth.dev")).unwrap();
+        assert_eq!(webhook["rules"][0]["operations"], json!(["UPDATE"]));
+        let selector = json!({"matchExpressions": [{"key": "kueue.x-k8s.io/podset", "operator": "Exists"}]});
+        assert_eq!(webhook["objectSelector"], selector);
+    }
+
     #[test]
     fn pods_go_with_owners_of_the_groups_that_are_admitted() {
         for (file, name) in [

@@ -2,8 +2,9 @@
 //! the promises, which `make bench` leaves out for the sake of its figures.
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::bench::report::Part;
+use berth_e2e::bench::report::{Part, Report};
 use berth_e2e::bench::{self, Settings};
+use berth_e2e::kueue::{Kueue, SKIPPED};
 use berth_e2e::shipped;
 
 /// Statuses of 60 queues are written at most once per object and 5 s, and a few times at the beginning and the end.
@@ -12,11 +13,23 @@ const QUEUES: f64 = 60.0;
 /// One at a time: two control planes would measure each other.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-async fn berth(shape: &str, scale: f64) -> Result<Part> {
+async fn run(settings: Settings) -> Result<Report> {
     let _turn = TURN.lock().await;
-    let report = bench::run(&Settings::of(shape, scale)).await?;
+    let report = bench::run(&settings).await?;
     println!("{}", report.table());
-    report.parts.into_iter().find(|p| p.name == "berth").context("the report has a part for berth")
+    Ok(report)
+}
+
+fn part(report: Report, name: &str) -> Result<Part> {
+    report
+        .parts
+        .into_iter()
+        .find(|part| part.name == name)
+        .with_context(|| format!("the report has no part for {name}"))
+}
+
+async fn berth(shape: &str, scale: f64) -> Result<Part> {
+    part(run(Settings::of(shape, scale)).await?, "berth")
 }
 
 fn figure(part: &Part, name: &str) -> Result<f64> {
@@ -72,4 +85,35 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
     ensure!(events <= 5.5, "{events} events per job");
     // The goal of 50 MB is for ten times the jobs; `make bench` judges that. Huge pages alone were 12 MB.
     memory(&part, 20.0, 50.0)
+}
+
+/// Counts and memory, never times: for Workloads Kueue's minimalkueue, whose requests are limited, and for Jobs its manager. Both operators are
+/// restarted, and what they need for their lists is compared as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_kueue_fewer_requests_and_less_memory() -> Result<()> {
+    let Some(kueue) = tokio::task::spawn_blocking(Kueue::asked).await?? else {
+        println!("{SKIPPED}");
+        return Ok(());
+    };
+    let shapes = [
+        ("small", 0.04, "minimalkueue", ["requests per workload without events"; 2]),
+        ("jobs", 0.1, "kueue", ["object writes per job by Berth", "object writes per job by Kueue"]),
+    ];
+    for (shape, scale, other, requests) in shapes {
+        let kueue = Some(kueue.clone());
+        let report = run(Settings { kueue, idle_seconds: 3, observed: false, ..Settings::of(shape, scale) }).await?;
+        let parts = [part(report.clone(), "berth")?, part(report, other)?];
+        let both =
+            |names: [&str; 2]| -> Result<[f64; 2]> { Ok([figure(&parts[0], names[0])?, figure(&parts[1], names[1])?]) };
+        let [berth, kueue] = both(requests)?;
+        ensure!(berth > 0.5 && berth < kueue, "{shape}: {berth} requests by Berth, {kueue} by {other}");
+        // A build of Berth that is not optimised has three times as many pages of its program.
+        let program = both(["pages of its program in memory"; 2])?;
+        for what in ["peak memory of the operator", "idle after a restart: peak memory"] {
+            let peak = both([what; 2])?;
+            let [berth, kueue] = [peak[0] - program[0], peak[1] - program[1]];
+            ensure!(berth < kueue, "{shape}, {what} beside the program: {berth} MB for Berth, {kueue} for {other}");
+        }
+    }
+    Ok(())
 }

@@ -39,6 +39,7 @@ async fn crds_behave_as_kueues() -> Result<()> {
         applied_by_hand(&plane).await?;
         served_versions(&plane).await?;
         answers(&plane.client()).await?;
+        columns(&plane).await?;
         every_rule(&plane.client()).await
     };
     let outcome = outcome.await;
@@ -141,6 +142,81 @@ async fn served_versions(plane: &ControlPlane) -> Result<()> {
         })
         .await?;
     }
+    Ok(())
+}
+
+/// An object, and words of what `kubectl get` shows of it: always, and only with `-o wide`.
+struct Shown {
+    resource: &'static str,
+    object: Value,
+    status: Value,
+    always: &'static [&'static str],
+    wide: &'static [&'static str],
+}
+
+/// The columns of `kubectl get`, and which of them are shown with `-o wide` only; texts for which no field of Kueue's stands are where Berth writes them.
+async fn columns(plane: &ControlPlane) -> Result<()> {
+    let client = plane.client();
+    let told = |kind: &str, status: &str, reason: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let mut tier = told("CapacityTier", "True", "QuotaReserved");
+    tier["message"] = json!("spot");
+    let queue = json!({"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": "shown"},
+        "spec": {"cohortName": "pool", "namespaceSelector": {}}});
+    // An owner that does not exist would take the Workload with it.
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "its-job", "namespace": "default"},
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let job = kinds::apply(&client, &job).await?;
+    let pods = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let workload = json!({"apiVersion": VERSION, "kind": "Workload",
+        "metadata": {"name": "shown", "namespace": "default", "annotations": {"berth.dev/size": "2 pods, cpu 3"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "its-job", "uid": job["metadata"]["uid"]}]},
+        "spec": {"queueName": "lq", "priority": 7070, "podSets": [{"name": "main", "count": 2, "template": pods}]}});
+    let training = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
+        "metadata": {"name": "shown", "namespace": "default"},
+        "spec": {"jobType": "PyTorchJob", "resources": {"maxReplicas": 2}, "schedulingConfig": {"queue": "lq"},
+            "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let shown = [
+        Shown {
+            resource: "clusterqueues.kueue.x-k8s.io",
+            object: queue,
+            status: json!({"conditions": [told("Active", "True", "Ready")], "berthUsed": "cpu 3/9"}),
+            always: &["COHORT", "ACTIVE", "USED", "pool", "True", "cpu 3/9"],
+            wide: &["STRATEGY", "REASON", "Ready"],
+        },
+        Shown {
+            resource: "workloads.kueue.x-k8s.io",
+            object: workload,
+            status: json!({"conditions": [told("QuotaReserved", "False", "WaitingForQuota"), tier]}),
+            always: &["QUEUE", "ADMITTED", "REASON", "WaitingForQuota"],
+            wide: &["JOB", "PRIORITY", "SIZE", "TIER", "its-job", "7070", "2 pods, cpu 3", "spot"],
+        },
+        Shown {
+            resource: "trainingjobs.berth.dev",
+            object: training,
+            status: json!({"phase": "Queued", "accelerators": 1616,
+                "conditions": [told("Queued", "True", "WaitingForQuota")]}),
+            always: &["PHASE", "REASON", "WaitingForQuota"],
+            wide: &["ACCELERATORS", "1616"],
+        },
+    ];
+    for one in shown {
+        let (name, namespace, kind) = ("shown", ["-n", "default"], one.resource);
+        kinds::apply(&client, &one.object).await?;
+        let patch = json!({"status": one.status}).to_string();
+        let patched = ["patch", kind, name, "--subresource=status", "--type=merge", "-p", &patch];
+        plane.kubectl(&[&namespace[..], &patched].concat()).await?;
+        let narrow = plane.kubectl(&[&namespace[..], &["get", kind, name]].concat()).await?;
+        let wide = plane.kubectl(&[&namespace[..], &["get", kind, name, "-o", "wide"]].concat()).await?;
+        for word in one.always.iter().chain(one.wide) {
+            ensure!(wide.contains(word), "{kind} shows no {word}:\n{wide}");
+            ensure!(narrow.contains(word) == one.always.contains(word), "{kind}, {word} without -o wide:\n{narrow}");
+        }
+        plane.kubectl(&[&namespace[..], &["delete", kind, name]].concat()).await?;
+    }
+    plane.kubectl(&["-n", "default", "delete", "job", "its-job"]).await?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Every folder of `examples/` is applied as its README says, on the nodes it needs, and everything in it finishes; two have tests of their
-//! own. On nodes as the pages of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder. The API
+//! Every folder of `examples/` is applied as its README says, on the nodes it needs, everything in it finishes, and is cleaned up as its README
+//! says; two have tests of their own. On nodes as the pages of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder. The API
 //! server accepts every object of Kueue's kinds or Berth's that the pages show.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use berth_e2e::binaries::repository;
+use berth_e2e::examples::{clean_up, folders, told_to_apply};
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, NODE, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest;
@@ -169,15 +170,6 @@ async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Resu
     Ok(())
 }
 
-/// The folders of the examples.
-fn folders() -> Result<Vec<PathBuf>> {
-    let mut folders: Vec<PathBuf> =
-        std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
-    folders.retain(|path| path.is_dir());
-    folders.sort();
-    Ok(folders)
-}
-
 /// Whoever tries one example after the other has both at once.
 #[test]
 fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
@@ -223,35 +215,15 @@ async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
         .iter()
         .map(|folder| async move { example(stage, folder).await.with_context(|| folder.display().to_string()) });
     futures::future::try_join_all(runs).await?;
-    presets(&stage.client).await
+    presets(&stage.client).await?;
+    // All at once: an object that two of them have goes with the last that uses it.
+    futures::future::try_join_all(folders.iter().map(|folder| clean_up(&stage.plane, folder))).await?;
+    Ok(())
 }
 
 async fn judged(stage: &Stage) -> Result<()> {
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await
-}
-
-/// The files that the README tells to apply, in its order.
-fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
-    let readme = std::fs::read_to_string(folder.join("README.md")).context("an example has a README.md")?;
-    let words: Vec<&str> = readme.split(|c: char| c.is_whitespace() || c == '`').collect();
-    let mut files: Vec<PathBuf> = Vec::new();
-    for pair in words.windows(2).filter(|pair| pair[0] == "-f") {
-        let path = repository().join(pair[1]);
-        if !files.contains(&path) {
-            files.push(path);
-        }
-    }
-    let mut there = 0;
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "yaml") {
-            ensure!(files.contains(&path), "the README does not tell to apply {}", path.display());
-            there += 1;
-        }
-    }
-    ensure!(there > 0, "nothing to apply");
-    Ok(files)
 }
 
 async fn example(stage: &Stage, folder: &Path) -> Result<()> {

@@ -43,7 +43,7 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     let create = |number: usize| {
         // Different sizes and times, always the same ones. Every fifth arrives running, for longer than it may run loose (L3):
         // without the webhook one of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
-        let running = number % 5 == 4;
+        let running = arrives_running(number);
         let (cpu, pods, run) =
             (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 11_000 } else { 0 });
         let job = Job::new(&s.namespace, &format!("job-{number:03}"), &format!("q{}", number % QUEUES));
@@ -62,9 +62,16 @@ async fn all_finish(stage: &Stage) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let owners: BTreeSet<&str> = workloads.iter().map(|w| text(w, "/metadata/ownerReferences/0/uid")).collect();
         let without = jobs.iter().filter(|j| !owners.contains(text(j, "/metadata/uid")));
-        let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).take(5).collect();
-        Ok(Seen::when(complete == JOBS && finished == JOBS && workloads.len() == JOBS, || {
-            format!("{complete} complete, {finished} of {} workloads finished, none of {without:?}", workloads.len())
+        let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).collect();
+        // Where nobody leads for a while, one that arrived running may be over before it is stopped. The observer judges whether somebody led.
+        let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse().ok());
+        let excused = without.iter().all(|name| number(name).is_some_and(arrives_running));
+        Ok(Seen::when(complete == JOBS && finished == workloads.len() && excused, || {
+            format!(
+                "{complete} complete, {finished} of {} workloads finished, none of {:?}",
+                workloads.len(),
+                &without[..without.len().min(5)]
+            )
         }))
     })
     .await?;
@@ -76,6 +83,11 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     s.conclude().await
+}
+
+/// Every fifth job is not suspended when it is created.
+const fn arrives_running(number: usize) -> bool {
+    number % 5 == 4
 }
 
 /// Every figure of every queue's status is zero.

@@ -2,6 +2,7 @@
 //! `kubectl describe` says why.
 
 use anyhow::{Result, anyhow, ensure};
+use berth_e2e::examples;
 use berth_e2e::manager::ManagerOptions;
 use berth_e2e::process::{Guarded, Launch};
 use berth_e2e::scenario::Stage;
@@ -59,6 +60,8 @@ async fn told(stage: &Stage) -> Result<()> {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
     ensure!(!words.contains("CheckpointStoreUnavailable"), "its store is there all the time:\n{words}");
+    // While the hero runs.
+    examples::clean_up(&stage.plane, &examples::folder("training-story")).await?;
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await
 }

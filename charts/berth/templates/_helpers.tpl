@@ -9,6 +9,13 @@
 {{- and .Values.kueueNames (eq $name "berth-controller-manager") | ternary "kueue-controller-manager" $name }}
 {{- end }}
 
+{{- /* A file of the chart as `berth.file` gives it, rendered with the account's name as `berth.account` has it. */}}
+{{- define "berth.rendered" -}}
+{{- $root := index . 0 }}
+{{- $values := mergeOverwrite (deepCopy $root.Values) (dict "serviceAccount" (dict "name" (include "berth.account" $root))) }}
+{{- tpl (include "berth.file" .) (dict "Values" $values "Release" $root.Release "Template" $root.Template) }}
+{{- end }}
+
 {{- /* A file of the chart, in which webhooks and what belongs to them are called as the objects are. */}}
 {{- define "berth.file" -}}
 {{- $text := (index . 0).Files.Get (index . 1) }}

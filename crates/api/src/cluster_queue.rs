@@ -235,6 +235,9 @@ pub struct ClusterQueueStatus {
     /// Share of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharingStatus>,
+    /// How much of its quota is given, by resource over all flavors: for the columns of `kubectl get`, written by Berth alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub berth_used: Option<String>,
 }
 
 /// Use of one flavor.

@@ -17,7 +17,7 @@ mod events;
 mod own;
 
 pub use events::event_reasons;
-pub use own::{own_reasons, phases, training_types};
+pub use own::{own_reasons, own_types, phases, training_types};
 
 /// Kueue's condition types.
 pub mod types {

@@ -156,6 +156,8 @@ strings! {
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";
     /// Annotation on objects read in v1beta1, Berth's own and never stored: what v1beta1 has no field for, as JSON.
     NOT_IN_V1BETA1 = "berth.dev/not-in-v1beta1";
+    /// Annotation on Workloads, Berth's own: its pods and what they ask for together, for the columns of `kubectl get`.
+    SIZE = "berth.dev/size";
     /// Mark on Workloads in memory, never stored: the stored object does not decode.
     UNREADABLE = "berth.dev/unreadable";
 

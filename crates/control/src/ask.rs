@@ -124,11 +124,13 @@ impl Control {
                     crate::status::since(conditions, types::QUOTA_RESERVED, "True").unwrap_or(workload.created);
                 // Who grows does not begin anew: it is protected no longer for it, and loses no less.
                 let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
+                // An eviction of what cannot be listed could not be carried out: whoever chose it would wait for it.
+                let kept = self.unlisted_owner(workload).is_some();
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
                     |name| workload.pods(name, self.settings.reclaimable_pods),
                     (millis(at), self.saved_at(workload).map(millis)),
-                    (workload.is(types::ADMITTED), workload.is(types::EVICTED)),
+                    (workload.is(types::ADMITTED), workload.is(types::EVICTED), kept),
                     self.surplus_of(workload),
                 ))
             }

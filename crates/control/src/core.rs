@@ -20,6 +20,7 @@ use crate::ladder::Ladder;
 use crate::measure::{Measure, TierMove};
 pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
 use crate::older_reasons;
+use crate::overruns::Overruns;
 use crate::plans::Plans;
 use crate::ration::Ration;
 use crate::schedule::QueueSchedule;
@@ -27,7 +28,7 @@ use crate::settings::Settings;
 use crate::shape::Shapes;
 use crate::starts::Starts;
 use crate::view::{Name, View, WorkloadView};
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Term, Write};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
 
 /// What one step asks for.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +79,8 @@ pub struct Control {
     pub(crate) rid_of_pods: BTreeSet<String>,
     /// Starts in a row of jobs that were stopped within one admission.
     pub(crate) starts: Starts,
+    /// Usage beyond quota, by job.
+    pub(crate) overruns: Overruns,
     pub(crate) ladder: Ladder,
     /// What was applied for the present run of a TrainingJob, by its uid.
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
@@ -132,6 +135,7 @@ impl Control {
             at_rest: BTreeSet::new(),
             rid_of_pods: BTreeSet::new(),
             starts: Starts::default(),
+            overruns: Overruns::default(),
             ladder: Ladder::default(),
             prepared: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -175,6 +179,7 @@ impl Control {
             self.view.reprice(None);
             self.everything_dirty();
             self.doubt_starts();
+            self.find_overruns();
         }
     }
 
@@ -254,6 +259,7 @@ impl Control {
         if let Some(term) = self.term {
             self.fire_timers(now);
             self.sweep(now);
+            self.look_at_overruns(now);
             self.decide_dirty(term, now, &mut step);
             self.plan(now, cycles);
             self.climb(now);
@@ -338,7 +344,11 @@ impl Control {
                 self.wait(object, until);
                 continue;
             }
-            let decision = decide::decide(self, &object, now);
+            let decision = self.timed(decide::decide(self, &object, now), now);
+            // The text of a large job was read for this decision, and no later one needs it.
+            if object.kind.is_job() {
+                self.view.jobs.lighten(&object);
+            }
             if object.kind == Kind::Workload && !matches!(decision, Decision::Write(_)) {
                 self.give_plan_up(&object);
             }
@@ -363,7 +373,7 @@ impl Control {
             }
             return false;
         }
-        let holds_up = match draft.purpose.is_about_pods() {
+        let holds_up = match draft.purpose.spares_its_object() {
             true => self.flights.backing_off(&draft.key, now),
             false => self.flights.backing_off_from_writes(&draft.key, now),
         };
@@ -378,7 +388,11 @@ impl Control {
         if draft.purpose == Purpose::ScaleTraining {
             self.note_scaling(&(origin.namespace.clone(), origin.name.clone()));
         }
-        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request: draft.request.pack() });
+        let request = draft.request.pack();
+        if let Request::Create(body) | Request::Merge { body, .. } = &request {
+            self.flights.weigh(&draft.key, body.as_str().len());
+        }
+        step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request });
         true
     }
 

@@ -10,6 +10,7 @@ mod follow;
 pub(crate) mod gates;
 pub(crate) mod grace;
 pub(crate) mod job;
+pub(crate) mod job_pods;
 pub(crate) mod left;
 pub(crate) mod names;
 pub(crate) mod orphan;
@@ -34,9 +35,17 @@ use crate::write::{Kind, ObjectKey};
 
 /// What to do about an object now.
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    job_pods::after_strays(control, by_kind(control, key, now), now)
+}
+
+fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     // Of a TrainingJob only its status is written: that holds up nothing.
     if key.kind != Kind::TrainingJob && control.flights.busy(key) {
         // The outcome, or the sight of the result, brings us back.
+        return Decision::Done;
+    }
+    if control.is_unlisted_object(key) {
+        // The view shows such an object as it was seen last, and it may be long gone.
         return Decision::Done;
     }
     let name = (key.namespace.clone(), key.name.clone());
@@ -52,6 +61,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         Kind::TrainingJob => training::decide(control, &name, now),
         Kind::Checkpoints => checkpoints::decide(control, &name, now),
         Kind::Pod => pods::decide(control, &name, now),
+        Kind::JobPod => job_pods::decide(control, &name, now),
         Kind::PodGroup => pods::group::decide(control, &name, now),
         Kind::AdmissionCheck => match queues::finalizer(control, key) {
             Decision::Done => provisioning::check(control, key, now),
@@ -72,6 +82,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
 /// The status write of an object whose status is coalesced, `None` when nothing differs.
 pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
+        Kind::TrainingJob if control.is_unlisted(key.kind) => None,
         Kind::TrainingJob => training::status::status(control, key, now),
         _ => queues::status(control, key, now),
     }

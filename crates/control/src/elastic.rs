@@ -257,7 +257,7 @@ impl Control {
     pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&WorkloadView> {
         let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
         let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
-        (same && older.reserved() && !older.is(types::FINISHED)).then_some(older)
+        (same && older.holds_quota()).then_some(older)
     }
 
     /// The same in the engine's words.
@@ -266,10 +266,10 @@ impl Control {
         Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
     }
 
-    fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
+    pub(crate) fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
         let Some(admission) = &workload.status.admission else { return Vec::new() };
         let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
-        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false), None).pod_sets
+        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
     }
 
     /// Slices that are to replace a Workload are told what it holds now.

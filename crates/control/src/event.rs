@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-pub use berth_jobs::{JobType, KINDS as JOB_TYPES, SharedJob};
+use crate::write::Kind;
+pub use berth_jobs::{JobPod, JobType, KINDS as JOB_TYPES, SharedJob};
 
 /// A change of one kind of object, as a watch tells it.
 #[derive(Clone, Debug)]
@@ -66,6 +67,22 @@ pub enum Observation {
     RuntimeClass(Change<Box<RuntimeClass>>),
     /// Managed pod.
     Pod(Change<Box<Pod>>),
+    /// Pod with the name of its pod set, by its metadata alone. Its deletion is told with the last state that had that name, also where the pod has
+    /// only lost the name.
+    JobPod(Change<Box<JobPod>>),
     /// apps/v1 StatefulSet with a queue.
     StatefulSet(Change<Box<StatefulSet>>),
+    /// A resource that Berth can do without cannot be listed, or can be again.
+    Unlisted(Unlisted),
+}
+
+/// Whether the objects of a resource are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted {
+    /// The resource, as the API calls it.
+    pub resource: String,
+    /// The kind of object that hangs on it, where one does.
+    pub kind: Option<Kind>,
+    /// Why it cannot be listed; `None`: it can be, and all that are there were told.
+    pub why: Option<String>,
 }

@@ -148,7 +148,11 @@ impl Control {
                 [("cohort", cohort.as_str()), ("cluster_queue", name), ("flavor", flavor), ("resource", resource)];
             pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
         };
-        let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        let mut used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
+        for (at, beyond) in self.world.beyond(name) {
+            let sum = used.entry((at.flavor, at.resource)).or_default();
+            *sum = sum.add(beyond);
+        }
         for cell in &figures.reservation {
             let at = labels(&cell.flavor, &cell.resource);
             let usage = queues::used(&used, cell);

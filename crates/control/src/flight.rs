@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use berth_jobs::MOST_BYTES;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -115,6 +116,8 @@ pub(crate) struct Flight {
     pub(crate) owned_first: bool,
     /// The object was seen to vanish meanwhile: its result can never be seen.
     pub(crate) vanished: bool,
+    /// Bytes of the Workload that is made or changed, or of the job that is read for that.
+    bytes: usize,
 }
 
 /// A version that the watch must show.
@@ -149,6 +152,8 @@ pub(crate) struct Flights {
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
+    /// Bytes of what is read and written for Workloads that are made or changed.
+    creation_bytes: usize,
     /// Jobs that have none yet because too many others are being made, in the order in which they came.
     held_back: VecDeque<ObjectKey>,
     /// The same jobs: whatever touches one of them meanwhile does not queue it again.
@@ -158,6 +163,8 @@ pub(crate) struct Flights {
 
 /// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
 const MOST_CREATIONS: usize = 64;
+/// Bytes of what is read and written for them, of which the client holds copies.
+const MOST_CREATION_BYTES: usize = 8 << 20;
 /// First delay after a failed write.
 const FIRST_DELAY_MS: i64 = 200;
 /// How long a newer version is waited for after a conflict, longer than a watch mostly lags: too short costs a request. A
@@ -214,7 +221,9 @@ impl Flights {
 
     pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> WriteId {
         self.last = self.last.saturating_add(1);
-        if draft.purpose == Purpose::CreateWorkload {
+        let bytes = if draft.purpose == Purpose::ReadJob { MOST_BYTES } else { 0 };
+        self.creation_bytes = self.creation_bytes.saturating_add(bytes);
+        if draft.purpose.creates() {
             self.creations = self.creations.saturating_add(1);
         }
         let id = WriteId(self.last);
@@ -229,9 +238,18 @@ impl Flights {
                 place: draft.request.place().cloned().map(Box::new),
                 owned_first: matches!(draft.request, Request::Delete { owned_first: true, .. }),
                 vanished: false,
+                bytes,
             },
         );
         id
+    }
+
+    /// The body of a write that has begun has so many bytes. Only of Workloads it repeats all that a user wrote.
+    pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
+        let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
+        let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
+        flight.bytes = bytes;
+        self.creation_bytes = self.creation_bytes.saturating_add(bytes);
     }
 
     /// `origin` decides again once `key` is free.
@@ -247,15 +265,16 @@ impl Flights {
     pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
         let key = self.keys.remove(&id)?;
         let flight = self.flying.remove(&key)?;
-        if flight.purpose == Purpose::CreateWorkload {
+        if flight.purpose.creates() {
             self.creations = self.creations.saturating_sub(1);
         }
+        self.creation_bytes = self.creation_bytes.saturating_sub(flight.bytes);
         Some((key, flight))
     }
 
     /// Whether as many Workloads are being created as may be at once.
     pub(crate) fn creations_full(&self) -> bool {
-        self.creations >= MOST_CREATIONS
+        self.creations >= MOST_CREATIONS || self.creation_bytes >= MOST_CREATION_BYTES
     }
 
     /// The job's turn comes when a creation ends.

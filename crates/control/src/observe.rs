@@ -38,6 +38,7 @@ impl Control {
                 self.each(change, known, |me, name, object| me.put_check(&name.1, object));
             }
             Observation::ServesProvisioningRequests(served) => self.put_served(served),
+            Observation::Unlisted(unlisted) => self.put_unlisted(unlisted),
             Observation::ProvisioningRequestConfig(change) => {
                 let known = known(&change, self.view.provisioning.configs.keys().cloned());
                 self.each(change, known, |me, name, object| me.put_provisioning_config(&name.1, object));
@@ -106,6 +107,7 @@ impl Control {
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
             }
             Observation::Pod(change) => self.observe_pods(change, now),
+            Observation::JobPod(change) => self.observe_job_pods(change, now),
             Observation::StatefulSet(change) => self.observe_sets(change),
             Observation::Node(change) => {
                 let known = self.ladder.reclaims.nodes().cloned().collect();
@@ -187,6 +189,7 @@ impl Control {
                 self.touch_jobs_below(&old.namespace, &owner.uid);
             }
             self.shapes.release(&old.shape);
+            self.note_held(&old);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.spare_victims_of(&old.uid);
             self.planned.remove(&old.uid);
@@ -206,6 +209,7 @@ impl Control {
             self.ladder.reclaims.forget(&old.uid);
             self.ladder.better.remove(&old.uid);
             self.mark_queues(&old, now);
+            self.forget_job_pods_of(&old.namespace);
             if old.group.is_some() {
                 self.view.pods.forget_owners(name);
                 self.touch_members(name);
@@ -246,12 +250,13 @@ impl Control {
         let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
         let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
         self.note_hands(&name, old.as_deref());
+        self.note_held_since(&name, old.as_deref());
         if let Some(old) = old {
             // Of a finished one the old state is no longer whole, and there is nothing left to count.
             let counts = self.leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
-                self.measures.extend(crate::transitions::measures(&old, new, local, now));
+                self.measures.extend(crate::transitions::measures(&old, new, local, (now, &self.view.timeline)));
                 self.measures.extend(self.tier_measures(&old, new, now));
                 self.ladder.moves.extend(self.tier_moves(&old, new, now));
                 self.measures.extend(self.training_measures(&old, new, now));

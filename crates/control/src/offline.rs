@@ -285,6 +285,7 @@ impl Offline {
             | Kind::Deployment
             | Kind::Checkpoints
             | Kind::Node
+            | Kind::JobPod
             | Kind::AdmissionCheck
             | Kind::ProvisioningRequest
             | Kind::PodTemplate => return Ok(()),
@@ -367,6 +368,10 @@ impl Offline {
                     Err(text) => Outcome::Refused(text),
                 };
             }
+            Request::Ask(Question::ReadObject) => {
+                let object = self.objects.get(&write.key);
+                return object.map_or(Outcome::Gone, |object| Outcome::Object(object.to_string().into()));
+            }
             Request::Ask(question) => return answer(question),
             Request::AnnotatePods { .. } | Request::DeleteCheckpoints { .. } => {
                 return Outcome::Applied { resource_version: String::new() };
@@ -426,6 +431,7 @@ fn answer(question: &Question) -> Outcome {
         Question::FindPodsOnNode => Outcome::OnNode(Vec::new()),
         Question::FindLeftPods { .. } => Outcome::Left(Vec::new()),
         Question::CountNodes { .. } => Outcome::Nodes(0),
+        Question::ReadObject => Outcome::Gone,
         Question::ListCheckpoints { .. } => Outcome::Checkpoints(Ok(Vec::new())),
     }
 }

@@ -51,6 +51,10 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_left(&object, pods, now);
             }
+            Outcome::Object(text) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_read(&object, &text, now);
+            }
             Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
@@ -62,6 +66,10 @@ impl Control {
                 self.take_conflict(object.clone(), &flight, now);
                 self.note_name_taken(&object, &flight, now);
             }
+            Outcome::Gone if object.kind == Kind::JobPod => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.forget_job_pod(&(object.namespace, object.name));
+            }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.drop_plan(&object);
@@ -71,7 +79,7 @@ impl Control {
             Outcome::Refused(text) => self.take_refusal(object, &flight, &text, now),
             Outcome::Busy(after) => {
                 let after = i64::try_from(after).unwrap_or(i64::MAX);
-                let until = match flight.purpose.is_about_pods() {
+                let until = match flight.purpose.spares_its_object() {
                     true => self.flights.pause(&object, now, after),
                     false => self.flights.failed(&object, now, after),
                 };
@@ -109,6 +117,7 @@ impl Control {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
             self.rid_of_pods.insert(uid);
         }
+        self.note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
                 if let Some(uid) = self.uid_of(object) {

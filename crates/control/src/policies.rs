@@ -263,7 +263,7 @@ impl Control {
     }
 
     /// The ClusterQueue behind a LocalQueue.
-    fn behind(&self, local: &Name) -> Option<&str> {
+    pub(crate) fn behind(&self, local: &Name) -> Option<&str> {
         self.view.local_queues.get(local)?.spec.cluster_queue.as_deref()
     }
 

@@ -66,6 +66,7 @@ impl Control {
         self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
         self.dirty.extend(self.ladder.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
         self.dirty.extend(self.view.pod_keys(None));
+        self.dirty.extend(self.view.odd_pods.keys(None));
         self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
         for object in training {
             self.touch(object);
@@ -119,6 +120,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => {
+                self.touch_job_pods(&object.namespace);
                 if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::whole) {
                     self.touch(job);
                 }
@@ -133,6 +135,7 @@ impl Control {
             }
             Kind::ProvisioningRequest | Kind::PodTemplate => self.dirty.extend(self.concerned_by(object)),
             kind if kind.is_job() => {
+                self.touch_job_pods(&object.namespace);
                 let job = self.view.jobs.get(object);
                 let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
                 let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
@@ -168,6 +171,7 @@ impl Control {
             kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
             Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
             Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
+            Kind::JobPod => self.view.odd_pods.get(&name).map(|odd| odd.pod.uid.to_string()),
             Kind::AdmissionCheck => self.view.checks.get(&object.name).map(|check| check.uid.clone()),
             Kind::ProvisioningRequest => {
                 self.view.provisioning.requests.get(&name).map(|request| request.uid().to_owned())
@@ -193,7 +197,7 @@ impl Control {
             Kind::PodTemplate => {
                 self.view.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
             }
-            // Queues are never awaited: their statuses are computed from our own books and sent when they differ.
+            // Little is remembered of a pod of a job, and nothing of it awaited. Queues are never awaited: their statuses are computed from our own books and sent when they differ.
             _ => u64::MAX,
         }
     }

@@ -8,7 +8,7 @@ use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 pub(crate) use berth_api::conditions::{
     MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
 };
-use berth_api::conditions::{check_states, set_condition, types};
+use berth_api::conditions::{check_states, own_types, set_condition, types};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
 
 /// Conditions that the admission manager owns.
-pub(crate) const OWNED: [&str; 9] = [
+pub(crate) const OWNED: [&str; 10] = [
     types::QUOTA_RESERVED,
     types::BLOCKED_ON_PREEMPTION_GATES,
     types::EVICTED,
@@ -28,6 +28,7 @@ pub(crate) const OWNED: [&str; 9] = [
     types::DEACTIVATION_TARGET,
     types::FINISHED,
     types::PODS_READY,
+    own_types::CAPACITY_TIER,
 ];
 
 /// Position of a preemption gate that is closed.
@@ -94,8 +95,17 @@ impl Edit<'_> {
         }
     }
 
-    /// Takes over what is counted of a job over its whole life, from the workload whose place this one takes.
-    pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus) {
+    /// The capacity tiers of what it was given, none where its flavors have none.
+    pub(crate) fn tiers(&mut self, tiers: &[String]) {
+        self.remove(own_types::CAPACITY_TIER);
+        if !tiers.is_empty() {
+            self.set(own_types::CAPACITY_TIER, true, reasons::QUOTA_RESERVED, &tiers.join(","));
+        }
+    }
+
+    /// Takes over what is counted of a job over its whole life, from the workload whose place this one takes, and which has run for so many
+    /// seconds since its last admission.
+    pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus, ran: i64) {
         if let Some(counted) = &older.scheduling_stats {
             let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
             for entry in &counted.evictions {
@@ -109,8 +119,10 @@ impl Edit<'_> {
                 }
             }
         }
-        let Some(admitted) = since(&older.conditions, types::ADMITTED, "True") else { return };
-        let spent = i32::try_from(self.now.as_second().saturating_sub(admitted.as_second())).unwrap_or(i32::MAX);
+        if since(&older.conditions, types::ADMITTED, "True").is_none() {
+            return;
+        }
+        let spent = i32::try_from(ran).unwrap_or(i32::MAX);
         let before = older.accumulated_past_execution_time_seconds.unwrap_or_default();
         let own = &mut self.status.accumulated_past_execution_time_seconds;
         *own = Some(before.saturating_add(spent.max(0)).max(own.unwrap_or_default()));
@@ -203,6 +215,7 @@ impl Edit<'_> {
                 Some(past.saturating_add(i32::try_from(spent).unwrap_or(i32::MAX)));
         }
         self.status.admission = None;
+        self.remove(own_types::CAPACITY_TIER);
         self.pending(reason, message);
         // It is not taken out: Kueue may own its key still, and what is left of a condition then is refused with the whole write.
         if find(&self.status.conditions, types::PODS_READY).is_some() {

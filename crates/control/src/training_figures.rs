@@ -8,7 +8,7 @@ use berth_api::conditions::{own_reasons, reasons, training_types, types};
 use berth_quantity::Amount;
 use jiff::Timestamp;
 
-use crate::core::{Control, millis_between};
+use crate::core::Control;
 use crate::deltas;
 use crate::elastic::{REPLACED, grew};
 use crate::figures::{Gauges, shown};
@@ -38,7 +38,7 @@ impl Control {
         let scheduled = |result: &str, since: Timestamp| Measure::Observe {
             name: "training_job_scheduling_duration_seconds",
             labels: labels([("queue", &queue), ("job_type", job_type), ("result", result)]),
-            millis: millis_between(since, now),
+            millis: self.view.timeline.millis_between(since, now),
         };
         // A growth is no second scheduling of its job.
         if became(types::ADMITTED) && !grew(new) {

@@ -10,7 +10,7 @@ use berth_jobs::training::{
     Cards, ROLES, Saved, TrainingFacts, WORKER, child_job_name, invalid_training_job, own_annotations, role_names,
     role_of_child, saved_of, training_facts, training_pod_sets,
 };
-use berth_jobs::{JobState, PodSetDigest};
+use berth_jobs::{JobState, PodSetDigest, lets_go_first};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -30,6 +30,8 @@ pub(crate) struct TrainingView {
     /// When it was created, in milliseconds since 1970.
     pub(crate) created: i64,
     pub(crate) deleting: bool,
+    /// Being deleted, and what it owns is let go before it.
+    pub(crate) leaves_pods: bool,
     /// Queue, priority and patience.
     pub(crate) facts: TrainingFacts,
     /// What its Workload carries in annotations.
@@ -55,6 +57,7 @@ impl TrainingView {
     /// A TrainingJob as it was seen, in place of its older state.
     pub(crate) fn new(object: Box<TrainingJob>, older: Option<&Self>, cards: &Cards) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
+        let leaves_pods = lets_go_first(&metadata);
         let (uid, version) = (metadata.uid.clone(), metadata.resource_version);
         let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond());
         let (generation, deleting) = (metadata.generation.unwrap_or_default(), metadata.deletion_timestamp.is_some());
@@ -77,6 +80,7 @@ impl TrainingView {
             generation,
             created,
             deleting,
+            leaves_pods,
             facts: training_facts(&job),
             own_annotations: own_annotations(&job),
             admission_gates: job.metadata.annotations.as_ref().and_then(|all| all.get(ADMISSION_GATED_BY).cloned()),

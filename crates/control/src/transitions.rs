@@ -5,11 +5,12 @@ use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
-use crate::core::{Control, millis_between};
+use crate::core::Control;
 use crate::elastic::is_replaced;
 use crate::measure::{Labels, Measure};
 use crate::pods::group_of;
 use crate::status::{find_true, since};
+use crate::timeline::Timeline;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
@@ -19,6 +20,7 @@ struct Tally<'a> {
     cluster_queue: String,
     local: bool,
     now: Timestamp,
+    timeline: &'a Timeline,
     out: Vec<Measure>,
 }
 
@@ -51,7 +53,7 @@ impl Tally<'_> {
     }
 
     fn observe(&mut self, name: &'static str, local: Option<&'static str>, since: Timestamp) {
-        self.observe_millis(name, local, millis_between(since, self.now));
+        self.observe_millis(name, local, self.timeline.millis_between(since, self.now));
     }
 
     fn observe_millis(&mut self, name: &'static str, local: Option<&'static str>, millis: i64) {
@@ -86,12 +88,17 @@ pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
 }
 
 /// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
-pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now: Timestamp) -> Vec<Measure> {
+pub(crate) fn measures(
+    old: &WorkloadView,
+    new: &WorkloadView,
+    local: bool,
+    (now, timeline): (Timestamp, &Timeline),
+) -> Vec<Measure> {
     let queue_of = |workload: &WorkloadView| {
         workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.clone())
     };
     let Some(cluster_queue) = queue_of(new).or_else(|| queue_of(old)) else { return Vec::new() };
-    let mut tally = Tally { new, cluster_queue, local, now, out: Vec::new() };
+    let mut tally = Tally { new, cluster_queue, local, now, timeline, out: Vec::new() };
     let became = |kind: &str| new.is(kind) && !old.is(kind);
     if became(types::QUOTA_RESERVED) {
         tally.count("kueue_quota_reserved_workloads", Some("kueue_local_queue_quota_reserved_workloads"), &[], true);
@@ -139,7 +146,7 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
         && let Some(condition) = find_true(&new.status.conditions, types::EVICTED)
     {
         let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
-        let millis = millis_between(condition.last_transition_time.0, now);
+        let millis = timeline.millis_between(condition.last_transition_time.0, now);
         tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
     }
     if became(types::FINISHED) {
@@ -148,7 +155,7 @@ pub(crate) fn measures(old: &WorkloadView, new: &WorkloadView, local: bool, now:
         // Of a job that grows the last slice has the time of all of them.
         let ended = since(&new.status.conditions, types::ADMITTED, "True").filter(|_| !is_replaced(new));
         if let Some(admitted) = ended {
-            let running = millis_between(admitted, now);
+            let running = timeline.millis_between(admitted, now);
             tally.observe_millis(
                 "kueue_execution_time_seconds",
                 Some("kueue_local_queue_execution_time_seconds"),
@@ -171,7 +178,7 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
         let labels = [("reason", reason), ("underlying_cause", cause)];
         tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
         if let Some(ready) = since(&old.status.conditions, types::PODS_READY, "True") {
-            let millis = millis_between(ready, tally.now);
+            let millis = tally.timeline.millis_between(ready, tally.now);
             let labels = tally.labels(&labels, false);
             tally.out.push(Measure::Observe { name: "kueue_pods_ready_to_evicted_time_seconds", labels, millis });
         }
@@ -214,7 +221,7 @@ impl Control {
             ("cluster_queue", queue),
             ("is_group", group.is_some().to_string()),
         ];
-        let millis = millis_between(admitted, now);
+        let millis = self.view.timeline.millis_between(admitted, now);
         Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
     }
 }

@@ -18,10 +18,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::deltas::Pods;
+use crate::job_pods::OddPods;
 use crate::pods::{PodBook, SetBook};
 use crate::policies::Wanted;
 use crate::shape::Shape;
 use crate::status::CLOSED;
+use crate::timeline::Timeline;
 use crate::training_view::TrainingView;
 use crate::workloads::Workloads;
 use crate::write::{Kind, ObjectKey};
@@ -298,9 +300,14 @@ impl WorkloadView {
         (self.namespace.clone(), self.queue.clone())
     }
 
+    /// Whether the workload counts in the usage of a ClusterQueue: it has a reservation, and has not finished.
+    pub(crate) fn holds_quota(&self) -> bool {
+        self.reserved() && !self.is(types::FINISHED)
+    }
+
     /// The ClusterQueue whose quota it holds.
     pub(crate) fn holds(&self) -> Option<&str> {
-        let admission = self.status.admission.as_ref().filter(|_| self.reserved() && !self.is(types::FINISHED))?;
+        let admission = self.status.admission.as_ref().filter(|_| self.holds_quota())?;
         Some(admission.cluster_queue.as_deref().unwrap_or_default())
     }
 
@@ -343,6 +350,12 @@ impl WorkloadView {
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
+    /// The clocks, as they were told.
+    pub(crate) timeline: Timeline,
+    /// Pods of jobs that no Job answers for, or that may have been resized.
+    pub(crate) odd_pods: OddPods,
+    /// Resources of the API that cannot be listed, and why, by the kind of object that hangs on them.
+    pub(crate) unlisted: BTreeMap<(Kind, String), String>,
     pub(crate) jobs: jobs::Jobs,
     pub(crate) training: BTreeMap<Name, TrainingView>,
     pub(crate) pods: PodBook,

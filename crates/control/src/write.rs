@@ -65,6 +65,8 @@ pub enum Kind {
     Checkpoints,
     /// Pod, managed by itself or in a group.
     Pod,
+    /// Pod of a job that its Job does not answer for, or that may have been resized.
+    JobPod,
     /// The pods that name a group. No object of the API: what is decided about it is written to its Workload and its pods.
     PodGroup,
     /// apps/v1 Deployment: admitted through its pods, never written.
@@ -180,7 +182,7 @@ impl Kind {
             Self::Service => ("", "v1", "services"),
             Self::ConfigMap => ("", "v1", "configmaps"),
             Self::Checkpoints => (berth::GROUP, berth::VERSION, "checkpoints"),
-            Self::Pod | Self::PodGroup => ("", "v1", "pods"),
+            Self::Pod | Self::JobPod | Self::PodGroup => ("", "v1", "pods"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::StatefulSet => ("apps", "v1", "statefulsets"),
             Self::Node => ("", "v1", "nodes"),
@@ -215,7 +217,7 @@ impl Kind {
             Self::Service => "Service",
             Self::ConfigMap => "ConfigMap",
             Self::Checkpoints => "Checkpoints",
-            Self::Pod => "Pod",
+            Self::Pod | Self::JobPod => "Pod",
             Self::PodGroup => "PodGroup",
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
@@ -389,6 +391,8 @@ pub enum Outcome {
     Left(Vec<LeftPod>),
     /// How many nodes the pods of a job are on.
     Nodes(usize),
+    /// An object, as JSON, as a watch would show it.
+    Object(Box<str>),
     /// What a look into a store has shown, or why it failed.
     Checkpoints(Result<Vec<Checkpoint>, String>),
     /// Precondition failed (409 on patch): decide again on the newest state.

@@ -157,6 +157,7 @@ impl World {
                 saved: None,
                 admitted,
                 evicted: false,
+                kept: false,
                 evicted_for: None,
                 assumed: true,
                 spare: None,

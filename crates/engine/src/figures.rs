@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::balance::{amount, in_usage, left};
 use crate::ids::{FlavorId, LocalQueueId, QueueId, ResourceId, WorkloadId};
-use crate::model::{CellUsage, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
+use crate::model::{CellUsage, FlavorResource, Millis, PendingReason, QueueFigures, Readiness, StopPolicy, Verdict};
 use crate::store::{Phase, Place, Workload};
 use crate::world::{Changed, World};
 
@@ -111,7 +111,8 @@ impl World {
         let reservation = self.cells(cluster_queue, |cell| {
             let cell = self.tree.cell(queue.node, cell);
             let borrowed = if has_parent { left(cell.nominal, cell.usage).saturating_neg().max(0) } else { 0 };
-            (cell.usage, borrowed)
+            let beyond = in_usage(&self.tree.nodes[queue.node].beyond, cell.key);
+            (cell.usage.saturating_add(beyond), borrowed)
         });
         Some(QueueFigures {
             pending_active,
@@ -173,8 +174,12 @@ impl World {
             let mut groups = queue.groups.iter();
             groups.any(|group| group.flavors.contains(flavor) && group.covered.contains(resource))
         };
-        let used = self.tree.nodes[queue.node].cells.iter().filter(|cell| cell.usage > 0).map(|cell| cell.key);
-        let lost = used.filter(|cell| !has(self.store.cells.key(*cell))).map(|cell| {
+        let node = &self.tree.nodes[queue.node];
+        let mut used: Vec<_> = node.cells.iter().filter(|cell| cell.usage > 0).map(|cell| cell.key).collect();
+        used.extend(node.beyond.iter().map(|(cell, _)| *cell));
+        used.sort_unstable();
+        used.dedup();
+        let lost = used.into_iter().filter(|cell| !has(self.store.cells.key(*cell))).map(|cell| {
             let (flavor, resource) = *self.store.cells.key(cell);
             (self.store.flavor(flavor), self.store.resource(resource), cell)
         });
@@ -196,6 +201,24 @@ impl World {
             queue.groups.iter().any(|group| group.flavors.contains(&id))
                 || self.tree.nodes[queue.node].cells.iter().any(|cell| uses(&(cell.key, cell.usage)))
         })
+    }
+
+    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. Costs these cells.
+    #[must_use]
+    pub fn beyond(&self, cluster_queue: &str) -> Vec<(FlavorResource, crate::model::Amount)> {
+        let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
+        let cells = node.into_iter().flat_map(|node| &self.tree.nodes[node].beyond);
+        let mut rows: Vec<_> = cells.map(|(cell, value)| (self.store.named(*cell), amount(*value))).collect();
+        rows.sort();
+        rows
+    }
+
+    /// Whether a ClusterQueue uses more than it may, usage beyond quota with it. Costs the height of its tree.
+    #[must_use]
+    pub fn is_overdrawn(&self, cluster_queue: &str, at: &FlavorResource) -> bool {
+        let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
+        let cell = self.store.cell_called(&at.flavor, &at.resource);
+        node.zip(cell).is_none_or(|(node, cell)| self.tree.raw_available(node, cell) < 0)
     }
 
     /// Whether workloads hold quota of a ClusterQueue.
@@ -335,7 +358,7 @@ impl World {
         let mut faults = self.store.mischarged();
         faults.extend(self.miscounted());
         faults.extend(self.store.misled());
-        for (_, queue) in self.store.queues.iter() {
+        for (id, queue) in self.store.queues.iter() {
             let mut usage = crate::balance::Usage::new();
             for id in queue.held.iter() {
                 let Some(workload) = self.store.workload(id) else { continue };
@@ -352,6 +375,13 @@ impl World {
                 if cell.usage != recomputed {
                     faults.push(format!("queue {}: usage {} but workloads hold {recomputed}", queue.name, cell.usage));
                 }
+            }
+            let beyond = self.store.beyond_of(id);
+            if beyond != self.tree.nodes[queue.node].beyond {
+                faults.push(format!(
+                    "queue {}: its carriers run {beyond:?} beyond quota, which is not charged",
+                    queue.name
+                ));
             }
             for (cell, value) in usage {
                 if self.tree.cell(queue.node, cell).usage != value {
@@ -382,7 +412,9 @@ impl World {
         let mut faults = Vec::new();
         for (_, queue) in self.store.queues.iter() {
             for cell in &self.tree.nodes[queue.node].cells {
-                if cell.usage > 0 && self.tree.raw_available(queue.node, cell.key) < 0 {
+                // Usage beyond quota is no quota that was given.
+                let beyond = in_usage(&self.tree.nodes[queue.node].beyond, cell.key);
+                if cell.usage > 0 && self.tree.raw_available(queue.node, cell.key).saturating_add(beyond) < 0 {
                     let (flavor, resource) = *self.store.cells.key(cell.key);
                     faults.push(format!(
                         "queue {}: {} of flavor {} is overused",

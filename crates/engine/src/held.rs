@@ -3,8 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use crate::balance::Usage;
-use crate::ids::{ClassId, QueueId, WorkloadId};
+use crate::balance::{Units, Usage, accumulate};
+use crate::ids::{CellId, ClassId, QueueId, WorkloadId};
 use crate::model::{Millis, PodSetAssignment};
 use crate::preempt::spare::Spare;
 use crate::sorted::Sorted;
@@ -28,6 +28,8 @@ pub(crate) struct Held {
     pub(crate) admitted: bool,
     /// Evicted, or its eviction is planned.
     pub(crate) evicted: bool,
+    /// It is preempted for nobody.
+    pub(crate) kept: bool,
     /// For whom, where it was planned here: the uid.
     pub(crate) evicted_for: Option<Arc<str>>,
     /// Planned here, not yet told by a delta.
@@ -53,6 +55,27 @@ impl Store {
         };
         let pod_sets = &self.classes[class].pod_sets;
         pod_sets.iter().any(|set| count(set) != set.spec.count).then(|| pod_sets.iter().map(count).collect())
+    }
+}
+
+/// What the workloads of a LocalQueue hold of one ClusterQueue.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    /// How many they are.
+    pub(crate) reserving: u32,
+    pub(crate) usage: Usage,
+    /// The part of it that belongs to admitted workloads.
+    pub(crate) admitted: Usage,
+}
+
+impl Totals {
+    /// Adds usage, or takes it back; of one that is admitted, on both accounts.
+    pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
+        for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
+            for (cell, value) in usage {
+                accumulate(totals, *cell, if back { value.saturating_neg() } else { *value });
+            }
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod answers;
 mod aside;
 mod assignment;
 mod balance;
+mod beyond;
 mod check;
 mod claims;
 mod cycle;

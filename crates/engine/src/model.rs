@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use berth_quantity::{Amount, Nano};
 
 pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
-pub use self::state::{Blocked, WorkloadState};
+pub use self::state::{BeyondSpec, Blocked, WorkloadState};
 pub use crate::answers::*;
 pub use crate::matching::TolerationOp;
 pub use crate::stock::{Shape, StockOut};
@@ -370,6 +370,8 @@ pub struct Reservation {
     pub admitted: bool,
     /// Evicted and on its way out: still holds its quota.
     pub evicted: bool,
+    /// Nobody could stop it at present: it is preempted for nobody, whatever the policies of queues say.
+    pub kept: bool,
     /// The pods that it may do without: asked for quota, it gives these up before it is evicted.
     pub surplus: Option<Surplus>,
 }
@@ -468,6 +470,8 @@ pub enum Delta {
     Workload(WorkloadSpec),
     /// Workload gone, finished or inactive (by UID): its quota is free.
     RemoveWorkload(String),
+    /// Usage beyond quota has come, changed or gone.
+    Beyond(BeyondSpec),
     /// A flavor is out of stock for some pods until a time.
     StockOut(StockOut),
     /// A flavor is in stock again for pods of a shape.

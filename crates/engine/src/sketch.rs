@@ -99,6 +99,7 @@ pub(crate) fn held(queue: &str, uid: &str, priority: i64, flavor: &str, amount: 
         saved: None,
         admitted: true,
         evicted: false,
+        kept: false,
         surplus: None,
     };
     WorkloadSpec { state: WorkloadState::Reserved(reservation), ..pending(queue, uid, priority, &[("main", amount)]) }

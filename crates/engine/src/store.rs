@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::afs::Ledger;
-use crate::balance::{Units, Usage, accumulate};
+use crate::beyond::Beyond;
 use crate::feuds::Feuds;
-pub(crate) use crate::held::{Held, Holders, Rank};
+pub(crate) use crate::held::{Held, Holders, Rank, Totals};
 use crate::ids::{Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::model::{
     Blocked, ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
@@ -218,27 +218,6 @@ impl LocalQueue {
     }
 }
 
-/// What the workloads of a LocalQueue hold of one ClusterQueue.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    /// How many they are.
-    pub(crate) reserving: u32,
-    pub(crate) usage: Usage,
-    /// The part of it that belongs to admitted workloads.
-    pub(crate) admitted: Usage,
-}
-
-impl Totals {
-    /// Adds usage, or takes it back; of one that is admitted, on both accounts.
-    pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
-        for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
-            for (cell, value) in usage {
-                accumulate(totals, *cell, if back { value.saturating_neg() } else { *value });
-            }
-        }
-    }
-}
-
 /// Everything but the tree.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -265,6 +244,8 @@ pub(crate) struct Store {
     pub(crate) free_classes: Vec<ClassId>,
     shapes: Shapes,
     pub(crate) pods: ResourceId,
+    /// Usage beyond quota, by the uid of whom it is laid to.
+    pub(crate) beyond: BTreeMap<Arc<str>, Beyond>,
     /// The time of the last plan.
     pub(crate) now: Millis,
     /// ClusterQueues with bounds of preemption.
@@ -299,6 +280,7 @@ impl Store {
             free_classes: Vec::new(),
             shapes: Shapes::default(),
             pods,
+            beyond: BTreeMap::new(),
             now: Millis::default(),
             guarded: 0,
             bypassed: Arc::from(crate::figures::BYPASSED),
@@ -316,6 +298,11 @@ impl Store {
     /// The cell of a pair that is already known to some quota or usage.
     pub(crate) fn find_cell(&self, flavor: FlavorId, resource: ResourceId) -> Option<CellId> {
         self.cells.get(&(flavor, resource))
+    }
+
+    /// As [`Store::find_cell`], by names.
+    pub(crate) fn cell_called(&self, flavor: &str, resource: &str) -> Option<CellId> {
+        self.find_cell(self.flavor_names.get(&flavor.to_owned())?, self.resources.get(&resource.to_owned())?)
     }
 
     pub(crate) fn named(&self, cell: CellId) -> FlavorResource {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::balance::{Cell, INF, Units, add_to, left, plus};
+use crate::balance::{Cell, INF, Units, Usage, accumulate, add_to, in_usage, left, plus};
 use crate::ids::{Arena, CellId, NodeId, QueueId, ResourceId};
 use crate::model::WEIGHT_ONE;
 
@@ -19,6 +19,8 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     /// Sorted by key.
     pub(crate) cells: Vec<Cell>,
+    /// At a queue: usage beyond quota, which no cohort sees; nearly always none.
+    pub(crate) beyond: Usage,
     /// At a root: the queues of its tree; kept by `World::rebuild`.
     pub(crate) queues: Arc<[QueueId]>,
     /// What may be lent below a cohort, by resource; kept by `World::rebuild`.
@@ -79,6 +81,7 @@ impl Tree {
             parent: None,
             children: Vec::new(),
             cells: Vec::new(),
+            beyond: Usage::new(),
             queues: Arc::new([]),
             lendable: Vec::new(),
             weight: WEIGHT_ONE,
@@ -226,7 +229,8 @@ impl Tree {
 
     /// What a node may still use; negative when it is in debt.
     pub(crate) fn raw_available(&self, node: NodeId, key: CellId) -> Units {
-        let (mut at, mut local, mut bound): (_, Units, _) = (node, 0, INF);
+        let debt = in_usage(&self.nodes[node].beyond, key).saturating_neg();
+        let (mut at, mut local, mut bound): (_, Units, _) = (node, debt, INF);
         loop {
             let cell = self.cell(at, key);
             let Some(parent) = self.nodes[at].parent else {
@@ -299,6 +303,15 @@ impl Tree {
         }
     }
 
+    /// Charges a queue for usage that nobody was given, or takes that back. Nobody above it sees any of it.
+    pub(crate) fn charge_beyond(&mut self, node: NodeId, usage: &[(CellId, Units)], back: bool) {
+        let beyond = &mut self.nodes[node].beyond;
+        for (key, value) in usage {
+            accumulate(beyond, *key, if back { value.saturating_neg() } else { *value });
+        }
+        beyond.retain(|(_, value)| *value != 0);
+    }
+
     /// Height of the lowest subtree around a queue with room for `value`, and whether that is less than the whole tree.
     pub(crate) fn height_that_fits(&self, queue: NodeId, key: CellId, value: Units) -> (u32, bool) {
         let cell = self.cell(queue, key);
@@ -330,8 +343,19 @@ impl Tree {
     }
 }
 
-/// One change of a what-if: added (or removed), where, what.
-type Undo = (bool, NodeId, (CellId, Units));
+/// Kinds of change that a what-if makes to a node.
+#[derive(Clone, Copy)]
+enum Change {
+    Added,
+    Removed,
+    /// Usage beyond quota was taken back.
+    Lifted,
+    /// Usage beyond quota was charged.
+    Charged,
+}
+
+/// One change of a what-if: which, where, of what.
+type Undo = (Change, NodeId, (CellId, Units));
 
 /// A what-if: changes of usage that are taken back when it is dropped.
 pub(crate) struct Trial<'t> {
@@ -346,12 +370,21 @@ impl<'t> Trial<'t> {
 
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         self.tree.add(node, usage);
-        self.log.extend(usage.iter().map(|part| (true, node, *part)));
+        self.note(Change::Added, node, usage);
     }
 
     pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         self.tree.remove(node, usage);
-        self.log.extend(usage.iter().map(|part| (false, node, *part)));
+        self.note(Change::Removed, node, usage);
+    }
+
+    pub(crate) fn charge_beyond(&mut self, node: NodeId, usage: &[(CellId, Units)], back: bool) {
+        self.tree.charge_beyond(node, usage, back);
+        self.note(if back { Change::Lifted } else { Change::Charged }, node, usage);
+    }
+
+    fn note(&mut self, change: Change, node: NodeId, usage: &[(CellId, Units)]) {
+        self.log.extend(usage.iter().map(|part| (change, node, *part)));
     }
 
     pub(crate) const fn tree(&self) -> &Tree {
@@ -367,11 +400,12 @@ impl<'t> Trial<'t> {
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
         // Cells do not touch each other, so a usage may be taken back cell by cell.
-        while let Some((added, node, part)) = self.log.pop() {
-            if added {
-                self.tree.remove(node, &[part]);
-            } else {
-                self.tree.add(node, &[part]);
+        while let Some((change, node, part)) = self.log.pop() {
+            match change {
+                Change::Added => self.tree.remove(node, &[part]),
+                Change::Removed => self.tree.add(node, &[part]),
+                Change::Lifted => self.tree.charge_beyond(node, &[part], false),
+                Change::Charged => self.tree.charge_beyond(node, &[part], true),
             }
         }
     }

@@ -178,7 +178,10 @@ impl World {
     fn stays(&self, held: Option<&Held>, state: &WorkloadState) -> bool {
         match (held, state) {
             (Some(held), WorkloadState::Reserved(reservation)) => {
-                *self.store.queues[held.queue].name == *reservation.cluster_queue
+                // Those who could not preempt it look again.
+                let is_let_go = held.kept && !reservation.kept;
+                !is_let_go
+                    && *self.store.queues[held.queue].name == *reservation.cluster_queue
                     && self.usage_known(&reservation.pod_sets).as_ref() == Some(held.whole())
             }
             _ => false,
@@ -233,6 +236,7 @@ impl World {
                     saved: reservation.saved,
                     admitted: reservation.admitted,
                     evicted: reservation.evicted,
+                    kept: reservation.kept,
                     evicted_for: None,
                     assumed: false,
                     spare: spare.map(Box::new),

@@ -125,6 +125,7 @@ impl World {
             Delta::Namespace(name, labels) => self.set_namespace(name, labels),
             Delta::RemoveNamespace(name) => self.remove_namespace(&name),
             Delta::Workload(spec) => self.set_workload(spec),
+            Delta::Beyond(spec) => self.set_beyond(&spec),
             Delta::StockOut(out) => self.set_stock_out(out),
             Delta::InStock(flavor, shape) => self.end_stock_out(&flavor, &shape),
             Delta::RemoveWorkload(uid) => {

@@ -98,6 +98,7 @@ fn held(uid: &str, local_queue: &str, queue: &str, priority: i64, pod_sets: &[(&
         saved: None,
         admitted: true,
         evicted: false,
+        kept: false,
         surplus: None,
     };
     WorkloadSpec { state: WorkloadState::Reserved(reservation), ..pending(uid, local_queue, priority, pod_sets) }

@@ -44,6 +44,7 @@ impl JobKind for BatchJob {
     const UID_LABEL: &'static str = "batch.kubernetes.io/controller-uid";
     const WRITES_STATUS: bool = true;
     const BUILT_IN: bool = true;
+    const LEAN_PATCHES: bool = true;
     const INFO: &'static JobInfo = &INFO;
 
     fn metadata(job: &Job) -> &ObjectMeta {
@@ -73,6 +74,10 @@ impl JobKind for BatchJob {
 
     fn is_active(job: &Job) -> bool {
         status(job, |s| s.active) > 0 || status(job, |s| s.terminating) > 0
+    }
+
+    fn pods_there(job: &Job) -> i32 {
+        status(job, |s| s.active).max(0).saturating_add(status(job, |s| s.terminating).max(0))
     }
 
     fn says_suspended(job: &Job) -> bool {

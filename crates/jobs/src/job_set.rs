@@ -68,6 +68,7 @@ impl JobKind for JobSet {
     /// AxLearn writes it there, where Kueue no longer reads it: an extension of ours.
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
+    const JOBS_IN: Option<&'static str> = Some("replicatedJobs");
     const TAKES_AFFINITY: bool = false;
     const INFO: &'static JobInfo = &INFO;
 

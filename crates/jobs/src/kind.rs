@@ -74,8 +74,12 @@ pub trait JobKind: Debug + Sized + 'static {
     const BUILT_IN: bool = false;
     /// Its jobs are made of batch/v1 Jobs, which are admitted with them.
     const MADE_OF_JOBS: bool = false;
+    /// Field of the spec that lists these Jobs, each with the `template` of one: a queue that such a template names governs nothing.
+    const JOBS_IN: Option<&'static str> = None;
     /// While it is suspended, its templates can be given a node affinity.
     const TAKES_AFFINITY: bool = true;
+    /// Patches of this kind say nothing of containers and volumes: a large job is kept without these.
+    const LEAN_PATCHES: bool = false;
     /// The same for those who do not know the kind: a static of the kind's file, so that whatever reads and writes its objects is
     /// compiled once and not in each crate that names the kind.
     const INFO: &'static JobInfo;
@@ -119,6 +123,10 @@ pub trait JobKind: Debug + Sized + 'static {
     }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
+    /// Number of the job's own pods that run or terminate; none where it is made of Jobs, which have them.
+    fn pods_there(_: &Self::Object) -> i32 {
+        0
+    }
     /// Its controller says that it is suspended.
     fn says_suspended(job: &Self::Object) -> bool;
     /// Suspended, its controller has taken note of that, and no pod is left that it knows of.

@@ -55,8 +55,12 @@ pub struct JobInfo {
     pub built_in: bool,
     /// See [`JobKind::MADE_OF_JOBS`].
     pub made_of_jobs: bool,
+    /// See [`JobKind::JOBS_IN`].
+    pub jobs_in: Option<&'static str>,
     /// See [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
+    /// See [`JobKind::LEAN_PATCHES`].
+    pub lean_patches: bool,
     pub(crate) part_called: PartCalled,
     pub(crate) decode: fn(&str) -> serde_json::Result<Box<dyn JobObject>>,
     pub(crate) read: fn(&Value) -> serde_json::Result<Box<dyn JobObject>>,
@@ -84,7 +88,9 @@ impl JobInfo {
             writes_status: K::WRITES_STATUS,
             built_in: K::BUILT_IN,
             made_of_jobs: K::MADE_OF_JOBS,
+            jobs_in: K::JOBS_IN,
             takes_affinity: K::TAKES_AFFINITY,
+            lean_patches: K::LEAN_PATCHES,
             part_called: K::part_called,
             decode: |text| Ok(Box::new(Object::<K>(*lean::decode(text)?))),
             read: |value| Ok(Box::new(Object::<K>(K::Object::deserialize(value)?))),

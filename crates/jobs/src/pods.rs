@@ -6,6 +6,7 @@
 //! nobody walks a group to learn how it stands. Start reading at [`PodState`].
 
 mod group;
+mod of_job;
 mod parents;
 mod patches;
 mod role;
@@ -15,10 +16,12 @@ mod topology;
 mod workload;
 
 pub use group::{Place, RoleTally, Tally, excess, last_place, placed, replaced};
+pub use of_job::{COUNTED_ANNOTATION, JOB_TRACKING, counted_labels, uid_labels, validate_pod_of_job};
 pub use parents::{
     OwningSet, ParentDefaults, deployment_defaults, group_of_stateful_set, stateful_set_defaults, validate_deployment,
     validate_deployment_update, validate_stateful_set, validate_stateful_set_update,
 };
+pub use patches::condemnation;
 pub use role::role_hash;
 pub(crate) use role::shape_with;
 pub use rules::{

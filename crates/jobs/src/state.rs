@@ -7,6 +7,7 @@ use crate::kind::{
     prebuilt_workload_name, version_of, workload_priority_class,
 };
 use crate::kinds::{JobObject, JobType, KINDS};
+use crate::lean::lean_text;
 use crate::template::TemplateParts;
 use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
@@ -31,6 +32,8 @@ pub struct JobState {
     pub deleting: bool,
     /// Being deleted, and its pods are deleted before it goes.
     pub pods_go_first: bool,
+    /// Being deleted, and what it owns is let go before it.
+    pub leaves_pods: bool,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
     /// See [`JobKind::misplaced_queue`].
@@ -57,6 +60,8 @@ pub struct JobState {
     pub attempt: Option<i32>,
     /// Pods run or terminate.
     pub active: bool,
+    /// See [`JobKind::pods_there`].
+    pub pods: i32,
     /// See [`JobKind::is_still`].
     pub still: bool,
     /// See [`JobKind::has_come_to_rest`].
@@ -92,7 +97,12 @@ pub struct JobState {
     /// job that cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
+    /// The packed text holds no more than patches are made of.
+    is_lean: bool,
 }
+
+/// A job whose text has more bytes is large.
+const LARGE: usize = 64 << 10;
 
 impl JobState {
     /// What a job of kind `K` says, in place of its older state.
@@ -106,6 +116,7 @@ impl JobState {
             owner: owner_of(metadata).map(Box::new),
             deleting: metadata.deletion_timestamp.is_some(),
             pods_go_first: metadata.finalizers.iter().flatten().any(|name| name == FOREGROUND),
+            leaves_pods: lets_go_first(metadata),
             queue_name: K::queue_name(job).map(Into::into),
             misplaced: K::misplaced_queue(job).map(Into::into),
             prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
@@ -119,6 +130,7 @@ impl JobState {
             size: None,
             attempt: K::attempt(job),
             active: K::is_active(job),
+            pods: K::pods_there(job),
             still: K::is_still(job),
             at_rest: K::has_come_to_rest(job),
             seen_start: K::has_seen_start(job),
@@ -137,6 +149,7 @@ impl JobState {
             annotations: pairs(metadata),
             asked: None,
             packed: serde_json::to_string(job).ok().map(Into::into),
+            is_lean: false,
         };
         let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
         let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
@@ -147,7 +160,7 @@ impl JobState {
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
         let of_jobs = state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs());
-        // What it asks for may be unreadable by something that somebody wrote into it while it runs.
+        // A tenant may make a running job unreadable by an annotation: its size still says whether it has grown.
         if of_jobs || state.placed || matches!(state.asked, Some(None)) {
             let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
             state.size = known.or_else(|| K::part_size(job).map(Box::new));
@@ -201,7 +214,7 @@ impl JobState {
         }
     }
 
-    /// The job itself, to make a Workload or a patch of it; `None` once it was let go.
+    /// The job itself, to make a patch of it, and where it is not lean a Workload; `None` once it was let go.
     #[must_use]
     pub fn whole(&self) -> Option<Box<dyn JobObject>> {
         self.kind.decode(self.packed.as_deref()?).ok()
@@ -216,6 +229,30 @@ impl JobState {
         })
     }
 
+    /// Lets go of what no patch of a large job needs. A Workload can be made of it only when it was read again.
+    pub fn lighten(&mut self) {
+        let Some(text) = self.packed.as_deref().filter(|_| self.is_large()) else { return };
+        let Some(lean) = lean_text(self.kind, text) else { return };
+        if self.asked.is_none() {
+            self.asked = self.whole().map(|job| asked(job.pod_sets()));
+        }
+        self.packed = Some(lean.into());
+        self.is_lean = true;
+    }
+
+    /// Whether no Workload can be made of what is known.
+    #[must_use]
+    pub const fn is_lean(&self) -> bool {
+        self.is_lean
+    }
+
+    /// Whether it is known with all that its user wrote, and [`JobState::lighten`] would let go of a part.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        let is_whole = self.kind.info().lean_patches && !self.is_lean;
+        is_whole && self.packed.as_deref().is_some_and(|text| text.len() > LARGE)
+    }
+
     /// Lets go of the job itself, and of what it asks for: its next state says both again.
     pub fn shed(&mut self) {
         self.packed = None;
@@ -225,6 +262,15 @@ impl JobState {
 
 /// Finalizer of an object that goes after what it owns.
 const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an object that goes after what it owns was let go.
+const ORPHAN: &str = "orphan";
+
+/// Whether an object is being deleted, and what it owns is let go before it.
+#[must_use]
+pub fn lets_go_first(metadata: &ObjectMeta) -> bool {
+    let kept = metadata.finalizers.iter().flatten().any(|name| name == ORPHAN);
+    kept && metadata.deletion_timestamp.is_some()
+}
 
 /// The controller of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,6 +355,36 @@ mod tests {
         assert_eq!(whole.pod_sets(), BatchJob::pod_sets(&job(1, "one", "q")));
         assert_eq!(whole.suspend_patch(), BatchJob::suspend_patch(&job(1, "one", "q")));
         assert_eq!(state.suspend_patch(), whole.suspend_patch());
+    }
+
+    #[test]
+    fn large_job_keeps_few_bytes_and_what_it_asks_for() {
+        let mut large = job(1, "one", "");
+        large.spec.as_mut().unwrap().template.spec.as_mut().unwrap().containers[0].args =
+            Some(vec!["x".repeat(1 << 20)]);
+        let whole = JobState::read::<BatchJob>(&large, None);
+        let mut lean = whole.clone();
+        lean.lighten();
+        assert!(lean.is_lean() && !whole.is_lean() && whole.is_large() && !lean.is_large());
+        assert!(lean.packed.as_deref().is_some_and(|text| text.len() < 1_000), "{:?}", lean.packed);
+        assert_eq!(lean.asked(), whole.asked(), "it is asked for what it was");
+        let mut small = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
+        small.lighten();
+        assert!(!small.is_lean());
+    }
+
+    #[test]
+    fn pods_that_end_are_there() {
+        for (status, pods) in [
+            (json!({}), 0),
+            (json!({"active": 2}), 2),
+            (json!({"active": 2, "terminating": 3, "ready": 1, "succeeded": 4, "failed": 5}), 5),
+            (json!({"active": -1, "terminating": 2_147_483_647}), i32::MAX),
+        ] {
+            let mut watched = job(1, "one", "q");
+            watched.status = serde_json::from_value(status.clone()).expect("status");
+            assert_eq!(JobState::read::<BatchJob>(&watched, None).pods, pods, "{status}");
+        }
     }
 
     #[test]

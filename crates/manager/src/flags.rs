@@ -39,6 +39,9 @@ pub(crate) struct ManagerFlags {
     /// Address of /metrics; "0" switches it off [default: the file's, else :8443]
     #[arg(long)]
     pub(crate) metrics_bind_address: Option<String>,
+    /// Serve /metrics over TLS, and to those alone who may get it by RBAC [default: true]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) metrics_secure: Option<bool>,
     /// Address of the probes; "0" switches them off [default: the file's, else :8081]
     #[arg(long)]
     pub(crate) health_probe_bind_address: Option<String>,
@@ -295,6 +298,11 @@ mod tests {
     fn flags_are_consistent_and_read() {
         Cli::command().debug_assert();
         assert_eq!(manager(&[]).leader_elect, None);
+        let secure = |words: &[&str]| manager(words).metrics_secure.unwrap_or(true);
+        assert_eq!(
+            (secure(&[]), secure(&["--metrics-secure"]), secure(&["--metrics-secure=false"])),
+            (true, true, false)
+        );
         assert_eq!(manager(&["--leader-elect"]).leader_elect, Some(true));
         assert_eq!(manager(&["--leader-elect=false"]).leader_elect, Some(false));
         let delay = |words: &[&str]| manager(words).webhook_shutdown_delay;

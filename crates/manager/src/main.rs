@@ -21,6 +21,7 @@ mod webhooks;
 use anyhow::{Context, anyhow};
 use berth_control::Control;
 use berth_runtime::metrics::Metrics;
+use berth_runtime::watches::Wanted;
 use berth_runtime::{Beside, Options, server};
 use clap::Parser;
 use configuration::{Addresses, Given, Loaded};
@@ -95,7 +96,12 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new(&options.version));
         let webhooks = Webhooks::start(flags, &loaded, &config, &metrics)?;
         let (tap, missing) = webhooks.as_ref().map(|webhooks| (webhooks.tap(), webhooks.missing())).unzip();
-        let beside = Beside { metrics, tap, missing, job_kinds: settings.job_kinds.clone(), dump };
+        let secure = flags.metrics_secure.unwrap_or(true);
+        let metrics_tls =
+            secure.then(|| webhooks::tls_of_figures(webhooks.as_ref(), flags.object_names, &loaded)).transpose()?;
+        let wanted =
+            Wanted { job_kinds: settings.job_kinds.clone(), without_queue: settings.manage_jobs_without_queue_name };
+        let beside = Beside { metrics, tap, metrics_tls, missing, wanted, dump };
         let asked = OnceCell::new();
         let shutdown = async {
             tokio::select! {

@@ -1,6 +1,6 @@
 //! Wiring of the admission server: its address, its certificates, what it knows of the cluster, where its figures go.
 
-use crate::configuration::Loaded;
+use crate::configuration::{Loaded, ObjectNames};
 use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
@@ -8,22 +8,28 @@ use berth_control::surroundings;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
+use berth_runtime::access::{Access, Deed, User, Verdict};
 use berth_runtime::clients::Clients;
 use berth_runtime::metrics::Metrics;
 use berth_runtime::server::Missing;
 use berth_runtime::watches::Tap;
+use berth_webhook::author::{Authors, Leave};
 use berth_webhook::certs::keeper::{Keeper, Source};
 use berth_webhook::certs::rotate::Policy;
-use berth_webhook::certs::served::Served;
+use berth_webhook::certs::served::{self, Served};
+use berth_webhook::review::UserInfo;
 use berth_webhook::routes::Gates;
 use berth_webhook::server::Handler;
 use berth_webhook::{Meter, OwnerReference, Surroundings};
-use jiff::SignedDuration;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use rustls::ServerConfig;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -60,6 +66,8 @@ impl Webhooks {
         let listener =
             std::net::TcpListener::bind(&address).with_context(|| format!("webhooks: listening on {address}"))?;
         let known = Arc::new(Known(RwLock::new(surroundings::Surroundings::new(&loaded.settings))));
+        let client =
+            Clients::new(config.clone(), env!("CARGO_PKG_VERSION"), metrics).context("webhooks: API client")?.rpc;
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::clone(metrics)));
         for reason in ["connections", "handshake", "silent"] {
             metrics.count("berth_webhook_refused", &[("reason", reason)], 0);
@@ -74,13 +82,11 @@ impl Webhooks {
             Some(folder) => Source::Folder(folder.into()),
             None => Source::Own {
                 secret: flags.object_names.secret().to_owned(),
-                policy: Policy::new(names(flags.object_names.service(), &loaded.namespace), margin),
+                policy: Policy::new(names(flags.object_names, &loaded.namespace), margin),
             },
         };
         let keeper = Keeper {
-            client: Clients::new(config.clone(), env!("CARGO_PKG_VERSION"), metrics)
-                .context("webhooks: API client")?
-                .rpc,
+            client: client.clone(),
             namespace: loaded.namespace.clone(),
             service: flags.object_names.service().to_owned(),
             configurations: flags.object_names.configurations(),
@@ -91,7 +97,9 @@ impl Webhooks {
             changed: Arc::clone(&changed),
             converted: berth_webhook::routes::CONVERTED.map(str::to_owned).to_vec(),
         };
-        let handler = Arc::new(Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, gates(loaded)));
+        let authors = Arc::new(Asked { access: Access::of_authors(client), here: Handle::current() });
+        let surroundings = Arc::clone(&known) as Arc<dyn Surroundings>;
+        let handler = Arc::new(Handler::new(surroundings, figures, gates(loaded), authors));
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().context("webhooks: TLS")?;
         let thread = berth_webhook::server::spawn(listener, tls, handler, stopped).context("webhooks")?;
@@ -157,12 +165,23 @@ pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     }
 }
 
-/// Names by which the API server may call us: as a Service, and on its own machine.
-fn names(service: &str, namespace: &str) -> Vec<String> {
-    let mut names: Vec<String> =
-        ["svc", "svc.cluster.local"].iter().map(|suffix| format!("{service}.{namespace}.{suffix}")).collect();
+/// Names by which we are called: by the API server as a Service, by Prometheus as another one, and on our own machine.
+fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
+    let services = [objects.service(), objects.metrics_service()];
+    let of = |service: &str| ["svc", "svc.cluster.local"].map(|suffix| format!("{service}.{namespace}.{suffix}"));
+    let mut names: Vec<String> = services.into_iter().flat_map(of).collect();
     names.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     names
+}
+
+/// Our side of TLS for figures: the certificate of the webhooks where there are any.
+pub(crate) fn tls_of_figures(
+    webhooks: Option<&Webhooks>,
+    objects: ObjectNames,
+    loaded: &Loaded,
+) -> anyhow::Result<Arc<ServerConfig>> {
+    let served = webhooks.map(|webhooks| Arc::clone(&webhooks.served));
+    served::tls_of_figures(served, &names(objects, &loaded.namespace), Timestamp::now()).context("metrics")
 }
 
 /// The cluster as control's surroundings know it.
@@ -191,6 +210,32 @@ impl Surroundings for Known {
 
     fn cards(&self) -> Cards {
         self.0.read().unwrap_or_else(PoisonError::into_inner).cards().clone()
+    }
+}
+
+/// Asks the API server about authors, on the threads of all other requests.
+struct Asked {
+    access: Access,
+    here: Handle,
+}
+
+impl Authors for Asked {
+    fn may_create_jobs(&self, user: UserInfo, namespace: String) -> BoxFuture<'static, Leave> {
+        let access = self.access.clone();
+        let user = User { name: user.username, uid: user.uid, groups: user.groups, extra: user.extra };
+        let asked = self.here.spawn(async move {
+            let deed = Deed { verb: "create", group: "batch", resource: "jobs", namespace: &namespace };
+            access.may(user, deed).await
+        });
+        Box::pin(async move {
+            match asked.await {
+                Ok(Verdict::Allowed) => Leave::Given,
+                Ok(Verdict::Forbidden(words)) => Leave::Refused(words.to_string()),
+                Ok(Verdict::Unanswered(why)) => Leave::Unanswered(why.to_string()),
+                Ok(Verdict::Busy | Verdict::Unknown) => Leave::Unanswered("too many others ask".to_owned()),
+                Err(error) => Leave::Unanswered(error.to_string()),
+            }
+        })
     }
 }
 
@@ -233,12 +278,21 @@ mod tests {
         assert_eq!(read("ConcurrentAdmission: true"), Gates { concurrent_admission: true, ..plain });
     }
 
+    struct Nobody;
+
+    impl Authors for Nobody {
+        fn may_create_jobs(&self, _: UserInfo, _: String) -> BoxFuture<'static, Leave> {
+            Box::pin(std::future::ready(Leave::Given))
+        }
+    }
+
     fn serving(delay: Duration) -> (Webhooks, u16) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let known = Arc::new(Known(RwLock::default()));
         let figures: Arc<dyn Meter> = Arc::new(Figures(Arc::new(Metrics::new("0"))));
-        let handler = Handler::new(Arc::clone(&known) as Arc<dyn Surroundings>, figures, Gates::default());
+        let surroundings = Arc::clone(&known) as Arc<dyn Surroundings>;
+        let handler = Handler::new(surroundings, figures, Gates::default(), Arc::new(Nobody));
         let served = Arc::new(Served::default());
         let (stop, stopped) = watch::channel(false);
         let tls = served.tls().unwrap();

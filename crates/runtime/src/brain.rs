@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Control, seen from the loop.
 pub trait Brain: Send + 'static {
+    /// Tells the time of day, before anything else of a turn, and how long the process has run by a clock that nobody sets.
+    fn tick(&mut self, now: Timestamp, steady: Duration);
     /// Tells what a watch saw; leader or not, so that the view stays warm.
     fn observe(&mut self, observation: Observation, now: Timestamp);
     /// `Some`: this process leads under that term and everything observed is newer than the claim; `None`: stop.
@@ -30,6 +32,10 @@ pub trait Brain: Send + 'static {
 }
 
 impl Brain for Control {
+    fn tick(&mut self, now: Timestamp, steady: Duration) {
+        Self::tick(self, now, steady);
+    }
+
     fn observe(&mut self, observation: Observation, now: Timestamp) {
         Self::observe(self, observation, now);
     }

@@ -1,21 +1,22 @@
 //! The time that is told to control. It comes from this clock alone, and never goes back.
 //!
 //! All that control waits for is kept as a time of day. If the wall clock were simply believed, then setting it back by half an
-//! hour would make everything wait half an hour longer.
+//! hour would make everything wait half an hour longer. Beside it goes a clock that nobody sets, by which control measures how long something
+//! lasts (`control/src/timeline.rs`).
 
 use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// A lead over the wall clock that is worth a word.
 const NOTED: SignedDuration = SignedDuration::from_secs(2);
-/// The largest lead: what is written with it is wrong by as much, and whoever leads next would wait for it.
-const MOST: SignedDuration = SignedDuration::from_hours(1);
 
 /// The wall clock, but for what it is set back: then time goes on at half its speed until the wall clock has caught up, so that
 /// nothing takes more than twice as long as it should. A step forward is followed at once.
 #[derive(Debug)]
 pub struct Clock {
     last: Timestamp,
+    begin: Instant,
     read: Instant,
     /// By how much the last time was ahead of the wall clock.
     lead: SignedDuration,
@@ -30,7 +31,7 @@ impl Default for Clock {
 
 impl Clock {
     fn starting(wall: Timestamp, instant: Instant) -> Self {
-        Self { last: wall, read: instant, lead: SignedDuration::ZERO, told: false }
+        Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, told: false }
     }
 
     /// The time: not before the one that was told last.
@@ -40,17 +41,17 @@ impl Clock {
             let seconds = self.lead.as_secs();
             tracing::warn!(
                 seconds,
-                "the wall clock was set back: time goes on at half its speed until it has caught up"
+                "the wall clock was set back: time goes on at half its speed until it has caught up; times that are written are ahead until then"
             );
         }
         self.told = self.lead > NOTED;
         now
     }
 
-    /// Whether the wall clock was set back so far that it is better to start over than to wait for it: by more than an hour.
+    /// How long the clock had gone when it was last read: nobody sets that.
     #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.lead > MOST
+    pub fn steady(&self) -> Duration {
+        self.read.saturating_duration_since(self.begin)
     }
 
     /// The time where the wall clock shows that, and the one that cannot be set this.
@@ -67,7 +68,6 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     /// A wall clock that is off by so many seconds from a time that cannot be set.
     struct Wall {
@@ -105,8 +105,9 @@ mod tests {
         // Slowed down by whoever keeps it right, but not stopped.
         let before = wall.wall();
         let slow = before.checked_add(Duration::from_millis(9_990)).unwrap();
-        assert_eq!(clock.at(slow, wall.begin + wall.passed + Duration::from_secs(10)), slow);
-        assert!(!clock.is_lost());
+        let passed = wall.passed + Duration::from_secs(10);
+        assert_eq!(clock.at(slow, wall.begin + passed), slow);
+        assert_eq!(clock.steady(), passed, "whatever the wall clock shows");
     }
 
     #[test]
@@ -128,16 +129,18 @@ mod tests {
         }
         wall.passed = Duration::from_secs(3_601);
         assert_eq!(wall.read(&mut clock), wall.wall());
-        assert!(!clock.is_lost());
     }
 
+    /// Nothing ends for that: the time that cannot be set goes on as ever, and the other catches up in two days.
     #[test]
-    fn a_lead_that_takes_too_long_to_lose_is_known() {
+    fn a_clock_that_is_set_back_by_a_day_goes_on() {
         let (mut wall, mut clock) = start();
-        for (off, lost) in [(-3_600, false), (-3_601, true), (0, false)] {
-            wall.off = off;
-            wall.read(&mut clock);
-            assert_eq!(clock.is_lost(), lost, "{off}");
-        }
+        wall.off = -86_400;
+        let before = wall.read(&mut clock);
+        wall.passed = Duration::from_secs(100);
+        assert_eq!(wall.read(&mut clock).duration_since(before), SignedDuration::from_secs(50));
+        assert_eq!(clock.steady(), wall.passed);
+        wall.passed = Duration::from_secs(2 * 86_400 + 1);
+        assert_eq!(wall.read(&mut clock), wall.wall());
     }
 }

@@ -116,8 +116,9 @@ impl Inbox {
         for (id, outcome) in self.outcomes.drain(..) {
             brain.outcome(id, outcome, now);
         }
-        for Seen { observation, listed } in self.seen.drain(..) {
+        for Seen { observation, listed, room } in self.seen.drain(..) {
             brain.observe(observation, now);
+            drop(room);
             if let Some((kind, epoch)) = listed
                 && let Some(slot) = lists.listed.get_mut(kind)
             {
@@ -134,7 +135,7 @@ struct Claim {
     leading: bool,
 }
 
-/// Runs until told to stop and the writer pool has ended, or the wall clock was set back by more than an hour.
+/// Runs until told to stop and the writer pool has ended.
 pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
@@ -168,12 +169,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
             answer(&brain, query);
         }
         let now = clock.now();
-        if clock.is_lost() {
-            tracing::error!(
-                "the wall clock was set back by more than an hour: starting over, with nothing that waits for it"
-            );
-            return;
-        }
+        brain.tick(now, clock.steady());
         due |= !inbox.is_empty() || wake.is_some_and(|wake| wake <= now);
         inbox.hand_over(&mut brain, &mut lists, now);
         let synced = lists.complete(0);

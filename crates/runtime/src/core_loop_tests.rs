@@ -21,6 +21,7 @@ struct Scribe {
 }
 
 impl Brain for Scribe {
+    fn tick(&mut self, _: Timestamp, _: Duration) {}
     fn observe(&mut self, observation: Observation, _: Timestamp) {
         let what = match observation {
             Observation::Namespace(Change::Reset(_)) => "reset",
@@ -126,7 +127,7 @@ impl World {
     async fn list_all(&self, epoch: u64) {
         for kind in 0..KINDS {
             let observation = Observation::Namespace(Change::Reset(Vec::new()));
-            self.seen.send(Seen { observation, listed: Some((kind, epoch)) }).await.unwrap();
+            self.seen.send(Seen { observation, listed: Some((kind, epoch)), room: None }).await.unwrap();
         }
     }
 
@@ -190,7 +191,7 @@ async fn does_not_decide_while_the_lease_runs_short() {
     settle().await;
     while world.writes.try_recv().is_ok() {}
     let change = Observation::Namespace(Change::Reset(Vec::new()));
-    world.seen.send(Seen { observation: change, listed: None }).await.unwrap();
+    world.seen.send(Seen { observation: change, listed: None, room: None }).await.unwrap();
     settle().await;
     assert!(world.writes.try_recv().is_err(), "less than the write deadline is too little");
     world.state.send_replace(state(15_000));

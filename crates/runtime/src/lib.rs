@@ -9,6 +9,7 @@
 //! API server means; [`lease`] is the election as a pure state machine and [`elector`] its input and output;
 //! [`watches`] turns kube's watch events into observations.
 
+pub mod access;
 pub mod brain;
 mod candidacy;
 pub mod checkpoints;
@@ -19,6 +20,8 @@ mod differences;
 mod dump;
 pub mod elector;
 pub mod events;
+mod first_list;
+mod items;
 mod journal;
 pub mod leadership;
 pub mod lease;
@@ -35,6 +38,7 @@ mod rescue;
 mod retry;
 pub mod run;
 pub mod server;
+mod source;
 mod stored;
 pub mod watches;
 pub mod writer;

@@ -118,9 +118,12 @@ pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> Outcome 
 pub const fn label(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Applied { .. } => "applied",
-        Outcome::Stuck(_) | Outcome::OnNode(_) | Outcome::Left(_) | Outcome::Nodes(_) | Outcome::Checkpoints(Ok(_)) => {
-            "answered"
-        }
+        Outcome::Stuck(_)
+        | Outcome::OnNode(_)
+        | Outcome::Left(_)
+        | Outcome::Nodes(_)
+        | Outcome::Object(_)
+        | Outcome::Checkpoints(Ok(_)) => "answered",
         Outcome::Checkpoints(Err(_)) => "failed",
         Outcome::Conflict => "conflict",
         Outcome::AlreadyExists => "already_exists",

@@ -1,6 +1,8 @@
 //! Heartbeat and readiness of the loop.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,6 +14,8 @@ pub struct Pulse {
     synced: AtomicBool,
     held: AtomicBool,
     stopping: AtomicBool,
+    /// Kinds whose objects cannot be listed, and why.
+    unlisted: Mutex<BTreeMap<String, String>>,
 }
 
 impl Default for Pulse {
@@ -22,6 +26,7 @@ impl Default for Pulse {
             synced: AtomicBool::new(false),
             held: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            unlisted: Mutex::default(),
         }
     }
 }
@@ -60,6 +65,25 @@ impl Pulse {
     /// Every kind was listed; true when it is told the first time.
     pub(crate) fn note_listed(&self) -> bool {
         !self.synced.swap(true, Ordering::Relaxed)
+    }
+
+    /// The list of a kind failed that nobody has seen yet.
+    pub(crate) fn note_unlisted(&self, resource: &str, why: String) {
+        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).insert(resource.to_owned(), why);
+    }
+
+    /// A kind was listed.
+    pub(crate) fn note_works(&self, resource: &str) {
+        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).remove(resource);
+    }
+
+    /// The kinds that cannot be listed and why, `None` where all can.
+    #[must_use]
+    pub fn unlisted(&self) -> Option<String> {
+        let all = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let told: Vec<String> =
+            all.iter().map(|(resource, why)| format!("{resource} cannot be listed: {why}")).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
     /// That of a loop that went round last so long ago.

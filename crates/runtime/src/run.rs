@@ -1,5 +1,6 @@
 //! Wiring: starts every part, waits for the signal, stops them in order.
 
+use crate::access::Access;
 use crate::brain::Brain;
 use crate::candidacy::Candidacy;
 use crate::checkpoints::Stores;
@@ -14,14 +15,13 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::pulse::Pulse;
 use crate::rate::{Bucket, Rate};
-use crate::server::{self, Context, Fresh, Missing};
-use crate::watches::{self, Tap};
+use crate::server::{self, Context, Fresh, Guard, Missing};
+use crate::watches::{self, Tap, Wanted};
 use crate::{pool, stored, writer::Writer};
 use berth_control::write::Kind;
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Config;
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -50,10 +50,12 @@ pub struct Beside {
     pub metrics: Arc<Metrics>,
     /// Told what the watches see before the loop is.
     pub tap: Option<Tap>,
+    /// Our side of TLS of the figures, which then are shown to those alone who may get `/metrics`; `None` shows them to all.
+    pub metrics_tls: Option<Arc<rustls::ServerConfig>>,
     /// Asked whether the process is ready.
     pub missing: Option<Missing>,
-    /// The kinds of job that the configuration names.
-    pub job_kinds: BTreeSet<Kind>,
+    /// What the configuration says of what is to be watched.
+    pub wanted: Wanted,
     /// Notified when somebody wants to read in the log what the loop holds.
     pub dump: Arc<Notify>,
 }
@@ -80,7 +82,7 @@ pub async fn run<B: Brain>(
     beside: Beside,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let Beside { metrics, tap, missing, job_kinds, dump } = beside;
+    let Beside { metrics, tap, metrics_tls, missing, wanted, dump } = beside;
     let clients = Clients::new(config, &options.version, &metrics).map_err(Error::Client)?;
     let (state, leadership) = Leadership::new(options.write_deadline());
     let identity = elector::identity();
@@ -97,12 +99,16 @@ pub async fn run<B: Brain>(
         queries: queries_in,
         metrics: Arc::clone(&metrics),
         pulse: Arc::clone(&pulse),
-        fresh: fresh(clients.rpc.clone(), Arc::clone(&make), job_kinds.clone()),
+        fresh: fresh(clients.rpc.clone(), Arc::clone(&make), wanted.clone()),
         missing,
         scrape: Arc::default(),
         comparing: Arc::new(Semaphore::new(1)),
     };
-    let mut servers = serve(&options, &context).await?;
+    let guard = match metrics_tls {
+        Some(tls) => Guard::Secure { tls, readers: Access::of_bearers(clients.rpc.clone()) },
+        None => Guard::Open,
+    };
+    let mut servers = serve(&options, &context, guard).await?;
     servers.spawn(dump::tell_when_asked(dump, context.queries.clone(), dump::log));
     let mut shutdown = std::pin::pin!(shutdown);
     let event_bucket = Bucket::new(Some(options.event_rate), options.event_burst, Instant::now());
@@ -139,8 +145,10 @@ pub async fn run<B: Brain>(
         seen: seen_in,
         epoch,
         metrics: Arc::clone(&metrics),
+        pulse: Arc::clone(&pulse),
         tap,
-        job_kinds: job_kinds.clone(),
+        wanted: wanted.clone(),
+        room: watches::room(),
     });
     let mut settled = std::pin::pin!(stored::settled(&clients.rpc, &pulse, stored::AGAIN));
     let mut candidacy = Candidacy::Waits { identity, state };
@@ -190,11 +198,11 @@ fn on_own_thread<B: Brain>(brain: B, ports: Ports) -> Result<oneshot::Receiver<(
     Ok(ended)
 }
 
-async fn serve(options: &Options, context: &Context) -> Result<JoinSet<Infallible>, Error> {
+async fn serve(options: &Options, context: &Context, guard: Guard) -> Result<JoinSet<Infallible>, Error> {
     let mut servers = JoinSet::new();
     if let Some(address) = &options.metrics_address {
         let listener = server::bind(address).await.map_err(Error::Listen)?;
-        servers.spawn(server::serve_metrics(listener, context.clone()));
+        servers.spawn(server::serve_metrics(listener, context.clone(), guard));
     }
     if let Some(address) = &options.health_address {
         let listener = server::bind(address).await.map_err(Error::Listen)?;
@@ -205,15 +213,11 @@ async fn serve(options: &Options, context: &Context) -> Result<JoinSet<Infallibl
 }
 
 /// A digest of a brain that has seen nothing but fresh lists.
-fn fresh<B: Brain>(
-    client: kube::Client,
-    make: Arc<impl Fn() -> B + Send + Sync + 'static>,
-    job_kinds: BTreeSet<Kind>,
-) -> Fresh {
+fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>, wanted: Wanted) -> Fresh {
     Arc::new(move || {
-        let (client, make, job_kinds) = (client.clone(), Arc::clone(&make), job_kinds.clone());
+        let (client, make, wanted) = (client.clone(), Arc::clone(&make), wanted.clone());
         async move {
-            let lists = watches::list_all(&client, &job_kinds).await.map_err(|error| error.to_string())?;
+            let lists = watches::list_all(&client, &wanted).await.map_err(|error| error.to_string())?;
             let work = move || {
                 let mut brain = make();
                 let now = Timestamp::now();

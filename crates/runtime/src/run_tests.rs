@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 struct Idle;
 
 impl Brain for Idle {
+    fn tick(&mut self, _: Timestamp, _: Duration) {}
     fn observe(&mut self, _: Observation, _: Timestamp) {}
     fn lead(&mut self, _: Option<Term>) {}
     fn outcome(&mut self, _: WriteId, _: Outcome, _: Timestamp) {}
@@ -86,7 +87,14 @@ async fn runs(versions: Value, most: Duration) -> (bool, bool) {
         version: "0".into(),
     };
     let metrics = Arc::new(Metrics::new("test"));
-    let beside = Beside { metrics, tap: None, missing: None, job_kinds: BTreeSet::new(), dump: Arc::default() };
+    let beside = Beside {
+        metrics,
+        tap: None,
+        metrics_tls: None,
+        missing: None,
+        wanted: Wanted::default(),
+        dump: Arc::default(),
+    };
     let (mut leased, mut was_ready) = (false, false);
     let mut until = Instant::now() + most;
     let shutdown = async {

@@ -1,8 +1,10 @@
-//! Metrics, probes and the debug endpoint over HTTP.
+//! Metrics, probes and the debug endpoint over HTTP, metrics over TLS and to those who may read them unless that is switched off.
 
 mod connections;
+mod readers;
 mod scrape;
 
+use crate::access::Access;
 use crate::core_loop::Query;
 use crate::differences;
 use crate::metrics::Metrics;
@@ -14,6 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
+use rustls::ServerConfig;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 pub use scrape::Scrape;
 
@@ -77,11 +81,30 @@ pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
+/// Readers to whom figures are shown.
+#[derive(Clone)]
+pub enum Guard {
+    /// All who reach the port, without TLS.
+    Open,
+    /// Over TLS, the bearers of tokens that may get the path, as the API server says.
+    Secure {
+        /// Our side of TLS.
+        tls: Arc<ServerConfig>,
+        /// What asks the API server.
+        readers: Access,
+    },
+}
+
 /// Serves metrics and debug pages until dropped: 64 connections at once, each of which may take two minutes.
-pub async fn serve_metrics(listener: TcpListener, context: Context) -> Infallible {
-    let router =
-        Router::new().route("/metrics", get(metrics)).route("/debug/recompute", get(recompute)).with_state(context);
-    connections::serve(connections::LIMITS, listener, router).await
+pub async fn serve_metrics(listener: TcpListener, context: Context, guard: Guard) -> Infallible {
+    let figures = Router::new().route("/metrics", get(metrics));
+    let (figures, tls) = match guard {
+        Guard::Open => (figures, None),
+        Guard::Secure { tls, readers } => (readers::only(readers, figures), Some(TlsAcceptor::from(tls))),
+    };
+    // This answers the same machine alone, as before, and needs no token.
+    let router = figures.route("/debug/recompute", get(recompute)).with_state(context);
+    connections::serve(connections::LIMITS, listener, tls, router).await
 }
 
 /// Serves the probes until dropped, within the limits of [`serve_metrics`].
@@ -89,7 +112,7 @@ pub async fn serve_health(listener: TcpListener, context: Context, liveness: &st
     let path = |name: &str| format!("/{}", name.trim_start_matches('/'));
     let router =
         Router::new().route(&path(liveness), get(healthz)).route(&path(readiness), get(readyz)).with_state(context);
-    connections::serve(connections::LIMITS, listener, router).await
+    connections::serve(connections::LIMITS, listener, None, router).await
 }
 
 /// Asks the loop; `None` when it does not answer in time.
@@ -143,13 +166,18 @@ async fn healthz(State(context): State<Context>) -> Response {
 }
 
 async fn readyz(State(context): State<Context>) -> Response {
+    let unlisted = context.pulse.unlisted();
     if !context.pulse.ready() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "objects are not listed yet, or shutting down\n").into_response();
+        let why = unlisted.map(|unlisted| format!(": {unlisted}")).unwrap_or_default();
+        let text = format!("objects are not listed yet, or shutting down{why}\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     }
     if let Some(missing) = context.missing.as_ref().and_then(|missing| missing()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response();
     }
-    "ok\n".into_response()
+    // A kind that Berth does without must not take the webhooks of all others away, whose Service asks here.
+    let but = unlisted.map(|unlisted| format!(", but {unlisted}")).unwrap_or_default();
+    format!("ok{but}\n").into_response()
 }
 
 #[cfg(test)]
@@ -241,13 +269,34 @@ mod tests {
         assert_eq!(body.as_ref(), b"the loop stands still for 90 s\n");
     }
 
+    /// One that Berth does without costs only what hangs on it: the process stays ready, as the webhooks of all others are asked here.
+    #[tokio::test]
+    async fn kind_that_cannot_be_listed_is_named() {
+        async fn told(context: &Context) -> (StatusCode, String) {
+            let answer = readyz(State(context.clone())).await;
+            let code = answer.status();
+            let body = axum::body::to_bytes(answer.into_body(), 1000).await.expect("a body");
+            (code, String::from_utf8(body.to_vec()).expect("a text"))
+        }
+        let context = beside_a_loop(Duration::ZERO);
+        context.pulse.note_unlisted("jobsets", "jobsets is forbidden".to_owned());
+        let (code, text) = told(&context).await;
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(text.ends_with(": jobsets cannot be listed: jobsets is forbidden\n"), "{text}");
+        assert!(context.pulse.note_listed());
+        let expected = "ok, but jobsets cannot be listed: jobsets is forbidden\n";
+        assert_eq!(told(&context).await, (StatusCode::OK, expected.to_owned()));
+        context.pulse.note_works("jobsets");
+        assert_eq!(told(&context).await, (StatusCode::OK, "ok\n".to_owned()));
+    }
+
     #[tokio::test]
     async fn who_asks_from_this_machine_is_known_as_such() {
         let context = beside_a_loop(Duration::ZERO);
         let metrics = bind("127.0.0.1:0").await.expect("a port");
         let health = bind("127.0.0.1:0").await.expect("a port");
         let (to_metrics, to_health) = (metrics.local_addr().expect("bound"), health.local_addr().expect("bound"));
-        tokio::spawn(serve_metrics(metrics, context.clone()));
+        tokio::spawn(serve_metrics(metrics, context.clone(), Guard::Open));
         tokio::spawn(async move { serve_health(health, context, "/healthz", "readyz").await });
         let compared = asked(&to_metrics, "/debug/recompute").await;
         assert!(compared.starts_with("HTTP/1.1 200 OK\r\n") && compared.contains("\"equal\":true"), "{compared}");

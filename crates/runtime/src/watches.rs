@@ -4,52 +4,46 @@
 //! their names, so that control sees what vanished meanwhile. A new *epoch* makes every watch start over with a quorum
 //! list: that is how a new leader gets a view not older than its claim.
 
+use crate::first_list::{FirstList, reason};
 use crate::metrics::Metrics;
 use crate::raw::Raw;
 use crate::rescue;
 use crate::retry::{Retry, is_gone};
+use crate::source::Source;
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_api::lean;
-use berth_control::event::{Change, JOB_TYPES, JobType, Observation, SharedJob};
+use berth_control::event::{Change, JOB_TYPES, JobType, Observation, SharedJob, Unlisted};
 use berth_control::write as control;
-use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::ListParams;
 use kube::core::{ApiResource, ObjectMeta};
-use kube::runtime::watcher as watch;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
-/// Number of watched kinds.
-pub const KINDS: usize = 20 + JOB_TYPES.len();
+mod compare;
+mod context;
+pub(crate) mod metadata;
 
-/// Objects per page of a list.
-const PAGE: u32 = 500;
+pub use compare::list_all;
+pub use context::{Context, Seen, Tap, Wanted, room};
+
+/// Number of watched kinds.
+pub const KINDS: usize = 21 + JOB_TYPES.len();
 
 /// Pause between two looks for a kind that is not served.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Annotation that repeats the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// What a watch tells the loop.
-#[derive(Debug)]
-pub struct Seen {
-    /// The observation.
-    pub observation: Observation,
-    /// For a complete list: which kind (0 to [`KINDS`]) and the epoch in which it was started.
-    pub listed: Option<(usize, u64)>,
-}
 
 /// Turns changes of texts into observations of one kind: all that differs between the watches.
 type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send + Sync>;
@@ -74,6 +68,14 @@ struct Kind {
     integration: Option<control::Kind>,
     /// Only objects with this label are watched.
     selector: Option<String>,
+    /// The others go on without its objects where they cannot be listed.
+    dispensable: bool,
+    /// The kind of which nothing is decided without these objects.
+    holds_up: Option<control::Kind>,
+    /// Lists and watches ask for metadata alone.
+    metadata_only: bool,
+    /// Name of the watch in messages, where it is not the resource's.
+    called: Option<&'static str>,
 }
 
 impl Kind {
@@ -95,12 +97,36 @@ impl Kind {
             tells: None,
             integration: None,
             selector: None,
+            dispensable: false,
+            holds_up: None,
+            metadata_only: false,
+            called: None,
         };
-        if info.built_in { kind } else { kind.optional() }
+        if info.built_in { kind } else { kind.optional().without(control::Kind::Job(job)) }
     }
 
     fn optional(self) -> Self {
         Self { needs: Some(self.resource.clone()), ..self }
+    }
+
+    /// The other kinds go on where objects of this one cannot be listed.
+    fn dispensable(self) -> Self {
+        Self { dispensable: true, ..self }
+    }
+
+    /// As `dispensable`, and objects of that kind wait for it.
+    fn without(self, kind: control::Kind) -> Self {
+        Self { holds_up: Some(kind), ..self.dispensable() }
+    }
+
+    /// The observation that says whether its objects are known.
+    fn unlisted(&self, why: Option<String>) -> Observation {
+        Observation::Unlisted(Unlisted { resource: self.name().to_owned(), kind: self.holds_up, why })
+    }
+
+    /// Name of the watch in messages: two watches of one resource are named apart.
+    fn name(&self) -> &str {
+        self.called.unwrap_or(&self.resource.plural)
     }
 
     /// Objects of this kind count only together with those of another.
@@ -113,7 +139,7 @@ impl Kind {
     }
 
     fn labelled(self, selector: impl Into<String>) -> Self {
-        Self { selector: Some(selector.into()), ..self }
+        Self { selector: Some(selector.into()).filter(|selector: &String| !selector.is_empty()), ..self }
     }
 
     fn of(self, kind: control::Kind) -> Self {
@@ -133,7 +159,7 @@ impl Kind {
 }
 
 /// The kinds, in the order of their numbers.
-fn kinds() -> Vec<Kind> {
+fn kinds(wanted: &Wanted) -> Vec<Kind> {
     macro_rules! kind {
         ($kind:ty, $wrap:path) => {
             kind!($kind, $wrap, |_| None)
@@ -146,6 +172,10 @@ fn kinds() -> Vec<Kind> {
                 tells: None,
                 integration: None,
                 selector: None,
+                dispensable: false,
+                holds_up: None,
+                metadata_only: false,
+                called: None,
             }
         };
     }
@@ -162,19 +192,30 @@ fn kinds() -> Vec<Kind> {
         kind!(api::LocalQueue, Observation::LocalQueue),
         kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
+        // Without them limits would be lifted.
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
-        kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional(),
-        kind!(api::berth::TrainingJob, Observation::TrainingJob).optional(),
+        kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional().without(control::Kind::TrainingJob),
+        kind!(api::berth::TrainingJob, Observation::TrainingJob).optional().without(control::Kind::TrainingJob),
         // Whatever the configuration names now: what was started before holds quota, and waits for our finalizer to go.
-        kind!(Pod, Observation::Pod).labelled(&managed),
-        kind!(StatefulSet, Observation::StatefulSet).of(control::Kind::StatefulSet).labelled(api::labels::QUEUE_NAME),
-        kind!(api::ProvisioningRequestConfig, Observation::ProvisioningRequestConfig).optional(),
+        kind!(Pod, Observation::Pod).labelled(&managed).without(control::Kind::Pod),
+        kind!(StatefulSet, Observation::StatefulSet)
+            .of(control::Kind::StatefulSet)
+            .labelled(if wanted.without_queue { "" } else { api::labels::QUEUE_NAME })
+            .without(control::Kind::StatefulSet),
+        kind!(api::ProvisioningRequestConfig, Observation::ProvisioningRequestConfig)
+            .optional()
+            .without(control::Kind::ProvisioningRequest),
         kind!(ProvisioningRequest, Observation::ProvisioningRequest)
             .optional()
-            .telling(Observation::ServesProvisioningRequests),
-        kind!(PodTemplate, Observation::PodTemplate).made_for::<ProvisioningRequest>().labelled(managed),
+            .telling(Observation::ServesProvisioningRequests)
+            .without(control::Kind::ProvisioningRequest),
+        kind!(PodTemplate, Observation::PodTemplate)
+            .made_for::<ProvisioningRequest>()
+            .labelled(managed)
+            .without(control::Kind::ProvisioningRequest),
         // Those that are not tainted as about to go are forgotten at once.
-        kind!(api::node::Node, Observation::Node),
+        kind!(api::node::Node, Observation::Node).dispensable(),
+        Kind::of_started_pods(),
     ];
     kinds.extend(JOB_TYPES.map(Kind::of_jobs));
     kinds
@@ -207,89 +248,27 @@ fn read<K: Resource + DeserializeOwned>(text: &str) -> serde_json::Result<Box<K>
     Ok(object)
 }
 
-fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
+/// Reads a job, without what nothing reads of it.
+pub(crate) fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
     let mut job = kind.decode(text)?;
     slim(job.metadata_mut());
     Ok(job.into())
-}
-
-/// Somebody beside the loop who wants to know what the watches see; it must not wait for anything.
-pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
-
-/// What every watch needs.
-#[derive(Clone)]
-pub struct Context {
-    /// Client for watches.
-    pub client: Client,
-    /// Where observations go.
-    pub seen: mpsc::Sender<Seen>,
-    /// The epoch; a higher number restarts every watch with a fresh list.
-    pub epoch: channel::Receiver<u64>,
-    /// Figures.
-    pub metrics: Arc<Metrics>,
-    /// Told first.
-    pub tap: Option<Tap>,
-    /// The kinds of job that the configuration names: of some, nothing is watched without it.
-    pub job_kinds: BTreeSet<control::Kind>,
-}
-
-impl Context {
-    /// Tells whoever wants to know first, and then the loop; false when that is gone.
-    async fn tell(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
-        if let Some(tap) = &self.tap {
-            tap(&observation);
-        }
-        self.seen.send(Seen { observation, listed }).await.is_ok()
-    }
 }
 
 /// Starts the watches of all kinds. They end when the set is dropped or aborted.
 #[must_use]
 pub fn spawn_all(context: &Context) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    for (index, kind) in kinds().into_iter().enumerate() {
+    for (index, kind) in kinds(&context.wanted).into_iter().enumerate() {
         tasks.spawn(follow(context.clone(), index, kind));
     }
     tasks
-}
-
-/// Lists every kind once, for a comparison with what the watches built up.
-///
-/// # Errors
-/// When a list fails; objects that do not decode are left out as the watches leave them out.
-pub async fn list_all(client: &Client, job_kinds: &BTreeSet<control::Kind>) -> kube::Result<Vec<Observation>> {
-    let mut all = Vec::new();
-    for kind in kinds().into_iter().filter(|kind| kind.is_wanted(job_kinds)) {
-        let served = kind.is_served(client).await;
-        all.extend(kind.tells.map(|tells| tells(served)));
-        if !served {
-            continue;
-        }
-        // A decoding error of a whole list cannot be: bad objects are left out one by one.
-        all.extend((kind.decode)(Change::Reset(list(client, &kind).await?)).ok());
-    }
-    Ok(all)
 }
 
 /// Whether the cluster knows a kind. What cannot be found out counts as known: its watch says what is wrong.
 async fn served(client: &Client, resource: &ApiResource) -> bool {
     let all: Api<Raw> = Api::all_with(client.clone(), resource);
     !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
-}
-
-async fn list(client: &Client, kind: &Kind) -> kube::Result<Vec<Raw>> {
-    let objects: Api<Raw> = Api::all_with(client.clone(), &kind.resource);
-    let mut all = Vec::new();
-    let first = ListParams { label_selector: kind.selector.clone(), ..ListParams::default().limit(PAGE) };
-    let mut params = first.clone();
-    loop {
-        let page = objects.list(&params).await?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = first.clone().continue_token(&token),
-            None => return Ok(all),
-        }
-    }
 }
 
 /// Drops the parts that are as heavy as the rest and that nothing reads.
@@ -304,12 +283,15 @@ fn slim(metadata: &mut ObjectMeta) {
 
 /// Follows one kind until the loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
-    let wanted = kind.is_wanted(&context.job_kinds);
+    let wanted = kind.is_wanted(&context.wanted.job_kinds);
     let Kind { resource, decode, tells, selector, .. } = kind.clone();
+    let client = kind.client(&context.client);
     let mut missed = false;
+    let mut first = FirstList::default();
     let mut retry = Retry::default();
     loop {
         let epoch = *context.epoch.borrow_and_update();
+        first.begin(Instant::now());
         if !wanted {
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
             if !context.tell(observation, Some((index, epoch))).await || context.epoch.changed().await.is_err() {
@@ -331,7 +313,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                 );
             }
             let Ok(observation) = decode(Change::Only(Vec::new())) else { return };
-            if !context.tell(observation, Some((index, epoch))).await {
+            if !(context.tell(observation, Some((index, epoch))).await && context.listed(&kind, &mut first).await) {
                 return;
             }
             tokio::select! {
@@ -351,15 +333,10 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             listed: Vec::new(),
             failing: false,
         };
-        // The default list semantic is MostRecent: a quorum read.
-        let mut config = watcher::Config::default().page_size(PAGE);
-        if let Some(selector) = &selector {
-            config = config.labels(selector);
-        }
-        let mut events = watch(Api::<Raw>::all_with(context.client.clone(), &resource), config).boxed();
+        let mut source = Source::new(client.clone(), &resource, selector.clone());
         loop {
             let event = tokio::select! {
-                event = events.next() => event,
+                event = source.next() => event,
                 changed = context.epoch.changed() => {
                     if changed.is_err() {
                         return;
@@ -367,18 +344,28 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                     break;
                 }
             };
-            let (observation, ends) = match event {
-                Some(Ok(event)) => {
+            let (observation, ends, room) = match event {
+                Ok(event) => {
                     // A list that is only begun tells nothing.
                     if !matches!(event, Event::Init) {
                         retry.works();
                     }
                     let ends = matches!(event, Event::InitDone);
-                    (follower.take(event), ends)
+                    let room = context.room_for(&event).await;
+                    (follower.take(event), ends, room)
                 }
-                Some(Err(error)) => {
+                Err(error) => {
                     follower.failing &= !retry.began(Instant::now());
                     follower.failed(&error);
+                    if first.is_awaited() {
+                        context.pulse.note_unlisted(kind.name(), reason(&error));
+                    }
+                    if kind.dispensable && first.failed(&error, Instant::now()) {
+                        tracing::error!(resource = kind.name(), %error, "Berth goes on without this kind");
+                        if !context.tell(kind.unlisted(Some(reason(&error))), Some((index, epoch))).await {
+                            return;
+                        }
+                    }
                     if kind.needs.is_some() && is_gone(&error) {
                         // Its definition was deleted, and its objects with it: as at the start.
                         break;
@@ -393,10 +380,12 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                         }
                     }
                 }
-                None => break,
             };
             let Some(observation) = observation else { continue };
-            if !context.tell(observation, ends.then_some((index, epoch))).await {
+            if !context.tell_of(observation, ends.then_some((index, epoch)), room).await {
+                return;
+            }
+            if ends && !context.listed(&kind, &mut first).await {
                 return;
             }
         }

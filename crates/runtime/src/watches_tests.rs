@@ -4,6 +4,7 @@ use super::*;
 use http::{Request, Response};
 use kube::client::Body;
 use std::sync::Mutex;
+use tokio::sync::{mpsc, watch as channel};
 
 /// Number of batch/v1 Jobs among the kinds.
 const NUMBER: usize = KINDS - JOB_TYPES.len();
@@ -76,8 +77,22 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     }
 }
 
+/// The context of watches that ask this client and tell that channel.
+fn context(client: Client, seen: mpsc::Sender<Seen>, epoch: channel::Receiver<u64>) -> Context {
+    Context {
+        client,
+        seen,
+        epoch,
+        metrics: Arc::new(Metrics::new("test")),
+        pulse: Arc::default(),
+        tap: None,
+        wanted: Wanted::default(),
+        room: room(),
+    }
+}
+
 fn jobs() -> Kind {
-    kinds().into_iter().nth(NUMBER).unwrap()
+    kinds(&Wanted::default()).into_iter().nth(NUMBER).unwrap()
 }
 
 #[tokio::test]
@@ -85,15 +100,8 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
     let items = Arc::new(Mutex::new(vec![job("one", 1.into())]));
     let (sender, mut seen) = mpsc::channel(8);
     let (epochs, epoch) = channel::channel(0);
-    let metrics = Arc::new(Metrics::new("test"));
-    let context = Context {
-        client: server(Arc::clone(&items)),
-        seen: sender,
-        epoch,
-        metrics: Arc::clone(&metrics),
-        tap: None,
-        job_kinds: BTreeSet::new(),
-    };
+    let context = context(server(Arc::clone(&items)), sender, epoch);
+    let metrics = Arc::clone(&context.metrics);
     let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
 
@@ -115,15 +123,7 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
     let event = Arc::new(Mutex::new(Some(bad)));
     let (sender, mut seen) = mpsc::channel(8);
     let (_epochs, epoch) = channel::channel(0);
-    let client = server_with(Arc::clone(&items), Arc::clone(&event));
-    let context = Context {
-        client,
-        seen: sender,
-        epoch,
-        metrics: Arc::new(Metrics::new("test")),
-        tap: None,
-        job_kinds: BTreeSet::new(),
-    };
+    let context = context(server_with(Arc::clone(&items), Arc::clone(&event)), sender, epoch);
     let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
     // The watch goes past the bad object and shows what comes after it.
@@ -135,9 +135,113 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
     task.abort();
 }
 
+/// A server that forbids lists until it is told otherwise, and then has none of the kind.
+fn forbidding(forbids: Arc<std::sync::atomic::AtomicBool>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let forbids = forbids.load(std::sync::atomic::Ordering::Relaxed);
+        async move {
+            if request.uri().query().unwrap_or("").contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            let (code, body) = match forbids {
+                true => (
+                    403,
+                    serde_json::json!({"kind": "Status", "code": 403, "status": "Failure", "reason": "Forbidden", "message": "no"}),
+                ),
+                false => (200, serde_json::json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": []})),
+            };
+            Ok::<_, kube::Error>(
+                Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap(),
+            )
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn numbered(plural: &str) -> (usize, Kind) {
+    kinds(&Wanted::default()).into_iter().enumerate().find(|(_, kind)| kind.resource.plural == plural).unwrap()
+}
+
+#[tokio::test]
+async fn kind_that_may_not_be_listed_is_done_without_until_it_may() {
+    let forbids = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (sender, mut seen) = mpsc::channel(8);
+    let (_epochs, epoch) = channel::channel(3);
+    let context = context(forbidding(Arc::clone(&forbids)), sender, epoch);
+    let pulse = Arc::clone(&context.pulse);
+    let (number, kind) = numbered("jobsets");
+    let task = tokio::spawn(follow(context, number, kind));
+    let told = |why: Option<&str>| Unlisted {
+        resource: "jobsets".to_owned(),
+        kind: Some(control::Kind::JOB_SET),
+        why: why.map(str::to_owned),
+    };
+    let first = seen.recv().await.unwrap();
+    assert_eq!(first.listed, Some((number, 3)), "the loop waits for it no more");
+    assert!(
+        matches!(&first.observation, Observation::Unlisted(unlisted) if *unlisted == told(Some("no"))),
+        "{first:?}"
+    );
+    assert_eq!(pulse.unlisted().as_deref(), Some("jobsets cannot be listed: no"));
+    forbids.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(seen.recv().await.unwrap().observation, Observation::Job(_, Change::Only(_))));
+    let last = seen.recv().await.unwrap();
+    assert!(matches!(&last.observation, Observation::Unlisted(unlisted) if *unlisted == told(None)), "{last:?}");
+    assert_eq!(pulse.unlisted(), None);
+    task.abort();
+}
+
+/// Limits and quota are in such kinds: nothing is decided without them, and whoever asks is told why.
+#[tokio::test]
+async fn kind_that_is_needed_is_waited_for_and_named() {
+    for plural in ["clusterqueues", "queuepolicies", "workloads", "jobs"] {
+        let forbids = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let (sender, mut seen) = mpsc::channel(8);
+        let (_epochs, epoch) = channel::channel(0);
+        let context = context(forbidding(Arc::clone(&forbids)), sender, epoch);
+        let pulse = Arc::clone(&context.pulse);
+        let (number, kind) = numbered(plural);
+        let task = tokio::spawn(follow(context, number, kind));
+        let silent = tokio::time::timeout(Duration::from_millis(1_500), seen.recv()).await;
+        assert!(silent.is_err(), "{plural}: {silent:?}");
+        assert_eq!(pulse.unlisted(), Some(format!("{plural} cannot be listed: no")));
+        task.abort();
+    }
+}
+
+/// What is on its way to a loop that does not come round is bounded in bytes, not in objects.
+#[tokio::test]
+async fn watches_wait_for_a_loop_that_is_behind_with_large_objects() {
+    let mut large = job("one", 1.into());
+    large["spec"]["template"] =
+        serde_json::json!({"spec": {"containers": [{"name": "c", "args": ["x".repeat(1 << 20)]}]}});
+    let named = |index: usize| {
+        let mut one = large.clone();
+        one["metadata"]["name"] = serde_json::json!(format!("job-{index:02}"));
+        one
+    };
+    let items = Arc::new(Mutex::new((0..40).map(named).collect()));
+    let (sender, mut seen) = mpsc::channel(512);
+    let (_epochs, epoch) = channel::channel(0);
+    let context = context(server(items), sender.clone(), epoch);
+    let task = tokio::spawn(follow(context, NUMBER, jobs()));
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let waiting = 512 - sender.capacity();
+    assert!((10..17).contains(&waiting), "{waiting} of a mebibyte wait");
+    // The first page is too large, and the list begins anew: an object may be told twice, and is listed once.
+    let listed = loop {
+        if let Observation::Job(_, Change::Only(listed)) = seen.recv().await.unwrap().observation {
+            break listed;
+        }
+    };
+    let names: std::collections::BTreeSet<_> = listed.iter().collect();
+    assert_eq!((listed.len(), names.len()), (40, 40), "{listed:?}");
+    task.abort();
+}
+
 #[test]
 fn a_workload_that_does_not_decode_keeps_its_place() {
-    let workloads = kinds().into_iter().find(|kind| kind.resource.plural == "workloads").unwrap();
+    let workloads = kinds(&Wanted::default()).into_iter().find(|kind| kind.resource.plural == "workloads").unwrap();
     let metrics = Arc::new(Metrics::new("test"));
     let mut follower = Follower {
         plural: "workloads",
@@ -174,11 +278,80 @@ fn a_workload_that_does_not_decode_keeps_its_place() {
 
 #[test]
 fn every_kind_has_a_number_and_is_watched_once() {
-    let kinds = kinds();
+    let kinds = kinds(&Wanted::default());
     assert_eq!(kinds.len(), KINDS);
-    let names: BTreeSet<_> = kinds.iter().map(|kind| (&kind.resource.group, &kind.resource.plural)).collect();
+    let what = |kind: &Kind| (kind.resource.group.clone(), kind.resource.plural.clone(), kind.selector.clone());
+    let watched: BTreeSet<_> = kinds.iter().map(what).collect();
+    assert_eq!(watched.len(), KINDS);
+    // Where two watches of a resource can fail, each is named by itself.
+    let names: BTreeSet<_> = kinds.iter().map(Kind::name).collect();
     assert_eq!(names.len(), KINDS);
     assert_eq!(jobs().resource.plural, "jobs");
     let needed = |plural: &str| kinds.iter().find(|kind| kind.resource.plural == plural).unwrap().needs.is_none();
     assert!(needed("jobs") && !needed("jobsets"));
+}
+
+/// Of pods that were started no more than their metadata is asked for, by lists and by watches.
+#[tokio::test]
+async fn started_pods_are_asked_for_by_their_metadata_alone() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen_by_server = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let asked = Arc::clone(&seen_by_server);
+        async move {
+            let accept = request.headers()[http::header::ACCEPT].to_str().unwrap().to_owned();
+            let query = request.uri().query().unwrap_or("").to_owned();
+            let watches = query.contains("watch=true");
+            asked.lock().unwrap().push((watches, query, accept));
+            if watches {
+                std::future::pending::<()>().await;
+            }
+            // A list of metadata without any has `null` in place of items.
+            let list = serde_json::json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                "metadata": {"resourceVersion": "9"}, "items": null});
+            Ok::<_, kube::Error>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    let (sender, mut seen) = mpsc::channel(8);
+    let (_epochs, epoch) = channel::channel(0);
+    let context = Context {
+        client: Client::new(service, "default"),
+        seen: sender,
+        epoch,
+        metrics: Arc::new(Metrics::new("test")),
+        pulse: Arc::default(),
+        tap: None,
+        wanted: Wanted::default(),
+        room: room(),
+    };
+    let number = kinds(&Wanted::default()).iter().position(|kind| kind.metadata_only).unwrap();
+    let task = tokio::spawn(follow(context, number, Kind::of_started_pods()));
+    match seen.recv().await.unwrap().observation {
+        Observation::JobPod(Change::Only(names)) => assert!(names.is_empty()),
+        other => panic!("{other:?}"),
+    }
+    while asked.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    task.abort();
+    for (watches, query, accept) in asked.lock().unwrap().iter() {
+        let kind = if *watches { "PartialObjectMetadata;" } else { "PartialObjectMetadataList;" };
+        assert!(accept.contains(kind) && !accept.contains(",application/json"), "{query}: {accept}");
+        assert!(query.contains("labelSelector=kueue.x-k8s.io%2Fpodset"), "{query}");
+    }
+}
+
+/// One that has lost its label is told from one that is gone by the last state that the watch shows.
+#[test]
+fn started_pod_is_read_from_its_metadata() {
+    let kind = Kind::of_started_pods();
+    let raw: Raw = serde_json::from_value(serde_json::json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "5", "labels": {api::labels::POD_SET: "main"}},
+    }))
+    .unwrap();
+    match (kind.decode)(Change::Delete(raw)) {
+        Ok(Observation::JobPod(Change::Delete(pod))) => assert!(&*pod.set == "main" && !pod.gone, "{pod:?}"),
+        _ => panic!("metadata decode"),
+    }
 }

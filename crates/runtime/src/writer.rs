@@ -3,6 +3,7 @@
 mod notify;
 mod pods;
 mod stuck;
+mod whole;
 
 use crate::checkpoints::Stores;
 use crate::leadership::Leadership;
@@ -120,6 +121,7 @@ impl Writer {
             Question::FindLeftPods { labels, uid } => {
                 in_time(deadline, pods::left(client, namespace, labels, uid)).await
             }
+            Question::ReadObject => in_time(deadline, whole::read(client, &write.key)).await,
             Question::CountNodes { pods } => in_time(deadline, pods::count_nodes(client, namespace, pods)).await,
         }
     }

@@ -413,6 +413,32 @@ async fn pods_left_behind_are_found_by_each_label() {
     assert_eq!(prober.perform(&ask(vec!["first"])).await, Outcome::Left(Vec::new()));
 }
 
+/// A pod of a job is read by its name.
+#[tokio::test]
+async fn pod_of_a_job_is_read() {
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let (code, body) = match request.uri().path() {
+            "/api/v1/namespaces/ns/pods/p" => {
+                (200, json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": []}}))
+            }
+            "/api/v1/namespaces/ns/pods/bad" => (200, json!({"metadata": {"name": "bad"}, "spec": 7})),
+            _ => (404, json!({"kind": "Status", "code": 404})),
+        };
+        Ok::<_, kube::Error>(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
+    });
+    let (_sender, reader) = writer(Client::new(service, "default"), LEADING);
+    let ask = |name: &str| Write {
+        key: ObjectKey { kind: Kind::JobPod, namespace: "ns".into(), name: name.into() },
+        ..write(Kind::JobPod, "ns", Request::Ask(Question::ReadObject))
+    };
+    match reader.perform(&ask("p")).await {
+        Outcome::Object(text) => assert!(text.contains("\"uid\":\"u\""), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(reader.perform(&ask("bad")).await, Outcome::Refused(_)));
+    assert_eq!(reader.perform(&ask("q")).await, Outcome::Gone);
+}
+
 /// What kube-apiserver 1.36 answers when metadata is asked for and there is none.
 #[tokio::test]
 async fn a_list_of_no_metadata_is_null_and_means_no_pods() {

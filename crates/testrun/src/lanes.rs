@@ -1,6 +1,8 @@
-//! Steps that run at the same time: so many lanes, each of which takes the next step of a list when it has done one.
+//! Steps that run at the same time: so many lanes, each of which takes the next step of a list when it has done one. Lanes whose list is at
+//! its end go on with those lists that let them.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,8 +15,19 @@ use crate::runner::{Runner, Step};
 pub(crate) struct Lanes {
     /// Steps in the order in which they begin.
     pub(crate) steps: Vec<Step>,
-    /// How many run at the same time.
+    /// Number of lanes that the list has of its own.
     pub(crate) at_once: usize,
+    /// Whether lanes of other lists take steps of this one when theirs are done.
+    pub(crate) is_shared: bool,
+}
+
+/// Steps that nobody has taken yet, and whether lanes of other lists may.
+type Waiting = (Mutex<VecDeque<Step>>, bool);
+
+/// The next step for a lane of the list of that number.
+fn next(lists: &[Waiting], own: usize) -> Option<Step> {
+    let take = |(list, _): &Waiting| list.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    lists.get(own).and_then(take).or_else(|| lists.iter().filter(|(_, is_shared)| *is_shared).find_map(take))
 }
 
 /// Runs several lists at the same time, to the end of all, whatever fails. `Ok(false)` when a step failed.
@@ -25,23 +38,21 @@ pub(crate) fn run(runner: &Runner, lists: Vec<Lanes>) -> Result<bool> {
     runner.expect(lists.iter().map(|list| list.steps.len()).sum());
     let passed = AtomicBool::new(true);
     let wrong: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+    let lanes: Vec<usize> = lists.iter().map(|list| list.at_once).collect();
+    let lists: Vec<Waiting> =
+        lists.into_iter().map(|list| (Mutex::new(VecDeque::from(list.steps)), list.is_shared)).collect();
     thread::scope(|scope| {
-        for Lanes { steps, at_once } in lists {
-            let list = std::sync::Arc::new(Mutex::new(VecDeque::from(steps)));
-            for _ in 0..at_once {
-                let (list, passed, wrong) = (std::sync::Arc::clone(&list), &passed, &wrong);
-                scope.spawn(move || {
-                    loop {
-                        let next = list.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                        let Some(step) = next else { return };
-                        match runner.run(step) {
-                            Ok(true) => {}
-                            Ok(false) => passed.store(false, Ordering::Relaxed),
-                            Err(error) => *wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
-                        }
+        for own in lanes.iter().enumerate().flat_map(|(own, at_once)| iter::repeat_n(own, *at_once)) {
+            let (lists, passed, wrong) = (&lists, &passed, &wrong);
+            scope.spawn(move || {
+                while let Some(step) = next(lists, own) {
+                    match runner.run(step) {
+                        Ok(true) => {}
+                        Ok(false) => passed.store(false, Ordering::Relaxed),
+                        Err(error) => *wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
                     }
-                });
-            }
+                }
+            });
         }
     });
     match wrong.into_inner().unwrap_or_else(PoisonError::into_inner) {

@@ -50,6 +50,7 @@ fn main() -> Result<ExitCode> {
         ["scenario", suite, scenario] => plan::inner::scenario(&run, suite, scenario)?,
         ["night"] => plan::night::night(&run, None)?,
         ["night", part] => plan::night::night(&run, Some(part))?,
+        ["image", name] => plan::image::image(&run, name)?,
         ["controlplane"] => run.programs(&[CONTROL_PLANE])?,
         ["inventory"] => {
             let Some(suites) = run.everything()? else { return Ok(ExitCode::FAILURE) };
@@ -57,7 +58,7 @@ fn main() -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         other => bail!(
-            "testrun test|check|decide|demo|unit CRATE|scenario SUITE NAME|night [PART]|controlplane|inventory|page, not {other:?}"
+            "testrun test|check|decide|demo|unit CRATE|scenario SUITE NAME|night [PART]|image NAME|controlplane|inventory|page, not {other:?}"
         ),
     };
     println!("\n{}", report(&run, now() - began)?);

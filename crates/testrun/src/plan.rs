@@ -1,6 +1,7 @@
 //! The steps of each target of the Makefile.
 
 pub(crate) mod demo;
+pub(crate) mod image;
 pub(crate) mod inner;
 pub(crate) mod night;
 pub(crate) mod test;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use berth_testrun::folders;
 use berth_testrun::programs::{self, GoModule};
 
 use crate::budgets::{Budgets, Start};
@@ -52,6 +54,12 @@ fn itself(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("the path of testrun")?);
     command.args(args);
     Ok(command)
+}
+
+/// The output of a command without spaces around it; empty where the command fails.
+fn output(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).current_dir(folders::repository()).output();
+    Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
 }
 
 /// The same command with the lowest priority.

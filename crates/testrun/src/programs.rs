@@ -46,6 +46,9 @@ pub const JOBSET: GoModule =
 /// A server of Google Cloud Storage.
 pub const GCS: GoModule =
     GoModule { name: "gcs", what: "a server of Google Cloud Storage", tags: "", programs: &["fake-gcs-server"] };
+/// A client of registries for images, and a registry.
+pub const CRANE: GoModule =
+    GoModule { name: "crane", what: "crane, a client of registries", tags: "", programs: &["crane"] };
 /// Helm 4.
 pub const HELM: GoModule = GoModule { name: "helm", what: "Helm 4", tags: "", programs: &["helm"] };
 /// Helm 3.
@@ -57,9 +60,16 @@ pub const PROMETHEUS: GoModule = GoModule {
     tags: "netgo,remove_all_sd",
     programs: &["prometheus", "promtool"],
 };
+/// The real Kueue: its manager, and what its own benchmarks run.
+pub const KUEUE: GoModule = GoModule {
+    name: "kueue",
+    what: "the manager of the real Kueue, and its minimalkueue",
+    tags: "",
+    programs: &["kueue", "minimalkueue"],
+};
 
 /// All modules.
-pub const ALL: [GoModule; 6] = [CONTROL_PLANE, JOBSET, GCS, HELM, PROMETHEUS, HELM_3];
+pub const ALL: [GoModule; 8] = [CONTROL_PLANE, JOBSET, GCS, CRANE, HELM, PROMETHEUS, HELM_3, KUEUE];
 
 /// Modules of which no program is built: their CRDs are read.
 pub const CRDS_ONLY: [(&str, &str); 2] =

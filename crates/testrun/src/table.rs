@@ -35,8 +35,18 @@ pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
     let _ = writeln!(text, "\nfrom the command to here {}, of which {} downloading", minutes(wall), minutes(downloads));
     let _ = writeln!(text, "without downloads: {}", minutes(wall - downloads));
     let _ = writeln!(text, "tests: {all}");
-    for reason in &all.skipped {
-        let _ = writeln!(text, "skipped: {reason}");
+    text += &skipped(&all.skipped);
+    text
+}
+
+/// Lines about tests that were not run: one a reason, with the number of tests that it holds for.
+fn skipped(reasons: &[String]) -> String {
+    let mut text = String::new();
+    for (at, reason) in reasons.iter().enumerate() {
+        if !reasons[..at].contains(reason) {
+            let tests = reasons.iter().filter(|other| *other == reason).count();
+            let _ = writeln!(text, "skipped: {reason} ({tests} {})", if tests == 1 { "test" } else { "tests" });
+        }
     }
     text
 }
@@ -64,6 +74,13 @@ pub(crate) fn minutes(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reason_of_several_tests_is_told_once_with_their_number() {
+        let reasons = ["the real Kueue", "frameworks", "the real Kueue"].map(str::to_owned);
+        assert_eq!(skipped(&reasons), "skipped: the real Kueue (2 tests)\nskipped: frameworks (1 test)\n");
+        assert_eq!(skipped(&[]), "");
+    }
 
     #[test]
     fn step_that_uses_one_of_two_cores_waits_half_of_its_time() {

@@ -1,6 +1,8 @@
 //! Reviews of Kueue's kinds and of TrainingJobs: what their schemas cannot say.
 
+use crate::author::{self, Leave};
 use crate::review::{Answer, Request, Unreadable};
+use crate::routes::Around;
 use berth_api::berth::TrainingJob;
 use berth_api::labels::ELASTIC_JOB;
 use berth_api::validation::{
@@ -10,7 +12,7 @@ use berth_api::validation::{
 };
 use berth_api::{ClusterQueue, Cohort, ReclaimablePod, ResourceFlavor, Workload};
 use berth_jobs::prebuilt_size_rule;
-use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
+use berth_jobs::training::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -33,9 +35,21 @@ pub(crate) fn resource_flavor(request: &Request) -> Result<Answer, Unreadable> {
     validate::<ResourceFlavor>(request, validate_resource_flavor, |_, _| Vec::new())
 }
 
-pub(crate) fn training_job(request: &Request, cards: &Cards) -> Result<Answer, Unreadable> {
+pub(crate) fn training_job(request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
+    let unasked = || Leave::Unanswered("nobody was asked".to_owned());
+    match author::question(request).map(|_| around.leave.clone().unwrap_or_else(unasked)) {
+        Some(Leave::Refused(words)) => {
+            return Ok(Answer::Forbid(format!("{words}, which Berth does for the author of a TrainingJob")));
+        }
+        Some(Leave::Unanswered(why)) => {
+            let words = "the API server does not say whether its author may create Jobs";
+            return Ok(Answer::Postpone(format!("{words}: {why}")));
+        }
+        Some(Leave::Given) | None => {}
+    }
+    let cards = around.surroundings.cards();
     let alone = |job: &TrainingJob| {
-        let mut errors = invalid_training_job(job, cards);
+        let mut errors = invalid_training_job(job, &cards);
         errors.extend(invalid_training_job_metadata(job));
         errors
     };

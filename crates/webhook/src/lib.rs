@@ -1,8 +1,8 @@
 //! The admission server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
 //!
 //! What it never does: call the API server while it answers a review (what it must know beside the object comes from
-//! [`Surroundings`]), decide an admission, or wait for the control loop: it has a thread of its own. The rules themselves are
-//! in `berth_api::validation` and `berth_jobs`; here they are asked.
+//! [`Surroundings`]), but for one question about the author of a TrainingJob ([`author`]); decide an admission, or wait for the
+//! control loop: it has a thread of its own. The rules themselves are in `berth_api::validation` and `berth_jobs`; here they are asked.
 //!
 //! Where to start reading: [`routes`] says which path does what, [`review`] turns bytes into a review and an answer into
 //! bytes, [`server`] has the limits, and [`certs`] the life of the certificates, decided in `certs/rotate.rs`.
@@ -12,6 +12,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)
 )]
 
+pub mod author;
 pub mod certs;
 mod jobs;
 mod kinds;

@@ -50,6 +50,13 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
+/// Refuses to take from a pod of a job what it is counted by. The chart's conditions ask about nothing else.
+pub(crate) fn validate_pod_of_job(request: &Request) -> Reply {
+    let new: Pod = request.object()?;
+    let old = request.old_object::<Pod>().filter(|_| !is_of_kubernetes(&request.user_info.username));
+    Ok(Answer::of(old.map(|old| pods::validate_pod_of_job(&old, &new)).unwrap_or_default()))
+}
+
 /// Says in a Deployment's template who may run its pods; one that names no queue is given the one for those.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;

@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -52,11 +53,17 @@ pub struct Request {
 }
 
 /// The user whose request is under review.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
     /// Name, such as `system:serviceaccount:kube-system:job-controller`.
     pub username: String,
+    /// UID, by which an account differs from an earlier one of the same name.
+    pub uid: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Further facts of the authenticator.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Group, version and kind.
@@ -96,6 +103,10 @@ pub enum Answer {
     ChangeAndWarn(Vec<Value>, String),
     /// Not at all, because of these fields.
     Deny(Vec<FieldError>),
+    /// Not at all, because of who asks; the words say what he lacks.
+    Forbid(String),
+    /// Not now, since something that must be known is not; the words say what.
+    Postpone(String),
 }
 
 impl Answer {
@@ -240,6 +251,15 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
             response.allowed = false;
             response.status = Some(refusal(request, errors));
         }
+        Ok(Answer::Forbid(words)) => {
+            response.allowed = false;
+            response.status = Some(failure(request, (403, "Forbidden"), &format!("is forbidden: {words}")));
+        }
+        Ok(Answer::Postpone(words)) => {
+            response.allowed = false;
+            response.status =
+                Some(failure(request, (503, "ServiceUnavailable"), &format!("is not taken now: {words}")));
+        }
         Err(unreadable) => {
             response.allowed = false;
             response.status = Some(json!({
@@ -249,6 +269,15 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
         }
     }
     serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
+}
+
+/// The status of a refusal that no field is to blame for.
+fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value {
+    let Request { kind, name, .. } = request;
+    json!({
+        "status": "Failure", "code": code, "reason": reason, "message": format!("{} {name:?} {words}", kind.kind),
+        "details": {"name": name, "group": kind.group, "kind": kind.kind},
+    })
 }
 
 /// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code that Kueue's webhooks
@@ -371,6 +400,27 @@ mod tests {
         assert_eq!((&response["allowed"], &response["warnings"]), (&json!(true), &json!(["it stays"])));
         assert!(response["patch"].is_string(), "{response}");
         assert!(answered(Ok(Answer::Change(Vec::new())))["response"].get("warnings").is_none());
+    }
+
+    #[test]
+    fn refusal_of_an_author_names_no_field() {
+        for (answer, code, reason, message) in [
+            (
+                Answer::Forbid("User \"a\" cannot".to_owned()),
+                403,
+                "Forbidden",
+                "Job \"n\" is forbidden: User \"a\" cannot",
+            ),
+            (Answer::Postpone("late".to_owned()), 503, "ServiceUnavailable", "Job \"n\" is not taken now: late"),
+        ] {
+            let response = answered(Ok(answer))["response"].clone();
+            assert_eq!(response["allowed"], json!(false));
+            let status = &response["status"];
+            assert_eq!(
+                (&status["code"], &status["reason"], &status["message"]),
+                (&json!(code), &json!(reason), &json!(message))
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which path does what. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
 
-use crate::review::{self, Answer, Request, Unreadable};
+use crate::author::{self, Leave};
+use crate::review::{self, Answer, Request, Unreadable, UserInfo};
 use crate::{Surroundings, jobs, kinds, pods};
 use berth_jobs::{JobType, KINDS};
 use std::borrow::Cow;
@@ -12,6 +13,8 @@ pub struct Around<'a> {
     pub surroundings: &'a dyn Surroundings,
     /// What is switched on.
     pub gates: Gates,
+    /// The answer about the author, where the route asks for one.
+    pub leave: Option<Leave>,
 }
 
 /// The feature gates that decide about reviews, by Kueue's names.
@@ -37,6 +40,8 @@ enum Handle {
     Defaults(JobType),
     /// It is asked whether a job may be stored, also while it is being deleted.
     Rules(JobType),
+    /// It is asked whether a TrainingJob may be stored, which its author must be allowed to make Jobs for.
+    TrainingJob,
     /// It is asked how objects look in another version.
     Conversion,
 }
@@ -62,7 +67,7 @@ pub struct Route {
 }
 
 /// Every path but those of jobs that can be suspended.
-const OTHERS: [Route; 15] = [
+const OTHERS: [Route; 16] = [
     Route {
         path: Cow::Borrowed("/mutate--v1-pod"),
         name: Cow::Borrowed("mutate-pod"),
@@ -83,6 +88,11 @@ const OTHERS: [Route; 15] = [
         path: Cow::Borrowed("/validate--v1-pod"),
         name: Cow::Borrowed("validate-pod"),
         handle: Handle::AdmissionToTheEnd(pods::validate_pod),
+    },
+    Route {
+        path: Cow::Borrowed("/validate--v1-pod-of-job"),
+        name: Cow::Borrowed("validate-pod-of-job"),
+        handle: Handle::AdmissionToTheEnd(|request, _| pods::validate_pod_of_job(request)),
     },
     Route {
         path: Cow::Borrowed("/mutate-apps-v1-deployment"),
@@ -122,7 +132,7 @@ const OTHERS: [Route; 15] = [
     Route {
         path: Cow::Borrowed("/validate-berth-dev-v1alpha1-trainingjob"),
         name: Cow::Borrowed("validate-trainingjob"),
-        handle: Handle::Admission(|request, around| kinds::training_job(request, &around.surroundings.cards())),
+        handle: Handle::TrainingJob,
     },
     Route {
         path: Cow::Borrowed("/validate-kueue-x-k8s-io-v1beta2-cohort"),
@@ -159,6 +169,14 @@ impl Route {
         [route("mutate", Handle::Defaults(kind)), route("validate", Handle::Rules(kind))]
     }
 
+    /// The user whose right to create Jobs in a namespace must be known before the answer.
+    #[must_use]
+    pub fn asks(&self, bytes: &[u8]) -> Option<(UserInfo, String)> {
+        let is_asked = matches!(self.handle, Handle::TrainingJob);
+        let request = is_asked.then(|| review::read(bytes).ok())??;
+        author::question(&request)
+    }
+
     /// Answers a review: the body of the answer, and `allowed`, `denied`, `converted` or `error`.
     ///
     /// # Errors
@@ -177,12 +195,13 @@ impl Route {
             Handle::Admission(rule) | Handle::AdmissionToTheEnd(rule) => rule(&request, around),
             Handle::Defaults(kind) => jobs::mutate(*kind, &request, around),
             Handle::Rules(kind) => jobs::validate(*kind, &request, around),
+            Handle::TrainingJob => kinds::training_job(&request, around),
             Handle::Conversion => Ok(Answer::Allow),
         };
         let outcome = match &answer {
-            Ok(Answer::Deny(_)) => "denied",
+            Ok(Answer::Deny(_) | Answer::Forbid(_)) => "denied",
+            Ok(Answer::Postpone(_)) | Err(_) => "error",
             Ok(_) => "allowed",
-            Err(_) => "error",
         };
         Ok((review::write(&request, &answer), outcome))
     }

@@ -1,6 +1,7 @@
 //! The server: TLS, limits, and from a request to a route. It has a thread of its own, so that neither a decision nor a flood
 //! of anything else delays a review.
 
+use crate::author::Authors;
 use crate::routes::{Around, Gates, route};
 use crate::{Meter, Surroundings};
 use http::{Method, Response, StatusCode, header};
@@ -69,6 +70,8 @@ pub struct Handler {
     pub meter: Arc<dyn Meter>,
     /// What is switched on.
     pub gates: Gates,
+    /// Knows, or asks, what users may do.
+    pub authors: Arc<dyn Authors>,
     beginnings: Semaphore,
     large: Semaphore,
 }
@@ -76,8 +79,14 @@ pub struct Handler {
 impl Handler {
     /// A handler.
     #[must_use]
-    pub fn new(surroundings: Arc<dyn Surroundings>, meter: Arc<dyn Meter>, gates: Gates) -> Self {
-        Self { surroundings, meter, gates, beginnings: Semaphore::new(BEGINNINGS), large: Semaphore::new(LARGE) }
+    pub fn new(
+        surroundings: Arc<dyn Surroundings>,
+        meter: Arc<dyn Meter>,
+        gates: Gates,
+        authors: Arc<dyn Authors>,
+    ) -> Self {
+        let (beginnings, large) = (Semaphore::new(BEGINNINGS), Semaphore::new(LARGE));
+        Self { surroundings, meter, gates, authors, beginnings, large }
     }
 
     async fn handle(&self, request: Request<Incoming>, heard: &Heard) -> Response<Full<Bytes>> {
@@ -109,7 +118,11 @@ impl Handler {
         let (bytes, _room) = self.whole(request.into_body()).await?;
         heard.send_replace(Some(Instant::now()));
         let begun = Instant::now();
-        let around = Around { surroundings: &*self.surroundings, gates: self.gates };
+        let leave = match route.asks(&bytes) {
+            Some((user, namespace)) => Some(self.authors.may_create_jobs(user, namespace).await),
+            None => None,
+        };
+        let around = Around { surroundings: &*self.surroundings, gates: self.gates, leave };
         let (answer, outcome) =
             route.answer(&bytes, &around).map_err(|error| (StatusCode::BAD_REQUEST, "malformed", error.to_string()))?;
         self.meter.answered(&route.name, outcome, begun.elapsed().as_secs_f64());

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use berth_api::labels::QUEUE_NAME;
-use berth_jobs::{JobInfo, JobType, KINDS};
+use berth_api::labels::{POD_SET, QUEUE_NAME};
+use berth_jobs::{JobInfo, JobType, KINDS, pods};
 
 /// The files, and the parts in them.
 const FILES: [(&str, &[Part]); 4] = [
@@ -20,7 +20,11 @@ const FILES: [(&str, &[Part]); 4] = [
     ),
     (
         "files/validating-webhooks.yaml",
-        &[("webhooks of job kinds", validating), ("owners that pods are admitted with", owners)],
+        &[
+            ("webhooks of job kinds", validating),
+            ("owners that pods are admitted with", owners),
+            ("what pods of jobs are counted by", counted),
+        ],
     ),
     ("files/rules.yaml", &[("job kinds", rules)]),
     ("templates/batch-roles.yaml", &[("job kinds", roles)]),
@@ -218,6 +222,14 @@ fn validating() -> String {
         out += "  matchConditions:\n";
         if kind.queue_in_annotation {
             let [label, annotation] = has_queue("state");
+            // A job that names a queue where nobody acts on it is refused, and told where the queue belongs.
+            let in_parts = kind.jobs_in.map(|field| {
+                format!(
+                    " ||\n      state.?spec.?{field}.orValue([]).exists(part, \
+                     part.?template.?metadata.?labels[?'{QUEUE_NAME}'].orValue('') != '')"
+                )
+            });
+            let in_parts = in_parts.unwrap_or_default();
             let _ = write!(
                 out,
                 "  # Before or after the change (oldObject is null at a creation), as an objectSelector looks: no queue is taken away unseen.
@@ -225,7 +237,7 @@ fn validating() -> String {
     expression: >-
       [object, oldObject].exists(state, state != null &&
       ({label} ||
-      {annotation}))
+      {annotation}{in_parts}))
 "
             );
         }
@@ -265,6 +277,47 @@ fn owners_without() -> String {
     let of_none = condition("not-of-a-daemon-set", &daemon_set);
     let none = controlled_by_none("object", &admitted_with_pods());
     format!("{} ||\n      !({MADE_FOR_IT})\n{of_none}\n", condition("not-left-to-its-owner", &none))
+}
+
+/// Condition on a change of a pod that a job has started: it takes away or changes what the pod is counted by, and is not made by those who
+/// make such pods, release them and end them. Nothing else comes here, so that Jobs run and end while Berth is down.
+fn counted() -> String {
+    let list = |all: Vec<&str>| all.iter().map(|key| format!("'{key}'")).collect::<Vec<_>>().join(",\n      ");
+    let (label, annotation, tracking) = (POD_SET, pods::COUNTED_ANNOTATION, pods::JOB_TRACKING);
+    let of_job = format!(
+        "'{label}' in oldObject.metadata.?labels.orValue({{}}) && ([{}].exists(key,
+      key in oldObject.metadata.?labels.orValue({{}})) ||
+      oldObject.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
+      ({})))",
+        list(pods::uid_labels().collect()),
+        admitted_with_pods().join(" ||\n      ")
+    );
+    let controllers = |state: &str| {
+        format!(
+            "{state}.metadata.?ownerReferences.orValue([]).filter(owner, owner.?controller.orValue(false)).map(owner,
+      [owner.kind, owner.name, owner.uid])"
+        )
+    };
+    let changes = format!(
+        "[{}].exists(key,
+      oldObject.metadata.?labels[?key].orValue('') != object.metadata.?labels[?key].orValue('')) ||
+      oldObject.metadata.?annotations[?'{annotation}'].orValue('') !=
+      object.metadata.?annotations[?'{annotation}'].orValue('') ||
+      {} !=
+      {} ||
+      '{tracking}' in oldObject.metadata.?finalizers.orValue([]) &&
+      !('{tracking}' in object.metadata.?finalizers.orValue([]))",
+        list(pods::counted_labels()),
+        controllers("oldObject"),
+        controllers("object")
+    );
+    let conditions = [
+        condition("of-a-started-job", &of_job),
+        condition("has-not-ended", "!(oldObject.?status.?phase.orValue('') in ['Succeeded', 'Failed'])"),
+        condition("changes-what-it-is-counted-by", &changes),
+        condition("not-the-controllers", &format!("!({MADE_FOR_IT})")),
+    ];
+    format!("{}\n", conditions.join("\n"))
 }
 
 fn admitted_with_pods() -> Vec<String> {

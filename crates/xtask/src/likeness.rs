@@ -100,13 +100,22 @@ mod tests {
 
     /// Columns that Kueue 0.19 does not have; `Active` and `Reason` are those of 0.20.
     const OWN_COLUMNS: [(&str, &[&str]); 3] = [
-        ("ClusterQueue", &["Active", "Reason"]),
+        ("ClusterQueue", &["Active", "Reason", "Used"]),
         ("LocalQueue", &["Active", "Reason"]),
-        ("Workload", &["Reason", "Job", "Priority"]),
+        ("Workload", &["Reason", "Job", "Priority", "Size", "Tier"]),
     ];
+    /// Fields of statuses that Kueue does not have.
+    const OWN_FIELDS: [(&str, &[&str]); 1] = [("ClusterQueue", &["berthUsed"])];
 
-    fn without_own_columns(mut definition: Value) -> Value {
+    fn without_own(mut definition: Value) -> Value {
         let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+        let fields = OWN_FIELDS.iter().filter(|(of, _)| *of == kind).flat_map(|(_, fields)| *fields);
+        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+            for field in fields.clone() {
+                let status = version.pointer_mut("/schema/openAPIV3Schema/properties/status/properties").unwrap();
+                assert!(status.as_object_mut().unwrap().remove(*field).is_some(), "{kind}: status.{field} is there");
+            }
+        }
         let Some((_, own)) = OWN_COLUMNS.iter().find(|(of, _)| *of == kind) else { return definition };
         for version in definition["spec"]["versions"].as_array_mut().unwrap() {
             let columns = version["additionalPrinterColumns"].as_array_mut().unwrap();
@@ -121,7 +130,7 @@ mod tests {
     fn kueues_kinds_are_as_kueue_defines_them() {
         let known: Vec<&str> = KUEUES.lines().filter(|line| !line.starts_with('#')).collect();
         let kueues = kinds::ALL.iter().filter(|kind| kind.is_kueues());
-        let definitions = kueues.map(|kind| without_own_columns(crd::definition(kind).unwrap()));
+        let definitions = kueues.map(|kind| without_own(crd::definition(kind).unwrap()));
         let mut ours: Vec<String> =
             definitions.flat_map(|definition| versions(&definition).unwrap()).map(|version| version.digest()).collect();
         ours.sort_unstable();

@@ -1,13 +1,15 @@
 //! Berth's tooling: what the repository generates about itself, and the house rules as a check.
 //!
 //! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports what is stale. `likeness` tells a
-//! definition from Kueue's. `tidy` checks what no compiler knows: which crate may use what, where things lie. It never talks to a
-//! cluster. Start reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to what the API
-//! server accepts); the rules are in `tidy`.
+//! definition from Kueue's. `image` writes the archive of `make image`. `tidy` checks what no compiler knows: which crate may use what,
+//! where things lie. `house` measures how far the code is from its target shape. It never talks to a cluster. Start reading in `crd.rs` (one
+//! CRD from one kind), then `expand.rs` (from a schemars document to what the API server accepts); the rules are in `tidy`.
 
 mod crd;
 mod dashboard;
 mod expand;
+mod house;
+mod image;
 mod job_kinds;
 mod kinds;
 mod likeness;
@@ -49,8 +51,25 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Write an archive of the image, for container engines, kind and registries.
+    Image {
+        /// The program, linked statically.
+        #[arg(long)]
+        binary: PathBuf,
+        /// The archive.
+        #[arg(long)]
+        out: PathBuf,
+        /// Name and tag of the image.
+        #[arg(long, default_value = image::NAME)]
+        name: String,
+        /// Take a program that is linked dynamically, for a test that puts its libraries beside it.
+        #[arg(long)]
+        dynamic: bool,
+    },
     /// Check the house rules.
     Tidy,
+    /// Print the measures of the house: import circles, private words, sentences, names, references.
+    House(house::Options),
 }
 
 fn main() -> Result<()> {
@@ -86,8 +105,14 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        Command::Image { binary, out, name, dynamic } => {
+            println!("{}", image::write(&image::Source { binary, name, dynamic }, &out)?);
+            Ok(())
+        }
         Command::Tidy => {
-            let found = tidy::findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;
+            let tree = tidy::Tree::read(&repository())?;
+            let mut found = tidy::findings(&repository(), &tree)?;
+            found.extend(house::findings(&tree)?);
             for finding in &found {
                 println!("{finding}");
             }
@@ -98,12 +123,18 @@ fn main() -> Result<()> {
             eprintln!("tidy: {} against the house rules (crates/xtask/src/tidy)", found.len());
             std::process::exit(1)
         }
+        Command::House(options) => house::run(&repository(), &options),
     }
+}
+
+/// The folder around `crates/`.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// `crds/` beside `crates/`.
 fn repository_crds() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds")
+    repository().join("crds")
 }
 
 /// Name and wanted content of every file in `folder` that is missing or differs.

@@ -1,4 +1,4 @@
-//! Real Jobs, end to end: through Berth, and the same ones unsuspended without it, on the same control plane.
+//! Real Jobs, end to end: through an operator, and the same ones unsuspended without it, on the same control plane.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -33,24 +33,30 @@ const QUIET: Duration = Duration::from_secs(3);
 /// Without any change for that long the run has failed.
 const STALL: Duration = Duration::from_secs(60);
 
-/// Runs the shape.
+/// Runs the shape with Berth, with an older one before it and with Kueue's manager after it where the settings have them.
 ///
 /// # Errors
-/// When the control plane or the operator fails, or the Jobs do not finish.
+/// When a control plane or an operator fails, or the Jobs do not finish.
 pub async fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::begin();
-    let bed = Bed::start("jobs", true).await?;
-    let outcome = measured(&bed, settings).await;
+    for kind in settings.kinds(Kind::Kueue) {
+        report.parts.push(one(settings, &kind).await?);
+    }
+    Ok(report)
+}
+
+async fn one(settings: &Settings, kind: &Kind) -> Result<Part> {
+    let bed = Bed::start("jobs", kind, true).await?;
+    let outcome = measured(&bed, settings, kind).await;
     if outcome.is_err() {
         bed.plane.keep_files();
     }
     bed.stop().await;
-    report.parts.push(outcome?);
-    Ok(report)
+    outcome
 }
 
-async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
-    let client = &bed.client;
+async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
+    let (client, who) = (&bed.client, kind.called());
     let total = QUEUES * ((PER_QUEUE * settings.scale).round() as usize).max(1);
     nodes::create(client, &[Pool::cpu("cpu", NODES, Tier::OnDemand)]).await?;
     for namespace in ["warm-up", "plain-before", "queued", "least", "plain-after"] {
@@ -65,19 +71,19 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
         queues.push(manifest::local_queue("queued", &name, &name));
     }
     plane::apply_all(client, queues).await?;
-    // The machine's speed drifts: the same Jobs without Berth run on both sides of those with it.
+    // The machine's speed drifts: the same Jobs without the operator run on both sides of those with it.
     let before = rested(bed, "plain-before", total).await?;
-    let observer = Kind::Berth.observer(bed, settings.observed).await?;
-    let subject = Kind::Berth.start(bed).await?;
+    let observer = kind.observer(bed, settings.observed).await?;
+    let subject = kind.start(bed).await?;
     tokio::time::sleep(QUIET).await;
 
     eprintln!("bench: {total} jobs through {QUEUES} queues");
     let from = bed.audit.mark();
     let (_, dropped_before) = subject.own_count().await?;
-    let wall = queued(bed, total).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
+    let wall = queued(bed, total).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let ended = bed.audit.mark();
-    settle(&subject, bed, total).await?;
-    // Events give way to writes: those still waiting are counted, too.
+    settle(&subject, kind, bed, total).await?;
+    // Berth's events give way to writes: those still waiting are counted, too.
     let mut handled = -1.0;
     while let more = subject.events_handled().await?
         && more > handled
@@ -89,63 +95,80 @@ async fn measured(bed: &Bed, settings: &Settings) -> Result<Part> {
     let within = bed.audit.between(from, ended)?;
     let (own, dropped) = subject.own_count().await?;
     let usage = subject.usage()?;
-    subject.judged(observer).await.with_context(|| format!("log of berth:\n{}", subject.tail()))?;
+    subject.judged(observer).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let idle = workloads::idle(bed, subject, settings).await?;
 
-    eprintln!("bench: {total} jobs by the least writes of a queue");
-    let from = bed.audit.mark();
-    let least = least::run(bed, "least", total).await.context("by the least writes")?;
-    let least_writes = bed.audit.between(from, bed.audit.mark())?;
-    tokio::time::sleep(QUIET).await;
+    let least = match kind {
+        Kind::Berth => Some(by_the_least(bed, total).await.context("by the least writes")?),
+        _ => None,
+    };
     let from = bed.audit.mark();
     let after = rested(bed, "plain-after", total).await?;
     let without = bed.audit.between(from, bed.audit.mark())?;
 
-    let mut part = Part::new("berth");
+    let mut part = Part::new(kind.name());
     part.add("jobs", total as f64, "");
     part.add("wall", wall.as_secs_f64(), "s");
-    part.add("wall of the same jobs unsuspended without Berth, before", before.as_secs_f64(), "s");
-    part.add("wall of the same jobs unsuspended without Berth, after", after.as_secs_f64(), "s");
+    part.add(&format!("wall of the same jobs unsuspended without {who}, before"), before.as_secs_f64(), "s");
+    part.add(&format!("wall of the same jobs unsuspended without {who}, after"), after.as_secs_f64(), "s");
     let plain = (before + after).as_secs_f64() / 2.0;
-    part.goal("wall / mean wall without Berth", wall.as_secs_f64() / plain, "", 1.5);
-    part.add("wall by the least writes of a queue", least.as_secs_f64(), "s");
-    part.add("wall by the least writes / mean wall without Berth", least.as_secs_f64() / plain, "");
-    let berth = without_leases(&with.get("berth").cloned().unwrap_or_default());
-    let (objects, events) = audit::split_events(&berth);
-    part.goal("object writes per job by Berth", per(objects, total), "", 6.5);
-    part.goal("events per job by Berth", per(events, total), "", 5.0);
-    part.add("events dropped per job", (dropped - dropped_before) / total as f64, "");
+    part.goal(&format!("wall / mean wall without {who}"), wall.as_secs_f64() / plain, "", 1.5);
+    if let Some((least, _)) = &least {
+        part.add("wall by the least writes of a queue", least.as_secs_f64(), "s");
+        part.add("wall by the least writes / mean wall without Berth", least.as_secs_f64() / plain, "");
+    }
+    let its_own = without_leases(&with.get(kind.agent()).cloned().unwrap_or_default());
+    let (objects, events) = audit::split_events(&its_own);
+    part.goal(&format!("object writes per job by {who}"), per(objects, total), "", 6.5);
+    part.goal(&format!("events per job by {who}"), per(events, total), "", 5.0);
+    if !own.is_empty() {
+        part.add("events dropped per job", (dropped - dropped_before) / total as f64, "");
+    }
     let ((objects, events), (plain_objects, plain_events)) = (everybody(&with), everybody(&without));
     part.add("object writes per job by everybody", per(objects, total), "");
     part.add("events per job by everybody", per(events, total), "");
-    part.add("object writes per job by everybody, without Berth", per(plain_objects, total), "");
-    part.add("events per job by everybody, without Berth", per(plain_events, total), "");
-    let own_within = without_leases(&within.get("berth").cloned().unwrap_or_default());
+    part.add(&format!("object writes per job by everybody, without {who}"), per(plain_objects, total), "");
+    part.add(&format!("events per job by everybody, without {who}"), per(plain_events, total), "");
+    let own_within = without_leases(&within.get(kind.agent()).cloned().unwrap_or_default());
     let (objects, events) = audit::split_events(&own_within);
-    part.add("object writes per job by Berth, within the wall", per(objects, total), "");
-    part.add("events per job by Berth, within the wall", per(events, total), "");
+    part.add(&format!("object writes per job by {who}, within the wall"), per(objects, total), "");
+    part.add(&format!("events per job by {who}, within the wall"), per(events, total), "");
     let (objects, events) = everybody(&within);
     part.add("object writes per job by everybody, within the wall", per(objects, total), "");
     part.add("events per job by everybody, within the wall", per(events, total), "");
-    let (objects, events) = everybody(&least_writes);
-    part.add("object writes per job by everybody, the least", per(objects, total), "");
-    part.add("events per job by everybody, the least", per(events, total), "");
+    if let Some((_, writes)) = &least {
+        let (objects, events) = everybody(writes);
+        part.add("object writes per job by everybody, the least", per(objects, total), "");
+        part.add("events per job by everybody, the least", per(events, total), "");
+        part.requests.insert("writes by program, the least".to_owned(), by_program(writes));
+    }
     let scale = settings.scale.max(0.1);
     part.goal("cpu of the operator", usage.cpu_seconds, "s", 3.0 * scale);
     part.goal("peak memory of the operator", usage.peak_mb, "MB", 50.0);
     part.add("pages of its program in memory", usage.files_mb, "MB");
     workloads::add_idle(&mut part, idle, total);
-    part.requests.insert("writes by Berth, audit log".to_owned(), berth);
+    part.requests.insert(format!("writes by {who}, audit log"), its_own);
     part.requests.insert("writes by program within the wall".to_owned(), by_program(&within));
-    part.requests.insert("requests by Berth, its own count since its start".to_owned(), own);
-    part.requests.insert("writes by program, with Berth".to_owned(), by_program(&with));
-    part.requests.insert("writes by program, the least".to_owned(), by_program(&least_writes));
-    part.requests.insert("writes by program, without Berth".to_owned(), by_program(&without));
+    if !own.is_empty() {
+        part.requests.insert(format!("requests by {who}, its own count since its start"), own);
+    }
+    part.requests.insert(format!("writes by program, with {who}"), by_program(&with));
+    part.requests.insert(format!("writes by program, without {who}"), by_program(&without));
     part.notes.push(format!(
         "one pod of 1 cpu and 200 ms each, {QUEUES} queues of {QUOTA} cpus, {IN_FLIGHT} creations in flight; wall is from the \
-         first creation to the last job Complete; without Berth: no process of it runs; the least: e2e/src/bench/least.rs"
+         first creation to the last job Complete; without {who}: no process of it runs; the least: e2e/src/bench/least.rs"
     ));
     Ok(part)
+}
+
+/// The same Jobs by the least writes of a queue: their wall, and what was written.
+async fn by_the_least(bed: &Bed, total: usize) -> Result<(Duration, ByAgent)> {
+    eprintln!("bench: {total} jobs by the least writes of a queue");
+    let from = bed.audit.mark();
+    let wall = least::run(bed, "least", total).await?;
+    let writes = bed.audit.between(from, bed.audit.mark())?;
+    tokio::time::sleep(QUIET).await;
+    Ok((wall, writes))
 }
 
 fn per(count: u64, total: usize) -> f64 {
@@ -189,13 +212,13 @@ pub(super) fn queue(n: usize) -> String {
 
 /// As [`plain`]; then the controllers become quiet.
 async fn rested(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
-    eprintln!("bench: {total} jobs without Berth");
+    eprintln!("bench: {total} jobs without an operator");
     let wall = plain(bed, namespace, total).await?;
     tokio::time::sleep(QUIET).await;
     Ok(wall)
 }
 
-/// Jobs without Berth; the time until all are complete.
+/// Jobs without an operator; the time until all are complete.
 async fn plain(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
     let job = |n: usize| Job::new(namespace, &name(n), "").spec(&json!({"suspend": false}));
     created(bed, namespace, total, job).await
@@ -274,7 +297,7 @@ where
 }
 
 /// Waits until every Workload is Finished and the operator has been quiet for three seconds.
-async fn settle(subject: &Subject, bed: &Bed, total: usize) -> Result<()> {
+async fn settle(subject: &Subject, kind: &Kind, bed: &Bed, total: usize) -> Result<()> {
     wait::until(Duration::from_secs(60), "every workload is Finished and let go", || async {
         let workloads = crate::kinds::WORKLOAD.list(&bed.client, "queued").await?;
         let finished = workloads.iter().filter(|w| crate::kinds::condition(w, "Finished") == "True").count();
@@ -284,14 +307,18 @@ async fn settle(subject: &Subject, bed: &Bed, total: usize) -> Result<()> {
         Ok(Seen::when(finished >= total && held == 0, text))
     })
     .await?;
-    let mut quiet = Instant::now();
-    let mut last = 0;
-    let deadline = Instant::now() + Duration::from_secs(90);
-    while quiet.elapsed() < Duration::from_secs(6) && Instant::now() < deadline {
-        // Each look makes the operator write out all of its metrics, which is counted as its own work.
+    let (begun, from) = (Instant::now(), bed.audit.mark());
+    let (mut quiet, mut last) = (begun, 0);
+    while quiet.elapsed() < Duration::from_secs(6) && begun.elapsed() < Duration::from_secs(90) {
+        // Each look makes Berth write out all of its metrics, which is counted as its own work.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let (own, _) = subject.own_count().await?;
-        let now: u64 = own.iter().filter(|(what, _)| !what.ends_with(" leases")).map(|(_, count)| count).sum();
+        let asked = match kind {
+            Kind::Berth | Kind::Before(_) => subject.own_count().await?.0,
+            Kind::Minimal(_) | Kind::Kueue(_) => {
+                bed.audit.between(from, bed.audit.mark())?.remove(kind.agent()).unwrap_or_default()
+            }
+        };
+        let now: u64 = asked.iter().filter(|(what, _)| !what.ends_with(" leases")).map(|(_, count)| count).sum();
         if now != last {
             (quiet, last) = (Instant::now(), now);
         }

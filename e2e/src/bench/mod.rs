@@ -23,7 +23,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What to run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_KUEUE`, `BENCH_JSON`.
+use self::subject::Kind;
+use crate::kueue::Kueue;
+
+/// What to run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`,
+/// `BENCH_JSON`, `IDLE`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `small` (15,000 Workloads over 30 queues), `large` (50,000 over 1,000) or `jobs` (1,000 Jobs over 5).
@@ -32,8 +36,10 @@ pub struct Settings {
     pub scale: f64,
     /// Whether queues preempt (reclaim Any, within the queue LowerPriority).
     pub preemption: bool,
-    /// Kueue's own `minimalkueue`, run beside Berth in the same process of measurement.
-    pub kueue: Option<PathBuf>,
+    /// An older berth, measured before this one in the same run.
+    pub before: Option<PathBuf>,
+    /// The real Kueue, measured after Berth in the same run: its minimalkueue, or for Jobs its manager.
+    pub kueue: Option<Kueue>,
     /// Where the figures go as JSON.
     pub json: Option<PathBuf>,
     /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
@@ -47,7 +53,22 @@ impl Settings {
     /// A run of one shape at a scale, as a test makes it: observed, and with nothing else switched on.
     pub fn of(shape: &str, scale: f64) -> Settings {
         let shape = shape.to_owned();
-        Settings { shape, scale, preemption: false, kueue: None, json: None, idle_seconds: 0, observed: true }
+        Settings {
+            shape,
+            scale,
+            preemption: false,
+            before: None,
+            kueue: None,
+            json: None,
+            idle_seconds: 0,
+            observed: true,
+        }
+    }
+
+    /// The programs that are measured, one after the other; `kueues` is the program of Kueue's that knows the shape.
+    pub fn kinds(&self, kueues: impl FnOnce(Kueue) -> Kind) -> Vec<Kind> {
+        let before = self.before.clone().map(Kind::Before);
+        before.into_iter().chain([Kind::Berth]).chain(self.kueue.clone().map(kueues)).collect()
     }
 
     /// Reads the environment.
@@ -70,7 +91,8 @@ impl Settings {
                 Some("1") => true,
                 Some(other) => bail!("PREEMPTION={other}: 0 or 1"),
             },
-            kueue: get("BENCH_KUEUE").map(PathBuf::from),
+            before: get("BENCH_BEFORE").map(PathBuf::from),
+            kueue: Kueue::asked()?,
             json: get("BENCH_JSON").map(PathBuf::from),
             idle_seconds: number("IDLE", 20.0)? as u64,
             observed: false,
@@ -91,4 +113,17 @@ pub async fn run(settings: &Settings) -> Result<report::Report> {
     };
     report.settings(settings);
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_berth_is_measured_before_this_one() {
+        let names = |settings: Settings| settings.kinds(Kind::Minimal).iter().map(Kind::name).collect::<Vec<_>>();
+        assert_eq!(names(Settings::of("small", 1.0)), ["berth"]);
+        let both = Settings { before: Some("older/berth".into()), ..Settings::of("small", 1.0) };
+        assert_eq!(names(both), ["berth, before", "berth"]);
+    }
 }

@@ -10,9 +10,9 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::audit::Audit;
-use super::subject;
+use super::subject::{self, Kind};
 use crate::control_plane::{ControlPlane, Options};
-use crate::manager;
+use crate::kueue::Kueue;
 
 /// Requests of the benchmark that may be in flight at once: enough to keep the API server busy on two cores.
 pub const IN_FLIGHT: usize = 16;
@@ -28,20 +28,24 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts it. Without `controllers` only etcd and the API server go on running: Workloads without jobs need no others,
-    /// and what these would take of two cores is not what is measured.
+    /// Starts it, with the CRDs and the rights of what is measured. Without `controllers` only etcd and the API server go on
+    /// running: Workloads without jobs need no others, and what these would take of two cores is not what is measured.
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn start(name: &str, controllers: bool) -> Result<Bed> {
+    pub async fn start(name: &str, kind: &Kind, controllers: bool) -> Result<Bed> {
         let audit = Audit::create(&subject::users())?;
         let mut options = Options::with_crds(&format!("bench-{name}"));
+        // The cost of an operator's schemas is part of its own.
+        let definitions = kind.kueue().map(Kueue::definitions).transpose()?;
+        if let Some(folder) = &definitions {
+            options.crds = vec![folder.path().to_owned()];
+        }
         options.api_server_args = audit.args();
         let plane = ControlPlane::start(options).await?;
         let client = plane.client();
         let bed = Bed { plane, audit, client };
-        manager::install(&bed.client).await?;
-        subject::install_kueue(&bed.client).await?;
+        kind.install(&bed.client).await?;
         if !controllers {
             for program in ["kube-controller-manager", "kube-scheduler", "kwok"] {
                 bed.plane.signal(program, "KILL")?;

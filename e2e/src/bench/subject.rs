@@ -1,41 +1,50 @@
-//! What is measured: Berth, or Kueue's own minimalkueue when the benchmark is given one.
+//! The program that is measured: Berth, or the real Kueue where the benchmark is asked to run it as well.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::meter::{Requests, Usage, own_requests, total};
 use super::plane::Bed;
 use crate::control_plane::{create_namespace, token, write_kubeconfig};
+use crate::http::http_get;
 use crate::kinds;
+use crate::kueue::{Kueue, NAMESPACE as KUEUE_NAMESPACE, Start};
 use crate::manager::{self, Manager, ManagerOptions};
 use crate::observer::Observer;
-use crate::process::{Guarded, Launch};
+use crate::process::{Guarded, Launch, free_ports};
 
 /// Writes must stop for this long at the end of an observed run.
 const REST: Duration = Duration::from_secs(2);
 
-const KUEUE_NAMESPACE: &str = "kueue-bench";
-const KUEUE_ACCOUNT: &str = "minimalkueue";
+const KUEUE_ACCOUNT: &str = "kueue-controller-manager";
+/// A started Kueue has its views within this time, or something is wrong.
+const READY_LIMIT: Duration = Duration::from_secs(90);
+/// Time that minimalkueue, which cannot be asked, takes to fill its caches.
+const FILLED: Duration = Duration::from_secs(5);
 
 /// Which operator.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// The shipped binary.
     Berth,
-    /// minimalkueue at a path.
-    Kueue(PathBuf),
+    /// A binary of Berth from before the change that is measured.
+    Before(PathBuf),
+    /// Kueue's minimalkueue, which knows no jobs.
+    Minimal(Kueue),
+    /// Kueue's manager.
+    Kueue(Kueue),
 }
 
 /// A running operator.
 pub enum Subject {
     /// Berth.
     Berth(Box<Manager>),
-    /// Kueue.
-    Kueue(Box<Guarded>),
+    /// A program of Kueue's.
+    Kueue(Kind, Box<Guarded>),
 }
 
 /// User names of the operators, whose every request is counted.
@@ -44,17 +53,14 @@ pub fn users() -> Vec<String> {
     vec![user(manager::NAMESPACE, manager::SERVICE_ACCOUNT), user(KUEUE_NAMESPACE, KUEUE_ACCOUNT)]
 }
 
-/// Account and rights for minimalkueue, which has no chart of its own.
-///
-/// # Errors
-/// When the server refuses.
-pub async fn install_kueue(client: &Client) -> Result<()> {
+/// Account and rights for a program of Kueue's, of which minimalkueue has no chart.
+async fn install_kueue(client: &Client) -> Result<()> {
     create_namespace(client, KUEUE_NAMESPACE, &[]).await?;
     let rbac = "rbac.authorization.k8s.io";
     for object in [
         json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": KUEUE_ACCOUNT, "namespace": KUEUE_NAMESPACE}}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "kueue-bench"},
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "kueue"},
             "subjects": [{"kind": "ServiceAccount", "name": KUEUE_ACCOUNT, "namespace": KUEUE_NAMESPACE}],
             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}}),
     ] {
@@ -63,16 +69,60 @@ pub async fn install_kueue(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// No limit on writes: the API server is to be the limit.
+/// No limit on requests: the API server is to be the limit.
 const UNLIMITED: &str =
     "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nclientConnection:\n  qps: -1\n";
+
+/// The configuration of Kueue's manager without a limit on requests, with Jobs alone.
+fn unlimited() -> Value {
+    json!({"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "clientConnection": {"qps": -1},
+        "leaderElection": {"leaderElect": false}, "integrations": {"frameworks": ["batch/job"]}})
+}
 
 impl Kind {
     /// Name for the report.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Berth => "berth",
-            Kind::Kueue(_) => "minimalkueue",
+            Kind::Before(_) => "berth, before",
+            Kind::Minimal(_) => "minimalkueue",
+            Kind::Kueue(_) => "kueue",
+        }
+    }
+
+    /// The program's name in its user agent.
+    pub fn agent(&self) -> &'static str {
+        match self {
+            Kind::Berth | Kind::Before(_) => "berth",
+            Kind::Minimal(_) => "minimalkueue",
+            Kind::Kueue(_) => "kueue",
+        }
+    }
+
+    /// The name that figures have for it.
+    pub fn called(&self) -> &'static str {
+        match self {
+            Kind::Berth | Kind::Before(_) => "Berth",
+            Kind::Minimal(_) | Kind::Kueue(_) => "Kueue",
+        }
+    }
+
+    /// The Kueue that it is a program of.
+    pub fn kueue(&self) -> Option<&Kueue> {
+        match self {
+            Kind::Berth | Kind::Before(_) => None,
+            Kind::Minimal(kueue) | Kind::Kueue(kueue) => Some(kueue),
+        }
+    }
+
+    /// Account and rights on a control plane.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn install(&self, client: &Client) -> Result<()> {
+        match self {
+            Kind::Berth | Kind::Before(_) => manager::install(client).await,
+            Kind::Minimal(_) | Kind::Kueue(_) => install_kueue(client).await,
         }
     }
 
@@ -93,39 +143,64 @@ impl Kind {
     /// When it does not start.
     pub async fn start(&self, bed: &Bed) -> Result<Subject> {
         match self {
-            Kind::Berth => {
-                let options = ManagerOptions { config: Some(UNLIMITED.to_owned()), ..ManagerOptions::default() };
-                let manager = Manager::start(&bed.plane, options).await?;
-                manager::wait_for_leader(&bed.client).await?;
-                Ok(Subject::Berth(Box::new(manager)))
+            Kind::Berth => berth(bed, None).await,
+            Kind::Before(program) => berth(bed, Some(program.clone())).await,
+            Kind::Minimal(kueue) => self.started(minimal(bed, kueue).await?, None).await,
+            Kind::Kueue(kueue) => {
+                let [webhooks, health] = free_ports()?;
+                let kubeconfig = &kubeconfig(bed).await?;
+                let start = Start { name: "kueue", config: unlimited(), kubeconfig, webhooks, health };
+                self.started(kueue.start(&bed.plane, start)?, Some(health)).await
             }
-            Kind::Kueue(program) => start_kueue(bed, program).await,
+        }
+    }
+
+    /// A program of Kueue's, when it is ready.
+    async fn started(&self, mut process: Guarded, health: Option<u16>) -> Result<Subject> {
+        let begun = Instant::now();
+        loop {
+            if let Some(code) = process.ended() {
+                bail!("{} ended with code {code}:\n{}", self.name(), process.tail(20));
+            }
+            let ready = match health {
+                Some(port) => matches!(http_get(port, "/readyz").await, Ok((200, _))),
+                // Without readiness to ask for its caches are filled within moments.
+                None => begun.elapsed() >= FILLED,
+            };
+            if ready {
+                return Ok(Subject::Kueue(self.clone(), Box::new(process)));
+            }
+            ensure!(begun.elapsed() < READY_LIMIT, "{} is not ready:\n{}", self.name(), process.tail(20));
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
 
-async fn start_kueue(bed: &Bed, program: &Path) -> Result<Subject> {
-    let path = bed.plane.folder().join("minimalkueue.kubeconfig");
+async fn berth(bed: &Bed, older: Option<PathBuf>) -> Result<Subject> {
+    let options = ManagerOptions { older, config: Some(UNLIMITED.to_owned()), ..ManagerOptions::default() };
+    let manager = Manager::start(&bed.plane, options).await?;
+    manager::wait_for_leader(&bed.client).await?;
+    Ok(Subject::Berth(Box::new(manager)))
+}
+
+/// A kubeconfig with the token of Kueue's account.
+async fn kubeconfig(bed: &Bed) -> Result<PathBuf> {
+    let path = bed.plane.folder().join("kueue.kubeconfig");
     let token = token(&bed.client, KUEUE_NAMESPACE, KUEUE_ACCOUNT).await?;
     write_kubeconfig(&path, bed.plane.url(), &bed.plane.authority(), KUEUE_ACCOUNT, &json!({"token": token}))?;
-    let mut process = Guarded::start(Launch {
+    Ok(path)
+}
+
+async fn minimal(bed: &Bed, kueue: &Kueue) -> Result<Guarded> {
+    Guarded::start(Launch {
         name: "minimalkueue",
-        program,
-        args: vec!["--kubeconfig".to_owned(), path.display().to_string()],
+        program: kueue.minimal()?,
+        args: vec!["--kubeconfig".to_owned(), kubeconfig(bed).await?.display().to_string()],
         env: Vec::new(),
         folder: bed.plane.folder(),
         doomed: None,
         restarts: false,
-    })?;
-    // It has no readiness endpoint; its caches are filled within moments on an empty cluster.
-    let until = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < until {
-        if let Some(code) = process.ended() {
-            bail!("{} ended with code {code}:\n{}", program.display(), process.tail(20));
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(Subject::Kueue(Box::new(process)))
+    })
 }
 
 impl Subject {
@@ -134,18 +209,17 @@ impl Subject {
     /// # Errors
     /// When it does not run.
     pub fn usage(&self) -> Result<Usage> {
-        let pid = match self {
-            Subject::Berth(manager) => manager.pid()?,
-            Subject::Kueue(process) => process.pid()?,
-        };
-        Usage::of(pid)
+        Usage::of(self.pid()?)
     }
 
-    /// The program's name in its user agent.
-    pub fn agent(&self) -> &'static str {
+    /// The id of the process.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pid(&self) -> Result<u32> {
         match self {
-            Subject::Berth(_) => "berth",
-            Subject::Kueue(_) => "minimalkueue",
+            Subject::Berth(manager) => manager.pid(),
+            Subject::Kueue(_, process) => process.pid(),
         }
     }
 
@@ -159,7 +233,7 @@ impl Subject {
                 let text = manager.metrics().await?;
                 Ok((own_requests(&text), total(&text, "berth_events_dropped_total")))
             }
-            Subject::Kueue(_) => Ok((Requests::new(), 0.0)),
+            Subject::Kueue(..) => Ok((Requests::new(), 0.0)),
         }
     }
 
@@ -173,7 +247,7 @@ impl Subject {
                 let text = manager.metrics().await?;
                 Ok(total(&text, "berth_events_published_total") + total(&text, "berth_events_dropped_total"))
             }
-            Subject::Kueue(_) => Ok(0.0),
+            Subject::Kueue(..) => Ok(0.0),
         }
     }
 
@@ -192,7 +266,7 @@ impl Subject {
     pub fn tail(&self) -> String {
         match self {
             Subject::Berth(manager) => manager.log_tail(25),
-            Subject::Kueue(process) => process.tail(25),
+            Subject::Kueue(_, process) => process.tail(25),
         }
     }
 
@@ -209,7 +283,10 @@ impl Subject {
                 manager::wait_for_leader(&bed.client).await?;
                 Ok(Subject::Berth(manager))
             }
-            other => Ok(other),
+            Subject::Kueue(kind, mut process) => {
+                process.stop(Duration::from_secs(15));
+                kind.start(bed).await.with_context(|| format!("restarting {}", kind.name()))
+            }
         }
     }
 
@@ -217,7 +294,7 @@ impl Subject {
     pub fn stop(self) {
         match self {
             Subject::Berth(mut manager) => manager.terminate(Duration::from_secs(15)),
-            Subject::Kueue(mut process) => process.stop(Duration::from_secs(15)),
+            Subject::Kueue(_, mut process) => process.stop(Duration::from_secs(15)),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Objects of a scenario that go before its end.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::Scenario;
-use crate::kinds::{Kind, POD, WORKLOAD, items, text};
+use crate::kinds::{CLUSTER_QUEUE, Kind, POD, WORKLOAD, items, text};
+use crate::quota_tree::reserved;
+use crate::wait::{self, STEP, Seen};
 
 impl Scenario<'_> {
     /// Deletes all objects of these kinds in the namespace.
@@ -17,6 +19,21 @@ impl Scenario<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Deletes the namespace with all that runs and waits there. It must be gone in time, and hold no quota of the scenario's own queue.
+    ///
+    /// # Errors
+    /// When something of it stays.
+    pub async fn ends_with_its_namespace(&self) -> Result<()> {
+        let deletion = ["delete", "namespace", &self.namespace, "--timeout=60s"];
+        self.stage.plane.kubectl(&deletion).await.context("what is in the namespace keeps it")?;
+        let queue = self.name("cq");
+        wait::until(STEP, &format!("queue {queue} holds nothing"), || async {
+            let queue = CLUSTER_QUEUE.get(&self.client, "", &queue).await?.unwrap_or_default();
+            Ok(Seen::when(reserved(&queue, "total") == 0, || queue["status"].to_string()))
+        })
+        .await
     }
 
     /// Deletes the Workloads of groups of pods, which outlive these, and pods that nobody controls.

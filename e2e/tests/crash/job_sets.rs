@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{JOB, POD, WORKLOAD, condition, text};
+use berth_e2e::kinds::{JOB, POD, QUEUE_POLICY, WORKLOAD, condition, text};
 use berth_e2e::manifest::{cluster_queue, flavor, group, local_queue, quota};
 use berth_e2e::scenario::Scenario;
 use berth_e2e::wait::{self, Seen};
@@ -42,7 +42,9 @@ async fn closed_queue(s: &Scenario<'_>) -> Result<()> {
     let groups = [group(&[(&*demand, &cpu[..]), (&*spot, &cpu[..])])];
     s.apply(&cluster_queue(&queue, &groups, &json!({"stopPolicy": "Hold"}))).await?;
     s.apply(&local_queue(&s.namespace, "queue", &queue)).await?;
-    Ok(())
+    // Nothing orders the watches of two kinds: a queue that opens before its policy is seen follows none.
+    let policy = s.name("policy");
+    comes(s, QUEUE_POLICY, &policy, "Active", |policy| condition(policy, "Active") == "True").await
 }
 
 /// Waits until both pods run that Berth has placed, and no others.

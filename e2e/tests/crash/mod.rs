@@ -369,7 +369,7 @@ const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
 /// What Berth must do within a time (L3) it need not do while it is dead: how long a start takes is the machine's matter. Never ends.
 async fn tells_when_nobody_leads(stage: &Stage) {
     loop {
-        if stage.manager.is_ready().await {
+        if matches!(stage.manager.readiness().await, Ok((200, _))) {
             stage.observer.somebody_leads();
         } else {
             stage.observer.nobody_leads();

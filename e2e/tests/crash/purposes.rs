@@ -11,7 +11,7 @@ use crate::crash::{older_rows, other_rows, rows};
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.
-const WITHOUT: [(&str, &str); 9] = [
+const WITHOUT: [(&str, &str); 11] = [
     (
         "WithdrawStart",
         "made when the answer to a start was lost and the job is to stop: two faults at once, which control's stories tell",
@@ -29,6 +29,8 @@ const WITHOUT: [(&str, &str); 9] = [
         "the same write as ExplainPending, which has rows, under a name of its own for its place in the queue of writes",
     ),
     ("FindLeftPods", "reads; the next process sees the Workload without an owner and asks again"),
+    ("ReadPod", "reads; the next process knows of no answer and asks again, as long as the pod is odd or resized"),
+    ("ReadJob", "reads; the next process asks again, as long as the job has no Workload"),
     ("FindPodsOnNode", "reads; the next process sees the node's taint and asks again"),
 ];
 

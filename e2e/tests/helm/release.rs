@@ -26,7 +26,8 @@ const CONFIGURATION: &str = webhooks::NAMES[0];
 /// Kinds of which the chart makes objects, but for CRDs.
 const RELEASED: &str = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                         poddisruptionbudgets,networkpolicies,flowschemas,prioritylevelconfigurations,namespaces,\
-                        mutatingwebhookconfigurations,validatingwebhookconfigurations";
+                        mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,\
+                        validatingadmissionpolicybindings";
 
 struct World {
     plane: ControlPlane,
@@ -95,6 +96,8 @@ async fn installed(world: &World) -> Result<()> {
         ("flowschema", "", "berth-controller-manager"),
         ("flowschema", "", "berth-leader-election"),
         ("prioritylevelconfiguration", "", "berth-controller-manager"),
+        ("validatingadmissionpolicy", "", "berth-controller-manager"),
+        ("validatingadmissionpolicybinding", "", "berth-controller-manager"),
         ("clusterrole", "", "kueue-batch-admin-role"),
         ("clusterrole", "", "kueue-batch-user-role"),
         ("role", "kueue-system", "berth-leader-election-role"),

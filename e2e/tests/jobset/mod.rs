@@ -17,7 +17,7 @@ use berth_e2e::manager::ManagerOptions;
 use berth_e2e::manifest::{self, group, quota};
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::quota_tree::reserved;
-use berth_e2e::scenario::{Run, Scenario, Stage, run_all};
+use berth_e2e::scenario::{Run, Scenario, Stage, run_all, run_each};
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -323,7 +323,6 @@ async fn jobsets() -> Result<()> {
     ensure!(stage.observer.watches(JOBSET), "the promises about JobSets are not judged");
     let s = &stage;
     let runs: Vec<Run<'_>> = vec![
-        ("crowd", costs::little_in_a_crowd(s, &audit).boxed()),
         ("one-by-one", costs::an_end_apart_from_the_others(s, &audit).boxed()),
         ("job-crowd", costs::little_in_a_crowd_of_jobs(s, &audit).boxed()),
         ("alone", costs::by_themselves(s, &audit).boxed()),
@@ -338,7 +337,13 @@ async fn jobsets() -> Result<()> {
         ("named-tiers", the_tier_that_it_names(s).boxed()),
         ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
     ];
-    let outcome = run_all(&stage, runs).await;
+    // The controller of JobSets has one worker: whatever comes after the hundred Jobs of the crowd waits for them.
+    let crowd: Vec<Run<'_>> = vec![("crowd", costs::little_in_a_crowd(s, &audit).boxed())];
+    let outcome = async move {
+        run_each(s, runs.len(), runs).await?;
+        run_all(s, crowd).await
+    }
+    .await;
     drop(controller);
     stage.stop().await;
     outcome

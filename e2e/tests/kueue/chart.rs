@@ -22,7 +22,7 @@ use berth_e2e::webhooks::{self, MUTATING, VALIDATING};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::kueue::{ALONE, SYSTEM, TEAM, WEBHOOKS, World, configuration, quiet, source, under_kueue, written};
+use crate::kueue::{ALONE, SYSTEM, TEAM, WEBHOOKS, World, asked, configuration, quiet, under_kueue, written};
 
 /// Pods of the two Deployments run on and on.
 const ENDLESS: &str = r#"{"e2e.berth.dev/outcome": "never"}"#;
@@ -54,7 +54,7 @@ impl Story {
             "controllerManager": {"manager": {"podAnnotations": pods}}});
         let file = self.world.plane.folder().join("kueue-values.json");
         fs::write(&file, values.to_string())?;
-        let chart = self.world.source.join("charts/kueue").display().to_string();
+        let chart = self.world.kueue.sources().join("charts/kueue").display().to_string();
         let file = file.display().to_string();
         let args = ["install", "kueue", &*chart, "--namespace", SYSTEM, "--create-namespace", "--values", &*file];
         self.helm.ok(&args).await?;
@@ -99,7 +99,7 @@ impl Story {
         let token = plane.token_for_service_account(SYSTEM, "kueue-controller-manager").await?;
         let path = plane.folder().join("kueue.kubeconfig");
         write_kubeconfig(&path, plane.url(), &plane.authority(), "kueue", &json!({"token": token}))?;
-        self.world.kueue_with("kueue", config, &path)
+        self.world.start_with("kueue", config, &path)
     }
 
     /// Steps 1 and 2: with one stored version each, the CRDs become those of a release that is not there yet; Kueue converts.
@@ -255,7 +255,7 @@ async fn controller_of_job_sets(world: &World) -> Result<Guarded> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
-    let Some(source) = source()? else { return Ok(()) };
+    let Some(kueue) = asked().await? else { return Ok(()) };
     let _alone = ALONE.lock().await;
     let plane = ControlPlane::start(Options { name: "kueue-chart".to_owned(), ..Options::default() }).await?;
     let client = plane.client();
@@ -270,7 +270,7 @@ async fn takes_the_documented_steps_with_kueues_own_chart() -> Result<()> {
     }
     nodes::create(&client, &[Pool::cpu("cpu", 4, Tier::OnDemand).label("e2e/pool", "cpu")]).await?;
     let authority = base64::engine::general_purpose::STANDARD.encode(fs::read(plane.authority())?);
-    let story = Story { world: World { plane, client, source, port: webhooks::port()? }, helm, authority };
+    let story = Story { world: World { plane, client, kueue, port: webhooks::port()? }, helm, authority };
     let told = story.told().await;
     if told.is_err() {
         story.world.plane.keep_files();

@@ -23,7 +23,7 @@ fn pods() -> Value {
 }
 
 /// A JobSet of one pod that is not suspended.
-fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
+pub(super) fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
     json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "metadata": {"namespace": s.namespace, "name": name, "labels": labels},
         "spec": {"suspend": false, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {"spec": pods()}}}}]}})

@@ -4,6 +4,8 @@
 mod counted;
 mod ends;
 mod managed;
+mod namespaces;
+mod unlisted;
 
 use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options};
@@ -100,6 +102,7 @@ async fn life() -> Result<()> {
         ("deactivated-goes", ends::deactivated(s).boxed()),
         ("reactivated", ends::reactivated(s).boxed()),
         ("not-ready", ends::pods_not_ready(s).boxed()),
+        ("namespace-ends", namespaces::every_kind_goes_with_its_namespace(s).boxed()),
         ("local-drain", ends::local_queue_drained(s).boxed()),
     ];
     let outcome = run_all(&stage, runs).await;

@@ -1,6 +1,7 @@
 //! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the
 //! chart's rules and alerts are evaluated and fire when they should.
 
+mod readers;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,9 +255,9 @@ async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     Ok(durations)
 }
 
-async fn story(stage: &Stage) -> Result<()> {
+async fn story(stage: &Stage, reader: &str) -> Result<()> {
     let s = stage.scenario("metrics").await?;
-    let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()]).await?;
+    let prometheus = Prometheus::start(stage.plane.folder(), &[stage.manager.metrics_port()], reader).await?;
     let ((), first, ()) = futures::try_join!(reclaimed_by_two(&s), down_a_tier(&s), trainings(&s))?;
     // A pod by itself waits behind its gate.
     s.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": s.namespace, "name": "alone",
@@ -294,6 +295,7 @@ async fn story(stage: &Stage) -> Result<()> {
         Ok(Seen::when(value == json!(done.to_string()), || format!("Prometheus says {value}")))
     })
     .await?;
+    readers::told_apart(stage, reader).await?;
     kinds::POD.delete(&s.client, &s.namespace, "alone").await?;
     let names = [format!("=\"{}", s.name("")), format!("namespace={:?}", s.namespace)];
     ensure!(values::naming(stage, &names).await?.len() > 100, "the story has hardly any series");
@@ -306,10 +308,16 @@ async fn every_series_has_data() -> Result<()> {
     let plane = ControlPlane::start(Options::with_crds("metrics")).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
-    let options = ManagerOptions { config: Some(CONFIG.to_owned()), webhooks: Some(port), ..ManagerOptions::default() };
+    let reader = readers::admitted(&plane.client()).await?;
+    let options = ManagerOptions {
+        config: Some(CONFIG.to_owned()),
+        webhooks: Some(port),
+        reader: Some(reader.clone()),
+        ..ManagerOptions::default()
+    };
     let pools = [Pool::cpu("cpu", 2, Tier::OnDemand).label("e2e/pool", "cpu")];
     let stage = Stage::on(plane, &pools, options).await?;
-    let outcome = match story(&stage).await {
+    let outcome = match story(&stage, &reader).await {
         Ok(()) => Ok(()),
         Err(e) => Err(anyhow::anyhow!(stage.failure("metrics", &e).await)),
     };

@@ -1,5 +1,6 @@
 //! What a Kueue 0.19 leaves in a cluster: its release, its lease, and its objects in the form it writes them, under its field
-//! managers. Written out here by hand, because the real Kueue cannot be had as a module (`e2e/tests/kueue` runs it from a checkout).
+//! managers. Written out here by hand, because 0.19 cannot be had as a module, and so that `make test` need not build a Kueue:
+//! `e2e/tests/kueue` runs the real one, at night.
 
 use std::fs;
 use std::path::Path;

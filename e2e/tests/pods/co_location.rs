@@ -2,10 +2,10 @@
 //! are written for.
 
 use anyhow::{Context, Result, ensure};
-use berth_e2e::binaries::repository;
+use berth_e2e::examples;
 use berth_e2e::kinds::{
-    self, DEPLOYMENT, JOB, Kind, POD, TRAINING_JOB, VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING,
-    condition, condition_object, items, text,
+    self, DEPLOYMENT, JOB, Kind, POD, TRAINING_JOB, VALIDATING_ADMISSION_POLICY, condition, condition_object, items,
+    text,
 };
 use berth_e2e::manifest::{Job, merge};
 use berth_e2e::nodes;
@@ -50,13 +50,8 @@ pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<
     inference_takes_back(s).await?;
     training_comes_back(s).await?;
     without_cards(s).await?;
-    for (_, name) in [PRETRAIN, FINETUNE] {
-        TRAINING_JOB.delete(&s.client, &s.namespace, name).await?;
-    }
-    for name in POLICIES {
-        VALIDATING_ADMISSION_POLICY_BINDING.delete(&s.client, "", name).await?;
-        VALIDATING_ADMISSION_POLICY.delete(&s.client, "", name).await?;
-    }
+    // While they run.
+    examples::clean_up(&stage.plane, &examples::folder(NAME)).await?;
     conclude(scenario).await
 }
 
@@ -73,9 +68,7 @@ fn machine(name: &str, usage: &str, card: &str) -> Value {
 
 /// The objects of a file of the example.
 fn objects(file: &str) -> Result<Vec<Value>> {
-    let path = repository().join("examples/co-location").join(file);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    kinds::parse(&text).with_context(|| file.to_owned())
+    kinds::example(&format!("co-location/{file}"))
 }
 
 /// Applies a file of the example. Nothing computes on these nodes: its trainings go on until they are told to end.

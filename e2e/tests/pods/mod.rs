@@ -158,6 +158,7 @@ async fn pods() -> Result<()> {
         ("deployment", parents::a_deployment_grows_as_an_autoscaler_wants(s).boxed()),
         ("autoscaled", parents::an_autoscaler_moves_its_bounds(s).boxed()),
         ("statefulset", parents::a_stateful_set_scales_to_zero_and_back(s).boxed()),
+        ("parents-end", parents::they_go_with_their_namespace(s).boxed()),
         ("parent-tiers", parents::they_take_the_tier_that_they_name(s).boxed()),
         ("co-location", co_location::training_and_inference_share_nodes(s).boxed()),
     ];

@@ -156,3 +156,15 @@ pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<(
     }
     conclude(s).await
 }
+
+/// `kubectl delete namespace` comes to its end with a Deployment and a StatefulSet in it of which pods run and wait, and no quota stays held.
+pub(crate) async fn they_go_with_their_namespace(stage: &Stage) -> Result<()> {
+    let s = stage.scenario("parents-end").await?;
+    s.simple_queue("3", &json!({})).await?;
+    s.apply(&parent(&s, STATEFUL_SET, 2)).await?;
+    counts(&s, 2, 0).await?;
+    s.apply(&parent(&s, DEPLOYMENT, 2)).await?;
+    counts(&s, 3, 1).await?;
+    s.ends_with_its_namespace().await?;
+    s.conclude().await
+}

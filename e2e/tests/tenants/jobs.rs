@@ -3,6 +3,7 @@
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{JOB, POD, text};
+use berth_e2e::manifest::Job;
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -127,6 +128,46 @@ pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
+/// A Job of two pods that borrows all that is lent; its pods take their time to end.
+pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&lingers(t, "t", "1").pods(2).manifest()).await?;
+        t.runs("t", 2).await
+    }
+    .boxed()
+}
+
+/// A Job that asks for more than there is; its pods take their time to end.
+pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&lingers(t, "x", "3").manifest()).await?;
+        t.s.pending("x").await.map(drop)
+    }
+    .boxed()
+}
+
+/// A Job whose pods need twenty seconds to end, of the minute that they say they need.
+fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
+    t.job(name, cpu).pod_spec(&json!({"terminationGracePeriodSeconds": 60})).termination_ms(20_000)
+}
+
+/// F9: each of its pods is deleted as soon as it is there, and replaced while it ends.
+pub(crate) fn deletes_its_pods<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        // Its controller waits ten seconds before it replaces them.
+        for _ in 0..28 {
+            for pod in t.s.pods_of("t").await? {
+                if pod.pointer("/metadata/deletionTimestamp").is_none() && !text(&pod, "/spec/nodeName").is_empty() {
+                    POD.delete(&t.client, &t.s.namespace, text(&pod, "/metadata/name")).await?;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
 /// F5: the pods of a Job lose the labels by which its controller knows them, and it makes others.
 pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
@@ -145,13 +186,27 @@ pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
+/// F18: its pod is made larger in place, with a right that `edit` does not have.
+pub(crate) fn pods_are_resized<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.may("pods/resize", &["get", "patch"]).await?;
+        for pod in t.s.pods_of("t").await? {
+            t.resize(text(&pod, "/metadata/name"), "5").await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
 /// N3: it is deleted, its pods are left behind, and another one comes.
 pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.orphan(JOB, "t").await?;
-        wait::until(STEP, "the job is gone", || async {
-            let there = JOB.get(&t.s.client, &t.s.namespace, "t").await?.is_some();
-            Ok(Seen::when(!there, || "there".to_owned()))
+        // The job itself goes when its Workload can be written, which is not while Berth is down.
+        wait::until(STEP, "its pods are nobody's", || async {
+            let pods = POD.list(&t.s.client, &t.s.namespace).await?;
+            let owned = pods.iter().filter(|pod| !pod["metadata"]["ownerReferences"].is_null()).count();
+            Ok(Seen::when(owned == 0, || format!("{owned} pods have an owner")))
         })
         .await?;
         t.create(&t.job("next", "2").manifest()).await?;

@@ -62,7 +62,11 @@ const OF_JOBS: &[Attack] = &[
     attack("moves-below", false, jobs::borrows, jobs::moves_below_a_small_one),
     attack("deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
     attack("resumed-again", false, jobs::asks_for_more, jobs::is_resumed_again_and_again),
+    attack("deletes-its-pods", true, jobs::borrows_and_lingers, jobs::deletes_its_pods),
+    attack("resumed-and-slow", false, jobs::asks_for_more_and_lingers, jobs::is_resumed_again_and_again),
     attack("pods-left-behind", true, jobs::borrows, jobs::leaves_its_pods_behind),
+    attack("relabelled-pods", true, jobs::borrows, jobs::pods_lose_their_labels),
+    attack("resized-pods", true, jobs::borrows, jobs::pods_are_resized),
     attack("too-large", true, jobs::nothing, jobs::is_too_large_to_be_written),
     attack("unknown-set", false, jobs::nothing, jobs::names_an_unknown_job_set),
     attack("set-leaves-queue", false, job_sets::borrows, job_sets::leaves_its_queue),
@@ -73,18 +77,11 @@ const OF_JOBS: &[Attack] = &[
     attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable),
     attack("training-own-controller", true, trainings::borrows, trainings::its_job_names_another_controller),
     attack("training-job-grows", false, trainings::borrows, trainings::its_job_grows),
-];
-
-/// Those that nothing keeps off yet: pods that their Job's controller does not know any more, and a Job in the way of the controller of
-/// JobSets, which then never says that a JobSet has stopped.
-const OPEN: &[Attack] = &[
-    attack("relabelled-pods", false, jobs::borrows, jobs::pods_lose_their_labels),
     attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
 ];
 
-/// One that is not made while Berth is down: the garbage collector comes to its end only when Workloads can be written again, and until
-/// then the pods that it has let go are nobody's.
-const NOT_WHILE_DOWN: &str = "pods-left-behind";
+/// Those that nothing keeps off yet.
+const OPEN: &[Attack] = &[];
 
 /// Those of pods, and of what is made of pods: without webhooks nothing gates a pod.
 const OF_PODS: &[Attack] = &[
@@ -207,9 +204,7 @@ async fn without_webhooks() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
-    let mut attacks = chosen();
-    attacks.retain(|attack| attack.name != NOT_WHILE_DOWN);
-    let outcome = ground.attacked_while_down(&attacks).await;
+    let outcome = ground.attacked_while_down(&chosen()).await;
     ground.stop().await;
     outcome
 }

@@ -83,14 +83,17 @@ pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
         for round in 1..=3 {
             let (old, new) = (format!("p{round}"), format!("p{}", round + 1));
             let bogus = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": "bogus"}}});
-            t.patch(POD, &old, &bogus).await?;
+            if let Err(error) = t.patch(POD, &old, &bogus).await {
+                // Berth may have stopped it by now.
+                if POD.get(&t.s.client, &t.s.namespace, &old).await?.is_none() {
+                    break;
+                }
+                return Err(error);
+            }
             if !t.create(&member(t, &new, "2", 1)).await? {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            if POD.get(&t.s.client, &t.s.namespace, &new).await?.is_none() {
-                break;
-            }
         }
         Ok(())
     }

@@ -7,11 +7,12 @@ use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, STATEFUL_SET, WORKLOAD, condition, items, text};
 use berth_e2e::manifest::{self, Job, group, quota};
-use berth_e2e::quota_tree::thousandths;
+use berth_e2e::pace;
+use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, STEP, Seen};
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 /// The user of the client certificate.
@@ -30,6 +31,14 @@ pub(crate) struct Tenant<'a> {
     /// What the tenant does there.
     pub(crate) client: Client,
 }
+
+/// Whether somebody may do something.
+const REVIEW: Kind = Kind {
+    api_version: "authorization.k8s.io/v1",
+    kind: "SelfSubjectAccessReview",
+    plural: "selfsubjectaccessreviews",
+    namespaced: false,
+};
 
 /// The chart's roles for people, from its plain manifests.
 pub(crate) async fn roles(client: &Client) -> Result<()> {
@@ -150,6 +159,38 @@ impl<'a> Tenant<'a> {
         self.was_let("scale", scaled.map(|_| Value::Null).map_err(Into::into))
     }
 
+    /// Makes a pod larger or smaller in place, by the subresource.
+    pub(crate) async fn resize(&self, pod: &str, cpu: &str) -> Result<bool> {
+        let patch = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}});
+        let api = POD.api(&self.client, &self.s.namespace);
+        let resized = api.patch_subresource("resize", pod, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        self.was_let("resize", resized.map(|_| Value::Null).map_err(Into::into))
+    }
+
+    /// The administrator lets him do that in his namespace, too.
+    pub(crate) async fn may(&self, resource: &str, verbs: &[&str]) -> Result<()> {
+        let (rbac, name) = ("rbac.authorization.k8s.io", "more");
+        let version = format!("{rbac}/v1");
+        let metadata = json!({"namespace": self.s.namespace, "name": name});
+        let rules = json!([{"apiGroups": [""], "resources": [resource], "verbs": verbs}]);
+        self.s.apply(&json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules})).await?;
+        let binding = json!({"apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+            "subjects": [{"kind": "User", "apiGroup": rbac, "name": USER}],
+            "roleRef": {"kind": "Role", "apiGroup": rbac, "name": name}});
+        self.s.apply(&binding).await?;
+        let asked = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}, "spec": {"resourceAttributes":
+            {"namespace": self.s.namespace, "verb": "patch", "resource": resource.split('/').next(), "subresource": resource.split('/').nth(1)}}});
+        wait::until(STEP, "the tenant has the right", || async {
+            let answer = REVIEW
+                .api(&self.client, "")
+                .create(&PostParams::default(), &serde_json::from_value(asked.clone())?)
+                .await?;
+            let allowed = answer.data["status"]["allowed"] == json!(true);
+            Ok(Seen::when(allowed, || answer.data["status"].to_string()))
+        })
+        .await
+    }
+
     fn was_let(&self, what: &str, outcome: Result<Value>) -> Result<bool> {
         let Err(error) = outcome else { return Ok(true) };
         let refused = error.chain().filter_map(|cause| cause.downcast_ref::<kube::Error>()).any(|cause| {
@@ -189,12 +230,16 @@ impl<'a> Tenant<'a> {
         Ok(text(&object.with_context(|| format!("no {name}"))?, "/metadata/uid").to_owned())
     }
 
-    /// Thousandths of a cpu that pods run with, and that Workloads hold.
-    async fn books(&self) -> Result<(i128, i128)> {
-        let mut running = 0;
+    /// Thousandths of a cpu that pods run with, those of them that do not end, that Workloads hold, and that the queues are charged.
+    async fn books(&self) -> Result<[i128; 4]> {
+        let (mut running, mut staying) = (0, 0);
         for pod in self.running().await? {
-            for container in items(&pod, "/spec/containers") {
-                running += container.pointer("/resources/requests/cpu").and_then(thousandths).unwrap_or(0);
+            let cpus = items(&pod, "/spec/containers");
+            let cpus = cpus.iter().filter_map(|one| one.pointer("/resources/requests/cpu").and_then(thousandths));
+            let cpus = cpus.sum::<i128>();
+            running += cpus;
+            if pod.pointer("/metadata/deletionTimestamp").is_none() {
+                staying += cpus;
             }
         }
         let mut held = 0;
@@ -205,22 +250,31 @@ impl<'a> Tenant<'a> {
                 }
             }
         }
-        Ok((running, held))
+        let mut charged = 0;
+        for queue in ["borrower", "lender"] {
+            let queue = CLUSTER_QUEUE.get(&self.s.client, "", &self.s.name(queue)).await?;
+            charged += queue.map_or(0, |queue| reserved(&queue, "total"));
+        }
+        Ok([running, staying, held, charged])
     }
 
     async fn in_bounds(&self) -> Result<Seen<()>> {
-        let (running, held) = self.books().await?;
-        Ok(Seen::when(running <= held && held <= QUOTA, || format!("{running} run, {held} are held of {QUOTA}")))
+        let [running, staying, held, charged] = self.books().await?;
+        Ok(Seen::when(staying <= held && running <= held.max(charged) && held <= QUOTA, || {
+            format!(
+                "{running} run, {staying} of them to go on, {held} are held of {QUOTA}, and the queues are charged {charged}"
+            )
+        }))
     }
 
-    /// How long more has run than holds quota; from then on no more does for a while.
+    /// How long more has run than holds quota, what ends and is charged aside; from then on no more does for a while.
     async fn comes_into_bounds(&self) -> Result<Duration> {
-        let begun = Instant::now();
+        let begun = pace::now();
         // The last moment at which more ran.
         let (mut last, mut seen) = (Duration::ZERO, String::new());
-        while begun.elapsed() < last + CALM {
+        while pace::now() - begun < last + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {
-                (last, seen) = (begun.elapsed(), found);
+                (last, seen) = (pace::now() - begun, found);
             }
             ensure!(last <= BOUND, "after {:.1} s more runs than holds quota: {seen}", last.as_secs_f64());
             tokio::time::sleep(Duration::from_millis(250)).await;
@@ -228,7 +282,7 @@ impl<'a> Tenant<'a> {
         Ok(last)
     }
 
-    /// No more runs than holds quota, within the bound and from then on; and whoever lends it has it back.
+    /// No more runs than holds quota, what ends and is charged aside, within the bound and from then on; and whoever lends it has it back.
     pub(crate) async fn judge(&self) -> Result<()> {
         let took = self.comes_into_bounds().await?;
         let waits = Job::new(&self.s.namespace, "asks-too-much", "lender").cpu("99").manifest();

@@ -91,8 +91,14 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     ensure!(items(&done, "/status/conditions").iter().all(|c| text(c, "/type") != "Ready"), "a condition Ready");
     s.workload("gpt", "Finished", |w| condition(w, "Finished") == "True").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "nothing reserved", |q| reserved(q, "total") == 0).await?;
-    let columns = stage.plane.kubectl(&["-n", &s.namespace, "get", "tj"]).await?;
-    ensure!(columns.contains("PyTorchJob") && columns.contains("Succeeded"), "{columns}");
+    for (kind, words) in [
+        ("trainingjobs", &["PyTorchJob", "Succeeded", "32"][..]),
+        ("workloads.kueue.x-k8s.io", &["4 pods, nvidia.com/gpu 32, cpu 128, memory 1Ti", "on-demand"]),
+        ("clusterqueues", &["nvidia.com/gpu 0/", "cpu 0/"]),
+    ] {
+        let told = stage.plane.kubectl(&["-n", &s.namespace, "get", kind, "-o", "wide"]).await?;
+        ensure!(words.iter().all(|word| told.contains(word)), "{words:?}: {told}");
+    }
     scenario.conclude().await
 }
 

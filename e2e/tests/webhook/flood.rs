@@ -16,6 +16,7 @@ use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -42,6 +43,12 @@ impl Random {
     }
 }
 
+/// The review of an object that the API server sends to a webhook.
+pub(crate) fn admission_review(operation: &str, namespace: &str, object: &Value, old: &Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u",
+        "operation": operation, "namespace": namespace, "object": object, "oldObject": old}})
+}
+
 /// A path and the body of a review that is good there.
 struct Target {
     path: String,
@@ -56,9 +63,8 @@ fn targets() -> Result<Vec<Target>> {
         // What is filled in, mostly at a creation; what is refused, by itself and as a change.
         let (operation, old) =
             if path.starts_with("/mutate") { ("CREATE", Value::Null) } else { ("UPDATE", object.clone()) };
-        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u",
-            "operation": operation, "namespace": "webhook-load", "object": object, "oldObject": old}});
-        all.push(Target { path, good: review.to_string() });
+        let good = admission_review(operation, "webhook-load", &object, &old).to_string();
+        all.push(Target { path, good });
     }
     let older = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "n"},
         "spec": object("workloads")?["spec"]});
@@ -275,6 +281,31 @@ impl Direct {
         self.0.write_all(&[head.as_bytes(), body].concat()).await?;
         self.0.flush().await?;
         answer(&mut self.0).await
+    }
+}
+
+/// Connections to the webhooks themselves, each of which is used again.
+pub(crate) struct Connections {
+    port: u16,
+    trust: Arc<ClientConfig>,
+    free: Mutex<Vec<Direct>>,
+}
+
+impl Connections {
+    pub(crate) fn new(port: u16, trust: Arc<ClientConfig>) -> Self {
+        Self { port, trust, free: Mutex::default() }
+    }
+
+    /// The answer to a review, head and all.
+    pub(crate) async fn ask(&self, path: &str, body: impl AsRef<[u8]>) -> Result<String> {
+        let free = self.free.lock().await.pop();
+        let mut direct = match free {
+            Some(direct) => direct,
+            None => Direct::open(self.port, Arc::clone(&self.trust)).await?,
+        };
+        let answer = direct.ask(path, body).await?;
+        self.free.lock().await.push(direct);
+        Ok(answer)
     }
 }
 

@@ -144,12 +144,12 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     let plain = s.apply(&set("plain", json!({}))).await?;
     ensure!(plain["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", plain["metadata"]["labels"]);
     ensure!(plain["spec"]["suspend"] == json!(true), "suspend: {}", plain["spec"]["suspend"]);
-    // What its controller makes of it is left to it.
+    // Berth leaves the Jobs of a JobSet to its controller.
     let mut part = manifest::Job::new(&s.namespace, "plain-job-0", "").spec(&json!({"suspend": false})).manifest();
     part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": plain["metadata"]["uid"]});
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "name": "plain",
         "uid": plain["metadata"]["uid"], "controller": true}]);
-    // What only names it as its controller waits as every other Job.
+    // A Job that only names the JobSet as its controller waits as every other Job.
     let mut forged = part.clone();
     forged["metadata"]["name"] = json!("mine");
     let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -157,8 +157,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
         let asked = serde_json::from_value(job)?;
         let shown = wait::until(STEP, "the Job would be made", || async {
             // The controller of JobSets makes the part, too, and makes it again.
-            let taken = format!("{}-job-0", text(&plain, "/metadata/name"));
-            JOB.delete(&s.client, &s.namespace, &taken).await?;
+            JOB.delete(&s.client, &s.namespace, "plain-job-0").await?;
             let made = JOB.api(&s.client, &s.namespace).create(&params, &asked).await;
             Ok(made.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Yes))
         })
@@ -240,5 +239,27 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     }
     let good = annotated("kueue.x-k8s.io/job-min-parallelism", "4");
     s.apply(&good).await?;
+    job_set_with_a_misplaced_queue(&s).await?;
     s.conclude().await
+}
+
+/// A JobSet that names no queue is not asked about, unless one of its Jobs names one.
+async fn job_set_with_a_misplaced_queue(s: &Scenario<'_>) -> Result<()> {
+    let containers = json!([{"name": "main", "image": "e2e/none"}]);
+    let set = |labels: Value| {
+        let pods = json!({"spec": {"restartPolicy": "Never", "containers": containers}});
+        let job =
+            json!({"metadata": {"labels": labels}, "spec": {"parallelism": 1, "completions": 1, "template": pods}});
+        json!({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
+            "metadata": {"namespace": s.namespace, "name": "misplaced"},
+            "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "template": job}]}})
+    };
+    let error = match s.apply(&set(json!({QUEUE: "queue"}))).await {
+        Ok(_) => anyhow::bail!("accepted"),
+        Err(error) => format!("{error:#}"),
+    };
+    let words = format!("must name the queue that spec.replicatedJobs[0].template.metadata.labels[{QUEUE}] names");
+    ensure!(error.contains(&words) && error.contains("vjobset.berth.dev"), "{error}");
+    s.apply(&set(json!({"team": "a"}))).await?;
+    Ok(())
 }

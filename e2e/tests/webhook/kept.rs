@@ -46,6 +46,8 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     s.stage.plane.kubectl(&kubectl(&["apply"])).await?;
     let workload = s.admitted("again").await?;
     s.nodes_of("again", 1).await?;
+    // From then on the Job's controller writes nothing more.
+    s.job_is("again", "ready", |job| job["status"]["ready"] == json!(1)).await?;
     let before = pods(s, "again").await?;
     let mut versions = Vec::new();
     for _ in 0..3 {

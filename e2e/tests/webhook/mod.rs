@@ -1,6 +1,7 @@
 //! The webhooks on a real control plane: what they fill in and refuse, what becomes of jobs while they are down, certificates that
 //! are exchanged under traffic, and what a flood does to them.
 
+mod authors;
 mod blast;
 mod conversion;
 mod flood;
@@ -10,7 +11,8 @@ mod kept;
 mod kinds;
 mod load;
 mod pods;
-mod rotation;
+mod pods_of_jobs;
+pub(crate) mod rotation;
 mod tables;
 
 use anyhow::Result;
@@ -77,9 +79,12 @@ async fn reviews() -> Result<()> {
         ("reviews", tables::answered(s).boxed()),
         ("refused-kinds", kinds::refused(s).boxed()),
         ("kept", kept::story(s).boxed()),
+        ("pods-of-jobs", pods_of_jobs::keep_what_they_are_counted_by(s).boxed()),
         ("held-workloads", held::workloads_that_hold_quota(s).boxed()),
         ("held-checks", held::checks_that_are_ready(s).boxed()),
         ("held-trainings", held::queue_of_training_jobs(s).boxed()),
+        ("author-rights", authors::need_the_right(s).boxed()),
+        ("own-account", authors::own_account_makes_jobs_of_training_jobs_alone(s).boxed()),
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() {

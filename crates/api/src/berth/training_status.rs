@@ -32,6 +32,9 @@ pub struct TrainingJobStatus {
     /// Ready workers of those it was given, for example `3/4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<String>,
+    /// Accelerators that its pods ask for together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accelerators: Option<i64>,
     /// Pods by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]

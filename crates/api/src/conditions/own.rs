@@ -21,6 +21,8 @@ pub mod own_reasons {
         PLACEMENT_FAILED = "PlacementFailed";
         /// Workload Evicted=True: its pod asks for more than it has quota for.
         POD_RESIZED = "PodResized";
+        /// Workload Evicted=True: for a while more than twice the pods of its job have run for which it holds quota.
+        PODS_BEYOND_QUOTA = "PodsBeyondQuota";
         /// Event: a job is started that was stopped in the same admission, and not by an eviction.
         REPEATED_START = "RepeatedStart";
         /// Event: a queue is named where nobody acts on it.
@@ -120,6 +122,14 @@ pub mod own_reasons {
         SCALED_UP = "ScaledUp";
         /// Event: an elastic job has fewer workers.
         SCALED_DOWN = "ScaledDown";
+    }
+}
+
+/// Condition types of Workloads that Kueue does not have.
+pub mod own_types {
+    strings! {
+        /// The capacity tiers of the flavors with which it has its quota are in the message.
+        CAPACITY_TIER = "CapacityTier";
     }
 }
 

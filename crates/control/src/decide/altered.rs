@@ -20,6 +20,11 @@ const BACKOFF_BASE_SECONDS: i64 = 60;
 /// Longest delay, where the configuration has none.
 const BACKOFF_MAX_SECONDS: i64 = 3_600;
 
+/// Whether a workload that was evicted for that reason runs beyond the quota that it holds: it is given no time.
+pub(crate) fn runs_beyond_quota(reason: &str) -> bool {
+    reason.ends_with(own_reasons::JOB_ALTERED)
+}
+
 /// When there is another run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -38,6 +43,16 @@ pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i6
         (settings.backoff_base_seconds, settings.backoff_max_seconds)
     });
     (count, pods_ready::backoff_seconds(base, most, count))
+}
+
+/// An eviction for something that may happen again as soon as the workload runs: the pause before the next try grows with each.
+pub(crate) fn evict_and_pause(
+    control: &Control,
+    workload: &WorkloadView,
+    now: Timestamp,
+    (reason, message): (&str, &str),
+) -> Decision {
+    Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(control, workload)))
 }
 
 /// The run of a workload ends for a Job of it. `tell` says so to whoever made the whole; its words are those of the eviction, too.

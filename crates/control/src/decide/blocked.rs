@@ -17,6 +17,8 @@ use crate::write::{EventType, Kind, ObjectKey};
 
 /// Reason of the event about quota of which nobody can say how much it is.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
+/// Message of a workload of which pods run already.
+const LEFT_PODS: &str = "waits until the pods have ended that its job runs without quota";
 /// Reason of the event about quota by which nobody asks any more.
 const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
@@ -24,6 +26,9 @@ const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
     if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
         return Some((reasons::MISCONFIGURED, refused));
+    }
+    if let Some(unknown) = control.unlisted_owner(workload) {
+        return Some((reasons::MISCONFIGURED, unknown));
     }
     if !control.manages_owner(workload) {
         return Some((reasons::MISCONFIGURED, unmanaged(workload)));
@@ -47,6 +52,9 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
             reasons::PENDING_EVALUATION,
             format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
         ));
+    }
+    if control.runs_without_quota(workload) {
+        return Some((reasons::PENDING_EVALUATION, LEFT_PODS.to_owned()));
     }
     if let Some(fault) = control.lacks_store(workload) {
         return Some((reasons::MISCONFIGURED, fault));

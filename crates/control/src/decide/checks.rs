@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::workload::{REPORTER, evict, merge_write, notice, status_write};
 use crate::checks::concerning;
-use crate::core::{Control, seconds_between};
+use crate::core::Control;
 use crate::flight::{Decision, Draft};
 use crate::status::{find, seconds, since};
 use crate::view::WorkloadView;
@@ -56,11 +56,11 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
         edit.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
         if let Some(older) = older {
-            edit.take_over(&older.status);
+            edit.take_over(&older.status, control.time_run(older, now));
         }
     });
     let reserved = since(&workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(now);
-    let waited = seconds_between(reserved, now);
+    let waited = control.view.timeline.seconds_between(reserved, now);
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
     Some(Decision::write(draft))

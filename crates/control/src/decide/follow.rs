@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::gates;
 use super::workload::{object_write, status_write};
+use crate::columns::Annotations;
+use crate::core::Control;
 use crate::deltas;
 use crate::flight::Decision;
 use crate::policies::Wanted;
@@ -19,8 +21,8 @@ pub(super) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with 
 
 /// What a Workload is to say that is there for a job, a pod or a StatefulSet.
 pub(super) struct Wishes<'a> {
-    /// Pod sets, where they are to be others.
-    pub(super) pod_sets: Option<Value>,
+    /// Pod sets, and what says their size, where they are to be others.
+    pub(super) pod_sets: Option<(Value, Annotations)>,
     /// LocalQueue; `None` leaves the one that it has.
     pub(super) queue: Option<&'a str>,
     /// Priority; `None` leaves the one that it has.
@@ -53,13 +55,14 @@ pub(super) fn follow_and_tell(
     let waits = !workload.reserved();
     let mut spec = class_change(workload, priority);
     let other_class = spec.contains_key("priorityClassRef");
-    spec.extend(pod_sets.filter(|_| waits).map(|sets| ("podSets".to_owned(), sets)));
+    let (pod_sets, size) = pod_sets.filter(|_| waits).unzip();
+    spec.extend(pod_sets.map(|sets| ("podSets".to_owned(), sets)));
     let queue = queue.filter(|queue| waits && workload.queue != *queue);
     spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
     let limit = limit.filter(|limit| waits && *limit != json!(workload.max_execution_seconds));
     spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
     let says = |named: Option<&str>| named.is_some() || !prebuilt;
-    let mut annotations = Map::new();
+    let mut annotations = size.unwrap_or_default();
     let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
     if waits && tiers != known && says(tiers) {
         annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
@@ -100,9 +103,15 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
 }
 
 /// A Workload that was made beforehand gets its owner: its API version and kind, its name and uid.
-pub(super) fn adopt(workload: &WorkloadView, (api_version, kind): (&str, &str), (name, uid): (&str, &str)) -> Decision {
+pub(super) fn adopt(
+    control: &Control,
+    workload: &WorkloadView,
+    (api_version, kind): (&str, &str),
+    (name, uid): (&str, &str),
+) -> Decision {
     let body = json!({"metadata": {
         "labels": {(JOB_UID): uid},
+        "annotations": control.size_of_workload(workload, |set| set.count),
         "ownerReferences": [{
             "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
             "controller": true, "blockOwnerDeletion": true,

@@ -7,7 +7,8 @@ use berth_api::conditions::{own_reasons, types};
 use berth_api::labels;
 use jiff::Timestamp;
 
-use crate::core::{Control, after, after_seconds, key};
+use crate::core::{Control, after, after_seconds, key, millis_between};
+use crate::decide::altered::runs_beyond_quota;
 use crate::decide::training::status::CHECKPOINT_REQUESTED;
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::CLIMBED_BACK;
@@ -187,7 +188,7 @@ impl Control {
         }
         let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
         if purpose == Purpose::AskToSave {
-            return self.saving.asked.get(&workload.uid).map(|asked| asked.until);
+            return self.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
         }
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
     }
@@ -211,10 +212,15 @@ impl Control {
         }
     }
 
+    /// The end of the while that a request gives.
+    fn end_of(&self, asked: &Asked) -> Timestamp {
+        self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
+    }
+
     /// The request that stands.
     fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
         let asked = self.saving.asked.get(&workload.uid)?;
-        (!asked.over && now < after_seconds(asked.until, REMEMBERED_SECONDS)).then_some(asked)
+        (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
 
     /// What the TrainingJob of a workload was given to save its work before workers go, and whether its pods know; `None` when it is
@@ -228,7 +234,7 @@ impl Control {
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
         let asked = self.saving.asked.get(&workload.uid)?;
         let (reason, why) = &asked.why;
-        Some((self.grace_to_scale(workload, (asked.at, asked.until), (reason.as_str(), why.as_str())), asked))
+        Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
     }
 
     /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
@@ -257,8 +263,8 @@ impl Control {
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
-        // Such a run has just begun, and uses what nobody has given it.
-        if evicted.reason.ends_with(own_reasons::JOB_ALTERED) {
+        // Such a run uses quota that nobody has given it.
+        if runs_beyond_quota(&evicted.reason) {
             return None;
         }
         self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
@@ -278,7 +284,7 @@ impl Control {
         Some(Grace {
             reason: evicted.reason.clone(),
             message: evicted.message.clone(),
-            until: after(asked, grace_ms),
+            until: self.view.timeline.after(asked, grace_ms),
             saved: self.last_save(workload).is_some_and(answers),
         })
     }

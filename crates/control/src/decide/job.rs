@@ -3,9 +3,11 @@
 //! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that somebody else suspends in `moved`,
 //! about one that does not ask by its Workload any more in `kept`, and who decides for a job that another one owns in `owners`.
 
+mod build;
 mod going;
 mod kept;
 mod moved;
+mod overgrown;
 mod owners;
 mod parts;
 mod same;
@@ -14,7 +16,7 @@ mod stop;
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::{JobState, Priority, too_large};
+use berth_jobs::JobState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -27,20 +29,14 @@ use super::stops::let_go;
 use super::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
-use crate::policies::{NamedClasses, no_class};
+use crate::policies::NamedClasses;
 use crate::view::WorkloadView;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use build::Unbuilt;
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use owners::RunsWith;
-
-/// Why no Workload can be made of a job.
-enum Unbuilt {
-    /// A priority class that does not exist.
-    NoClass(String),
-    /// What the job says is contradictory.
-    Invalid(String),
-}
+pub(crate) use owners::unlisted_above;
 
 /// Seconds in which the ends of more pods are awaited before the first is written.
 const RECLAIM_SECONDS: i64 = 5;
@@ -74,8 +70,10 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         return Decision::Done;
     }
     let asks = case.asks();
-    if let Asks::Above(RunsWith::FreeJobSet(set)) = &asks {
-        return case.left_alone(*set, &owned);
+    match &asks {
+        Asks::Above(RunsWith::FreeJobSet(set)) => return case.left_alone(*set, &owned),
+        Asks::Above(RunsWith::Unlisted) => return Decision::Done,
+        _ => {}
     }
     if let Some(workload) = case.kept(&owned, &asks) {
         return case.decide_kept(workload, &asks);
@@ -153,7 +151,7 @@ impl Case<'_> {
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
         let info = self.job.kind.info();
-        adopt(workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
+        adopt(self.control, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
     /// What was made beforehand asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
@@ -201,12 +199,14 @@ impl Case<'_> {
             // Why it gets no other one is told when it has none.
             Err(Unbuilt::Invalid(_)) => return self.delete(other),
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
+            Err(Unbuilt::Lean) => return self.read(),
         };
         let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
+        let size = self.control.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
         let mut draft = object_write(
             other,
             Purpose::UpdateWorkload,
-            json!({"spec": {
+            json!({"metadata": {"annotations": size}, "spec": {
                 "podSets": spec.get("podSets"),
                 "queueName": spec.get("queueName"),
                 "priority": spec.get("priority"),
@@ -235,11 +235,13 @@ impl Case<'_> {
         if self.control.is_ending(&self.key.namespace) {
             return Decision::Done;
         }
-        if self.control.flights.creations_full() {
+        // A large job that was read must not wait: it would be kept with all that its user wrote.
+        if self.control.flights.creations_full() && !self.job.is_large() {
             return Decision::WaitForCreations;
         }
         let workload = match self.build() {
             Ok(workload) => workload,
+            Err(Unbuilt::Lean) => return self.read(),
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
@@ -424,30 +426,13 @@ impl Case<'_> {
         if let Decision::Write(draft) = self.follow_queue(workload) {
             return Decision::Write(draft);
         }
-        pods_ready::follow_job(self.control, workload, self.job, self.now)
+        Decision::first_or_earliest(self.overgrown(workload), || {
+            pods_ready::follow_job(self.control, workload, self.job, self.now)
+        })
     }
 
     /// The classes that the job names.
     fn classes(&self) -> NamedClasses<'_> {
         (self.job.workload_priority_class.as_deref(), self.job.pod_priority_class.as_deref())
-    }
-
-    /// The event about a job of which no Workload can be made.
-    fn complaint(&self, problem: &Unbuilt) -> Notice {
-        let (reason, text) = match problem {
-            Unbuilt::NoClass(class) => no_class(class, "the job"),
-            Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
-        };
-        self.notice(EventType::Warning, reason, text)
-    }
-
-    fn build(&self) -> Result<api::Workload, Unbuilt> {
-        let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
-        let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
-        let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
-        if let Some(problem) = too_large(&made) {
-            return Err(Unbuilt::Invalid(problem));
-        }
-        self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }

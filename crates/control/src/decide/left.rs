@@ -33,8 +33,7 @@ pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) 
     if !ours || workload.is(types::EVICTED) || workload.deleting {
         return Decision::Done;
     }
-    let known = control.left.get(&workload.uid);
-    if known.is_some() {
+    if control.left.contains_key(&workload.uid) {
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
         let said = (reasons::OWNER_NOT_FOUND, message);
@@ -42,7 +41,20 @@ pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) 
             return Decision::tell(notice(workload, EventType::Warning, said.0, said.1, REPORTER));
         }
     }
-    ask_after(workload, known.map(|left| after(left.at, LOOK_MS)), now)
+    look_again(control, workload, now)
+}
+
+/// Asks from time to time whether pods are left.
+fn look_again(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    ask_after(workload, control.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
+}
+
+/// The wait until no pod runs, as [`watch`] has it, for a workload whose job is going and lets its pods go before.
+pub(crate) fn of_leaving(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if workload.deleting || workload.is(types::EVICTED) {
+        return stop(control, workload, now);
+    }
+    look_again(control, workload, now)
 }
 
 /// The same of one that has to give its quota back: its pods are stopped.
@@ -103,22 +115,26 @@ impl Control {
             return true;
         }
         let job = self.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
-        job.is_none_or(|job| {
-            let owned = job.owner.is_some() || self.view.workloads.owned_by(&job.uid).next().is_some();
-            !owned && !self.manages_job(Kind::JOB, job)
+        job.is_none_or(|job| match &job.owner {
+            // The job is going, and has not let go of this one yet.
+            Some(owner) => *owner.uid == *gone,
+            None => self.view.workloads.owned_by(&job.uid).next().is_none() && !self.manages_job(Kind::JOB, job),
         })
     }
 
-    /// Something of what a job has left behind was told to go for that workload.
+    /// Something of what jobs have left behind was told to go, in a decision about another object.
     pub(crate) fn note_sent_off(&mut self, origin: &ObjectKey, object: &ObjectKey) {
-        let Some(uid) = self.uid_of(origin).filter(|_| origin.kind == Kind::Workload && *origin != *object) else {
+        if self.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
             return;
-        };
-        let Some(left) = self.left.get_mut(&uid) else { return };
-        left.pods.retain(|pod| match &pod.job {
-            Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
-            None => object.kind != Kind::Pod || pod.name != object.name,
-        });
+        }
+        let workloads = &self.view.workloads;
+        let here = |uid: &str| workloads.by_uid(uid).is_some_and(|workload| workload.namespace == object.namespace);
+        for (_, left) in self.left.iter_mut().filter(|(uid, _)| here(uid)) {
+            left.pods.retain(|pod| match &pod.job {
+                Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
+                None => object.kind != Kind::Pod || pod.name != object.name,
+            });
+        }
         self.touch(origin.clone());
     }
 }

@@ -4,6 +4,7 @@
 use berth_api as api;
 use berth_api::conditions::event_reasons;
 use berth_jobs::too_large;
+use serde_json::Value;
 
 use super::orphan::{Standing, standing};
 use crate::core::{Control, key};
@@ -28,7 +29,14 @@ pub(crate) fn create(
     if let Some(other) = control.view.workloads.get(&name) {
         return has_its_name(control, asker, other, |reason, text| warning(reason, tell(text)));
     }
-    let Ok(body) = serde_json::to_value(workload) else { return Decision::Done };
+    let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };
+    let size = control.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        match metadata.entry("annotations").or_insert(Value::Null) {
+            Value::Object(annotations) => annotations.extend(size),
+            none => *none = Value::Object(size),
+        }
+    }
     let message = format!("Created Workload: {}/{}", name.0, name.1);
     let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Request::Create(body));
     Decision::write(draft.telling(tell(message)))

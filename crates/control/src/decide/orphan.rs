@@ -27,6 +27,10 @@ const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 /// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
 /// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if !workload.is(types::FINISHED) && control.unlisted_owner(workload).is_some() {
+        // Nobody can say whether anything of it runs. One that waits is told so.
+        return (workload.reserved() || workload.deleting).then_some(Decision::Done);
+    }
     let Some(owner) = &workload.owner else { return without_owner(control, workload, now) };
     let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(control, workload, owner) };
     let standing = standing(control, workload);
@@ -37,7 +41,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // It is told what it waits for.
         return None;
     }
-    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    let holds = workload.holds_quota();
     if kind.is_pods() {
         if workload.deleting {
             return Some(let_go(workload, now));
@@ -61,20 +65,22 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     if !workload.deleting || !(holds || has_finalizer(workload)) {
         return Some(Decision::Done);
     }
-    let ran = holds && workload.is(types::ADMITTED);
+    let ran = (holds && workload.is(types::ADMITTED)) || control.has_overrun(workload);
     if ran && !control.pods_gone.contains(&workload.uid) {
-        let come = since(&workload.status.conditions, types::ADMITTED, "True").map(|at| after(at, PODS_COME_MS));
+        let come = since(&workload.status.conditions, types::ADMITTED, "True")
+            .map(|at| control.view.timeline.after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
             return Some(Decision::Wait(come));
         }
-        return Some(probe_pods(control, workload));
+        let leaves = control.view.job_of(workload).is_some_and(|job| job.leaves_pods);
+        return Some(if leaves { left::of_leaving(control, workload, now) } else { probe_pods(control, workload) });
     }
     Some(let_go(workload, now))
 }
 
 /// A workload that nobody controls. Where its job is there, somebody has taken the reference off, and the job takes it back.
 fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    let holds = workload.holds_quota();
     let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
         let left_behind = workload.is(types::FINISHED) && workload.job_uid.is_some();
         if workload.deleting || left_behind {
@@ -110,16 +116,21 @@ fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<D
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
     if let Some((key, job)) = jobs.find(|(_, job)| job.uid == uid && !job.deleting) {
         let info = job.kind.info();
-        return Some(adopt(workload, (info.api_version, info.kind), (&key.name, uid)));
+        return Some(adopt(control, workload, (info.api_version, info.kind), (&key.name, uid)));
     }
     let first = (namespace.to_owned(), String::new());
     let mut training = view.training.range(first..).take_while(|(name, _)| name.0 == namespace);
     if let Some((name, _)) = training.find(|(_, job)| job.uid == uid && !job.deleting) {
-        return Some(adopt(workload, (berth_api::berth::API_VERSION, Kind::TrainingJob.name()), (&name.1, uid)));
+        return Some(adopt(
+            control,
+            workload,
+            (berth_api::berth::API_VERSION, Kind::TrainingJob.name()),
+            (&name.1, uid),
+        ));
     }
     let mut pods = view.pods.in_namespace(namespace);
     let (name, _) = pods.find(|(_, pod)| *pod.uid == *uid && !pod.deleting())?;
-    Some(adopt(workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
+    Some(adopt(control, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
 /// The workload of that name, from which somebody has taken the reference to who has that uid.
@@ -183,7 +194,7 @@ pub(crate) fn parts_of<'a>(
 /// How whoever controls a workload stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is there, or nobody that Berth knows controls it: whoever made it may start what it stands for.
+    /// The parent is there, or no kind that Berth knows controls it: its maker may start the job.
     There,
     /// It is being deleted.
     Leaving,
@@ -206,6 +217,7 @@ pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
     match leaving {
         Some(false) => Standing::There,
         Some(true) => Standing::Leaving,
+        None if control.unlisted_owner(workload).is_some() => Standing::There,
         None => Standing::Absent,
     }
 }

@@ -6,12 +6,12 @@ pub(crate) mod group;
 mod kept;
 mod member;
 mod place;
-mod right;
+pub(crate) mod right;
 
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
-use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, pod_workload};
+use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, condemnation, pod_workload};
 use berth_jobs::{JobOwner, PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -348,7 +348,7 @@ impl Case<'_> {
     }
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
-        adopt(workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
+        adopt(self.control, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
     }
 
     /// Takes the gate away and puts the placement in, in one write.
@@ -409,7 +409,7 @@ impl Case<'_> {
         }
         if !self.pod.condemned {
             let at = seconds(self.now).to_string();
-            let body = self.pod.condemnation(&self.name.0, &self.name.1, (reason, message), &at);
+            let body = condemnation((&self.name.0, &self.name.1, &self.pod.uid), (reason, message), &at);
             let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
             return self.write(Purpose::CondemnPod, request, Vec::new());
         }

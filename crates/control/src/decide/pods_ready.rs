@@ -30,7 +30,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         }
         _ => (admitted, settings.timeout_ms, reasons::WAIT_FOR_START),
     };
-    let due = after(start, timeout);
+    let due = control.view.timeline.after(start, timeout);
     if due > now {
         return Decision::Wait(due);
     }

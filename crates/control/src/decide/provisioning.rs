@@ -54,7 +54,7 @@ struct Case<'a> {
 /// The next step of a workload with quota as far as autoscalers are concerned.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     // Nobody has said yet whether there are such requests: then they are somebody else's business.
-    control.view.provisioning.served?;
+    control.view.provisioning.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest))?;
     workload.status.admission_checks.iter().find_map(|state| {
         let check = control.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
         let name = (workload.namespace.clone(), request_of(workload, state));
@@ -336,7 +336,8 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
 pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> Decision {
     let book = &control.view.provisioning;
     let found = control.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());
-    let (Some(check), Some(served)) = (found, book.served) else { return Decision::Done };
+    let seen = book.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest));
+    let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
     let problem = book.config(check).err();
     let (active, reason, message) = match (served, &problem) {
         (true, None) => (true, reasons::ACTIVE, "The admission check is active"),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::workload::FINALIZER;
 use crate::checks;
+use crate::columns;
 use crate::core::Control;
 use crate::deltas::quantity;
 use crate::flight::{Decision, Draft};
@@ -259,7 +260,7 @@ pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
 fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
     let Some(admission) = &workload.status.admission else { return };
     let pods = |name: &str| workload.pods(name, reclaims);
-    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false), None);
+    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None);
     for set in held.pod_sets {
         for (resource, amount) in set.usage {
             if let Some(flavor) = set.flavors.get(&resource) {
@@ -298,27 +299,38 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         let groups = by_flavor(&figures.reservation, cell).into_iter();
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
-    let new = api::ClusterQueueStatus {
+    // Usage beyond quota is used, and borrowed of nobody.
+    let beyond = control.world.beyond(&key.name);
+    let beyond = |reserved: &engine::CellUsage| {
+        let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
+        beyond.iter().find(|(at, _)| is_same(at)).map_or(Amount::ZERO, |(_, amount)| *amount)
+    };
+    let mut new = api::ClusterQueueStatus {
         conditions,
         pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
         reserving_workloads: count(figures.reserving),
         admitted_workloads: Some(admitted),
         flavors_reservation: flavors(&|usage| cell(usage, usage.total, usage.borrowed)),
         flavors_usage: flavors(&|reserved| {
-            let total = used(&usage, reserved);
-            let nominal = reserved.total.sub(reserved.borrowed);
+            let (total, beyond) = (used(&usage, reserved), beyond(reserved));
+            let nominal = reserved.total.sub(beyond).sub(reserved.borrowed);
             let over =
                 if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
-            cell(reserved, total, over)
+            cell(reserved, total.add(beyond), over)
         }),
         fair_sharing: fair_share(control, &key.name, true),
+        berth_used: old.berth_used.clone(),
     };
     if new == old {
         return None;
     }
+    // The column follows from figures and spec, so that nothing is written for it alone: where Kueue's definition is installed, it is not stored.
+    new.berth_used = columns::used(&control.settings.cards, &object.spec, &figures.reservation);
     let mut status = explicit(&new);
-    if let (None, Some(map)) = (&new.fair_sharing, status.as_object_mut()) {
-        map.insert("fairSharing".into(), Value::Null);
+    if let Some(map) = status.as_object_mut() {
+        for field in ["fairSharing", "berthUsed"] {
+            map.entry(field).or_insert(Value::Null);
+        }
     }
     Some(draft(key, &object.metadata, status, [&old.conditions, &new.conditions]))
 }

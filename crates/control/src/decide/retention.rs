@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::blocked::unasked;
 use super::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
-use crate::core::{Control, after, after_seconds, key};
+use crate::core::{Control, after_seconds, key};
 use crate::flight::{Decision, Draft};
 use crate::status::{find, since};
 use crate::view::WorkloadView;
@@ -28,7 +28,7 @@ pub(super) fn finished(control: &Control, workload: &WorkloadView, now: Timestam
     else {
         return Decision::Done;
     };
-    let due = after(at, keep);
+    let due = control.view.timeline.after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -56,7 +56,7 @@ pub(super) fn retention(control: &Control, workload: &WorkloadView, now: Timesta
         return Decision::Done;
     };
     let at = condition.last_transition_time.0;
-    let due = after(at, keep);
+    let due = control.view.timeline.after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }

@@ -58,7 +58,7 @@ pub(super) fn unadmitted(control: &Control, workload: &WorkloadView, now: Timest
 /// and then our finalizer goes.
 pub(super) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     let kept = workload.rare.as_ref().is_some_and(|rare| !rare.finalizers.is_empty());
-    let holds = workload.reserved() && !workload.is(types::FINISHED);
+    let holds = workload.holds_quota();
     if holds && (kept || !has_finalizer(workload)) {
         let message = "the Workload is being deleted, and nothing runs by it";
         return take_back(workload, (reasons::PENDING_EVALUATION, message), now);

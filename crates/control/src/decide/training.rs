@@ -27,7 +27,8 @@ use super::job::UNMANAGED_NAMESPACE;
 use super::names::create;
 use super::orphan::lost_by;
 use super::workload::{has_finalizer, object_write, remove_finalizer, status_write};
-use crate::core::{Control, after_seconds, key};
+use crate::columns::Annotations;
+use crate::core::{Control, key};
 use crate::flight::Decision;
 use crate::policies::{NamedClasses, no_class};
 use crate::restarts::{jobs_since, runs_on, scaled, told_from};
@@ -335,7 +336,7 @@ impl<'a> Case<'a> {
         let woken = woken.map(|condition| condition.last_transition_time.0);
         let resumed = since(told, training_types::SUSPENDED, "False");
         let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
-        Some(after_seconds(begun, limit))
+        Some(self.control.view.timeline.after_seconds(begun, limit))
     }
 
     /// Its end after its longest wait.
@@ -369,13 +370,13 @@ impl<'a> Case<'a> {
     }
 
     /// The pods that a Workload without quota is to ask for, where it asks for others.
-    fn other_pod_sets(&self, workload: &WorkloadView) -> Option<Value> {
+    fn other_pod_sets(&self, workload: &WorkloadView) -> Option<(Value, Annotations)> {
         let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
             return None;
         }
         let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
-        serde_json::to_value(sets).ok()
+        self.control.other_pod_sets(&self.name.0, &sets)
     }
 
     /// A Job of it is not there, or going, although it has not ended.

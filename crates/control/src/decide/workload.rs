@@ -1,7 +1,5 @@
 //! The life of a Workload apart from its job: reservation, eviction, requeueing, deactivation, time limits.
 
-use std::collections::BTreeSet;
-
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
 use berth_api::conditions::{check_states, event_reasons, own_reasons, types};
@@ -17,7 +15,7 @@ use super::left;
 use super::orphan::Standing;
 use super::retention;
 use super::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
-use crate::core::{Control, after_seconds, key, seconds_between};
+use crate::core::{Control, after_seconds, key};
 use crate::deltas;
 use crate::flight::{Decision, Draft};
 use crate::older_reasons;
@@ -208,14 +206,16 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
         !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != check_states::READY);
     let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
     let older = control.replaced_by(workload);
+    let tiers = control.tiers_of(plan.pod_sets.iter().flat_map(|set| set.flavors.values()));
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
         // It may be planned before it could be told that it may come back.
         if let Some(WayBack::At(_, reason, message)) = way_back(control, workload) {
             edit.requeue(reason, &message);
         }
         edit.reserve(admission, checks);
+        edit.tiers(&tiers);
         if let Some(older) = older {
-            edit.take_over(&older.status);
+            edit.take_over(&older.status, control.time_run(older, now));
         }
         if tracks_ready {
             edit.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
@@ -223,11 +223,9 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     });
     // A growth waits since its slice was made, whenever its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
-    let waited = seconds_between(queued, now);
+    let waited = control.view.timeline.seconds_between(queued, now);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
-    let given = plan.pod_sets.iter().flat_map(|set| set.flavors.values());
-    let tiers: BTreeSet<_> = given.filter_map(|flavor| control.capacity_tier_of(flavor)).collect();
     for tier in tiers {
         message.push_str(&format!("; capacity tier {tier}"));
     }
@@ -374,18 +372,18 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let Some(admitted) = admitted else { return Decision::Done };
     // Pods that were started anew are not late by the time of those before.
     let begun = told_from(workload).unwrap_or(admitted);
-    within_limit(workload, admitted, now)
+    within_limit(control, workload, admitted, now)
         .or_else(|| crate::ladder::climb::decide(control, workload, now))
         .or_else(|| crate::ladder::watch::decide(control, workload, begun, now))
         .or_else(|| super::pods_ready::decide(control, workload, begun, now))
 }
 
 /// Its longest time of running.
-fn within_limit(workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+fn within_limit(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
     let left = i64::from(limit.saturating_sub(past)).max(0);
-    let due = after_seconds(admitted, left);
+    let due = control.view.timeline.after_seconds(admitted, left);
     if due > now {
         return Decision::Wait(due);
     }

@@ -26,7 +26,7 @@ pub(crate) fn reservation<'a>(
     admission: &api::Admission,
     pods: impl Fn(&str) -> Option<Pods<'a>>,
     (at, saved): (engine::Millis, Option<engine::Millis>),
-    (admitted, evicted): (bool, bool),
+    (admitted, evicted, kept): (bool, bool, bool),
     surplus: Option<engine::Surplus>,
 ) -> engine::Reservation {
     let pod_sets = admission
@@ -55,7 +55,7 @@ pub(crate) fn reservation<'a>(
         })
         .collect();
     let cluster_queue = admission.cluster_queue.clone().unwrap_or_default();
-    engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, surplus }
+    engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, kept, surplus }
 }
 
 /// What `count` pods use where `given` ones use that much; more run where some run again. Each uses the same, and nobody may write an amount that they cannot
@@ -85,7 +85,7 @@ mod tests {
                 "resourceUsage": {"cpu": cpu, "memory": "3Gi"}}]}))
         .unwrap();
         let requests = std::sync::LazyLock::force(&REQUESTS);
-        let held = reservation(&admission, |_| pods(requests), (engine::Millis(0), None), (false, false), None);
+        let held = reservation(&admission, |_| pods(requests), (engine::Millis(0), None), (false, false, false), None);
         let usage = &held.pod_sets.first().unwrap().usage;
         ["cpu", "memory"].map(|resource| usage.iter().find(|(name, _)| *name == resource).unwrap().1.get())
     }
@@ -127,7 +127,7 @@ mod tests {
         let requests = BTreeMap::new();
         for runs in [3, 2] {
             let pods = |_: &str| Some(Pods { all: 3, runs, again: false, requests: Some(&requests) });
-            let held = reservation(&admission, pods, (engine::Millis(0), None), (false, false), None);
+            let held = reservation(&admission, pods, (engine::Millis(0), None), (false, false, false), None);
             assert_eq!(held.pod_sets.first().unwrap().usage.get("pods").copied(), Some(Amount::new(runs)));
         }
     }

@@ -42,11 +42,11 @@ const STOP_MS: i64 = 600_000;
 /// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
 const ARRIVAL_MS: i64 = 60_000;
 
-fn passed(from: Timestamp, ms: i64, now: Timestamp) -> bool {
-    now.duration_since(from) >= SignedDuration::from_millis(ms)
-}
-
 impl Control {
+    fn has_passed(&self, from: Timestamp, ms: i64, now: Timestamp) -> bool {
+        self.view.timeline.millis_between(from, now) >= ms
+    }
+
     /// Looks, now and then, for running workloads that could have a better tier. Of each cohort tree one goes at a time, and the next
     /// one when that has arrived: what is free was counted for it alone.
     pub(crate) fn climb(&mut self, now: Timestamp) {
@@ -75,22 +75,22 @@ impl Control {
     /// Whether a climber may still take what was free for it.
     fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
         let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
-        if passed(climber.chosen, STOP_MS, now) {
+        if self.has_passed(climber.chosen, STOP_MS, now) {
             return false;
         }
         if !workload.is(types::EVICTED) && workload.reserved() {
             let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
-            return chosen && !passed(climber.chosen, ARRIVAL_MS, now);
+            return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
         }
         let conditions = &workload.status.conditions;
         let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
         let left = since(conditions, types::QUOTA_RESERVED, "False");
-        climbs && left.is_none_or(|left| !passed(left, ARRIVAL_MS, now))
+        climbs && left.is_none_or(|left| !self.has_passed(left, ARRIVAL_MS, now))
     }
 
     fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
         let stays = |workload: &WorkloadView| {
-            let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms, now));
+            let stayed = runs_since(workload).is_some_and(|at| self.has_passed(at, rules.min_stay_ms, now));
             // A pod would be deleted, and what is made in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
             stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
@@ -115,7 +115,7 @@ impl Control {
             let known = self.ladder.better.get(&uid).copied().filter(|known| known.tier == tier);
             let mut better = known.unwrap_or(Better { tier, since: now, now: false });
             let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
-            better.now |= saved && passed(better.since, rules.steady_ms, now);
+            better.now |= saved && self.has_passed(better.since, rules.steady_ms, now);
             self.ladder.better.insert(uid.clone(), better);
             if better.now {
                 self.ladder.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });

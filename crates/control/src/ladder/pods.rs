@@ -38,7 +38,7 @@ pub(super) fn decide(
         return Decision::Done;
     }
     let stuck = stuck_of(control, workload, &rungs, admitted);
-    let due = |one: &Stuck<'_>| after(one.since, rules.patience_ms(one.rung.tier));
+    let due = |one: &Stuck<'_>| control.view.timeline.after(one.since, rules.patience_ms(one.rung.tier));
     if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
@@ -52,7 +52,7 @@ pub(super) fn decide(
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
     // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity, and a pod that gets stuck brings us back.
-    let pause = next_look(now, patience).max(after(admitted, patience));
+    let pause = next_look(now, patience).max(control.view.timeline.after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
         next_question(asked, rules.patience_ms(one.rung.tier))

@@ -16,6 +16,7 @@ use crate::ladder::figures::growth_measures;
 use crate::ladder::rules::{Backoff, TierRules};
 use crate::ladder::{Answer, Lack, Pods};
 use crate::restarts::told_from;
+use crate::timeline::Timeline;
 use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey, Purpose, Question, StuckPod};
 
@@ -135,6 +136,7 @@ struct Look<'a> {
     rules: &'a TierRules,
     since: Timestamp,
     last: Option<&'a Answer>,
+    timeline: &'a Timeline,
 }
 
 impl<'a> Look<'a> {
@@ -149,12 +151,12 @@ impl<'a> Look<'a> {
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
         let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-        Some(Self { lack, rungs, rules, since, last })
+        Some(Self { lack, rungs, rules, since, last, timeline: &control.view.timeline })
     }
 
     /// When the patience with the tier of what was given is over.
     fn due(&self, rung: &Rung) -> Timestamp {
-        after(self.since, self.rules.patience_ms(rung.tier))
+        self.timeline.after(self.since, self.rules.patience_ms(rung.tier))
     }
 
     /// Whether a pod of what was given has lacked a node for longer than there is patience with its tier.

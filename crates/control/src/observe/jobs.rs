@@ -1,7 +1,7 @@
 //! Jobs as they are seen, and what is remembered of them.
 
 use berth_api as api;
-use berth_jobs::{JobState, Part, SharedJob};
+use berth_jobs::{JobState, Part, SharedJob, version_of};
 use jiff::Timestamp;
 
 use super::known;
@@ -41,9 +41,34 @@ impl Control {
         let all = self.view.jobs.keys().filter(|key| key.kind == kind);
         let known = known(&change, all.map(|key| (key.namespace.clone(), key.name.clone())));
         self.each_namespaced(change, known, |me, name, object| match object {
-            Some(job) => me.put_job(key(kind, &name), now, |older| job.state(older)),
+            Some(job) => me.put_job(key(kind, &name), now, |older| {
+                let mut state = job.state(older);
+                // A job that was read whole is decided about in a moment.
+                let was_read = older.is_some_and(|older| older.is_large() && older.uid == state.uid);
+                if !was_read {
+                    state.lighten();
+                }
+                state
+            }),
             None => me.forget_job(&key(kind, &name), now),
         });
+    }
+
+    /// An object was read. Of a large job a Workload is to be made: it is known whole for the next decision.
+    pub(crate) fn note_read(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
+        if object.kind == Kind::JobPod {
+            self.note_job_pod(object, text, now);
+            return;
+        }
+        let (Kind::Job(kind), Some(known)) = (object.kind, self.view.jobs.get(object)) else { return };
+        let (uid, version) = (known.uid.clone(), known.version);
+        let read = kind.decode(text).ok();
+        let read =
+            read.filter(|job| job.metadata().uid.as_ref() == Some(&uid) && version_of(job.metadata()) >= version);
+        if let Some(job) = read {
+            self.put_job(object.clone(), now, |older| job.state(older));
+        }
+        self.touch(object.clone());
     }
 
     /// A job is gone, whether or not another one has its name now: whatever was remembered of it goes with it, in this one place.
@@ -70,6 +95,9 @@ impl Control {
             self.growth.settled.remove(&old.uid);
             self.note_lost(object, &old, now);
             self.forget_child(object, &old);
+            if old.pods > 0 || object.kind.is_made_of_jobs() {
+                self.note_pods_of(object, &old);
+            }
         }
     }
 
@@ -88,7 +116,7 @@ impl Control {
             _ => {}
         }
         if changes_hands {
-            // Who controlled it until now is looked at as well.
+            // The job that controlled this one until now is looked at as well.
             self.touch_related(&object);
         }
         if appeared {
@@ -132,6 +160,7 @@ impl Control {
         self.note_capacity(&object, &job, before, now);
         self.note_settled(&object, &job);
         self.note_child(&object, &job);
+        self.note_pods_since(&object, &job);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
         self.view.jobs.insert(object.clone(), job);
         self.view.shed_job(&object);

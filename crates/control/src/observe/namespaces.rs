@@ -40,6 +40,8 @@ impl Control {
         }
         if self.view.namespaces.insert(name.to_owned(), labels.clone()).as_ref() != Some(&labels) || ends {
             self.touch_jobs_of(name);
+            // A ClusterQueue may take jobs of the namespace now, or none any more.
+            self.charge_overruns_again();
         }
     }
 

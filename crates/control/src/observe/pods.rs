@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use berth_api::conditions::types;
 use berth_api::{PodSet, labels};
 use berth_jobs::pods::{PodState, SetState};
 use berth_jobs::{LimitSummary, PodSetNeeds, requests_digest, workload_name, workload_needs};
@@ -36,6 +35,7 @@ impl Control {
                 let asked = (!state.gated && !state.ended()).then(|| me.needs_of_running(pod.spec)).flatten();
                 if me.put_pod(name.clone(), state, now) {
                     me.view.pods.note_asked(&name, asked);
+                    me.note_running_pod(&name);
                 }
             }
             None => me.drop_pod(&name),
@@ -61,7 +61,7 @@ impl Control {
 
     /// Whether a Workload holds quota for a pod alone.
     pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
-        self.view.workloads.owned_by(uid).any(|workload| workload.reserved() && !workload.is(types::FINISHED))
+        self.view.workloads.owned_by(uid).any(|workload| workload.holds_quota())
     }
 
     /// A Workload was seen after `old`: who controlled that is looked at, since only that one can take it back. A pod that has quota of its
@@ -86,7 +86,7 @@ impl Control {
     }
 
     /// What a pod asks for that has no gate, as its Workload would be charged for it: it was given its defaults and its overhead when it was made.
-    fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
+    pub(crate) fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
         let rules = self.request_rules();
@@ -118,6 +118,10 @@ impl Control {
         let ungated = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
         self.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
+        if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
+            // The group that answered for the pod may not do so any more.
+            self.note_running_pod(&name);
+        }
         let known = self.view.pods.get(&name);
         let uid = known.is_none_or(|old| !self.asks_alike(old, &new)).then(|| new.uid.to_string());
         let founds =
@@ -142,6 +146,7 @@ impl Control {
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
         let uid = pod.uid.to_string();
+        self.note_running_pod(name);
         self.view.pods.remove(name, false);
         self.mirror_waiting(Some(uid), None);
         let Some((group, _)) = group else { return };
@@ -173,7 +178,7 @@ impl Control {
     }
 
     /// All pods of a group are looked at.
-    pub(super) fn touch_members(&mut self, group: &Name) {
+    pub(crate) fn touch_members(&mut self, group: &Name) {
         let members =
             self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
         self.dirty.extend(members.collect::<Vec<_>>());

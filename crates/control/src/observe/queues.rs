@@ -49,6 +49,7 @@ impl Control {
                 self.flights.vanished(&object_key);
             }
         }
+        self.charge_overruns_again();
         self.touch(object_key);
         self.touch_queue_members(name);
         for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
@@ -142,6 +143,7 @@ impl Control {
                 self.gone.local_queues.insert(name.clone());
             }
         }
+        self.charge_overruns_again();
         // What its ClusterQueue says of them may not have been known.
         if moves || !self.view.claims.is_empty() {
             self.tell_local_members_again(name);

@@ -24,6 +24,11 @@ impl Control {
         move |set| set.min_count.filter(|_| partial).map_or(set.count, |least| least.min(set.count))
     }
 
+    /// Accelerators that the pods of a workload ask for together.
+    pub(crate) fn accelerators_of(&self, workload: &WorkloadView) -> i64 {
+        gpus(&workload.shape.pod_sets, &self.settings.cards, |set| set.count)
+    }
+
     fn max_gpus(&self, workload: &WorkloadView) -> Option<i64> {
         self.rules_for(workload)?.limits.max_gpus
     }

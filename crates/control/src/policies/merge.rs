@@ -196,7 +196,9 @@ impl Joined {
             waiting_time_bonus: value(self.bonus),
             priority_from_label: value(self.classes),
             borrowing_ratio_percent: value(self.borrowing),
-            ..QueuePolicySpec::default()
+            // The queues of a policy are asked before: every other field is named here, so that none is forgotten.
+            cluster_queues: Vec::new(),
+            cluster_queue_selector: None,
         };
         Rules::of(&spec, sources)
     }

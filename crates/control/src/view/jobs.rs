@@ -66,6 +66,13 @@ impl Jobs {
         }
     }
 
+    /// Lets go of what no patch of a large job needs.
+    pub(crate) fn lighten(&mut self, key: &ObjectKey) {
+        if let Some(job) = self.all.get_mut(key) {
+            job.lighten();
+        }
+    }
+
     /// The Jobs of a namespace that name this uid as their controller's. Costs these.
     pub(crate) fn controlled_by<'a>(
         &'a self,

@@ -92,6 +92,10 @@ pub enum Purpose {
     ProbePods,
     /// Ask which pods a job has left behind that was deleted without them: they hold its quota until they have ended.
     FindLeftPods,
+    /// Read a large job, of which only a part is kept: its Workload is to be made.
+    ReadJob,
+    /// Read a pod of a job that its Job does not answer for, or that may have been resized.
+    ReadPod,
     /// Look what a TrainingJob has in its store.
     ListCheckpoints,
     /// Delete what it has there beyond what is kept.
@@ -144,19 +148,26 @@ impl Purpose {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
     }
 
-    /// The write is about the pods of a job, and not about the object that it is booked on.
-    pub(crate) const fn is_about_pods(self) -> bool {
+    /// The request is about the pods of a job, or reads the job: when it has to wait, writes to the object that it is booked on do not.
+    pub(crate) const fn spares_its_object(self) -> bool {
         matches!(
             self,
             Self::ProbePods
                 | Self::FindLeftPods
+                | Self::ReadPod
                 | Self::ProbeSurplus
                 | Self::FindStuckPods
                 | Self::FindPodsOnNode
                 | Self::CountNodes
                 | Self::NotifyPods
                 | Self::AskToSave
+                | Self::ReadJob
         )
+    }
+
+    /// A Workload is made, or read for that what it is made of: of these some are under way at a time.
+    pub(crate) const fn creates(self) -> bool {
+        matches!(self, Self::CreateWorkload | Self::ReadJob)
     }
 
     /// Pods are told to save their work. The object on which that is booked does not change by it.
@@ -230,7 +241,9 @@ impl Purpose {
             | Self::SetWaitingForPods
             | Self::ProbePods
             | Self::FindLeftPods
+            | Self::ReadPod
             | Self::ProbeSurplus
+            | Self::ReadJob
             | Self::ListCheckpoints
             | Self::FindStuckPods => Urgency::Soon,
             Self::ExplainPending | Self::ExplainUnseen | Self::TrainingStatus => Urgency::Told,

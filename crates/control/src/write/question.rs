@@ -36,6 +36,8 @@ pub enum Question {
         /// Which pods.
         pods: PodsOf,
     },
+    /// GET of the object itself. Answered with [`super::Outcome::Object`], or [`super::Outcome::Gone`] where it is not there.
+    ReadObject,
     /// Not of the API server: the complete checkpoints of a job. Answered with [`super::Outcome::Checkpoints`].
     ListCheckpoints {
         /// Where.

@@ -1,5 +1,5 @@
 //! A law: whatever a tenant writes, and however often, ten seconds later no more of his runs than his Workloads hold quota for, and what they hold can
-//! be taken back by whoever has lent it.
+//! be taken back by whoever has lent it. What he makes run beyond that until then is charged to a queue two seconds after his write.
 //!
 //! The tenant may write every field, label, annotation, owner and finalizer of his jobs that the API server lets him write (Kubernetes' role
 //! `edit` and the chart's user role), create jobs that name others as their controllers, and delete what he has. Webhooks are off. Left out are
@@ -11,13 +11,15 @@ use berth_api::labels;
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::cluster::{Cluster, flavor, is, job, local_queue, settings};
 use crate::stories::jobsets::slices;
 use crate::stories::random::Dice;
 use crate::stories::training::training;
 
 /// Seconds after the tenant's last write in which everything comes right.
 const BOUND: i64 = 10;
+/// Seconds after a write in which what it makes run beyond that is charged.
+const CHARGED: i64 = 2;
 /// Seconds after which whoever has lent quota has it back.
 const BACK: i64 = 60;
 /// Cpus that the lender has, and that the tenant has.
@@ -58,7 +60,7 @@ struct World {
     /// Every job needs a queue, whether it names one or not.
     all_managed: bool,
     number: usize,
-    /// What was done, for whoever has to find out why.
+    /// Writes of the tenant, for the message of a failure.
     done: Vec<String>,
 }
 
@@ -72,11 +74,10 @@ fn begin(seed: u64) -> World {
     cluster.job_sets_run = true;
     cluster.jobs_are_resized = true;
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({"tier": "reserved"})));
-    for (queue, local, quota) in [("tenant", "lq", OWN), ("lender", "lender", LENT)] {
-        let mut queue = cluster_queue(queue, Some("pool"), &[("default", &quota.to_string())]);
-        queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
-        cluster.put(Kind::ClusterQueue, queue.clone());
-        cluster.put(Kind::LocalQueue, local_queue(local, queue["metadata"]["name"].as_str().unwrap()));
+    cluster.pool([("tenant", "lq", OWN), ("lender", "lender", LENT)]);
+    for queue in ["tenant", "lender"] {
+        let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+        cluster.edit(Kind::ClusterQueue, "", queue, &preempts);
     }
     cluster.put(Kind::LocalQueue, local_queue("other", "tenant"));
     cluster.set_class("high", 100);
@@ -94,9 +95,7 @@ fn cpus(quantity: &Value) -> i64 {
 
 /// Whether a Workload holds quota.
 fn holds(workload: &Value) -> bool {
-    let conditions = workload["status"]["conditions"].as_array();
-    let is = |kind: &str| conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True");
-    is("QuotaReserved") && !is("Finished")
+    is(workload, "QuotaReserved") && !is(workload, "Finished")
 }
 
 /// Cpus that the pods of a Job run with.
@@ -128,14 +127,7 @@ impl World {
     fn controller(&mut self) -> Option<Value> {
         let kind = self.any_kind();
         let name = self.pick(kind)?;
-        let owner = &self.cluster.objects[&Cluster::key(kind, "team", &name)];
-        let (api_version, word) = match kind {
-            Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
-            kind if kind == Kind::JOB => ("batch/v1", "Job"),
-            _ => ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-        };
-        Some(json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": owner["metadata"]["uid"],
-            "controller": true}]))
+        Some(self.cluster.controlled_by(kind, &name))
     }
 
     /// A value that may mean something under some key.
@@ -314,16 +306,20 @@ impl World {
         if is_part { object } else { job }
     }
 
-    /// Cpus that are charged to the ClusterQueues: what Workloads hold, and what runs again whose quota went back.
-    fn charged(&mut self) -> i64 {
+    /// Cpus that are charged to the ClusterQueues: what Workloads hold, and what runs beyond that.
+    fn charged(&mut self) -> [i64; 2] {
         let world = self.cluster.control.world();
         let figures = ["tenant", "lender"].into_iter().filter_map(|queue| world.figures(queue));
-        figures.flat_map(|figures| figures.reservation).map(|cell| cell.total.get()).sum::<i64>() / 1000
+        let all: i64 = figures.flat_map(|figures| figures.reservation).map(|cell| cell.total.get()).sum();
+        let beyond = ["tenant", "lender"].into_iter().flat_map(|queue| world.beyond(queue));
+        let beyond: i64 = beyond.map(|(_, amount)| amount.get()).sum();
+        [(all - beyond) / 1000, beyond / 1000]
     }
 
-    /// What is wrong with what runs now.
-    fn fault(&mut self) -> Option<String> {
-        let charged = self.charged();
+    /// Says when more cpus run than Workloads hold, or, at any time, than are charged.
+    fn fault(&mut self, any_time: bool) -> Option<String> {
+        let [held, beyond] = self.charged();
+        let charged = if any_time { held + beyond } else { held };
         let holders: Vec<&Value> =
             self.all(Kind::Workload).map(|(_, workload)| workload).filter(|one| holds(one)).collect();
         let has_quota = |object: &Value| {
@@ -331,11 +327,7 @@ impl World {
         };
         let asks = |object: &Value| {
             let labelled = object["metadata"]["labels"][labels::QUEUE_NAME].is_string();
-            self.all_managed
-                || labelled
-                || object["kind"] == "TrainingJob"
-                || object["spec"]["schedulingConfig"].is_object()
-                || has_quota(object)
+            self.all_managed || labelled || object["spec"]["schedulingConfig"].is_object() || has_quota(object)
         };
         let counted = self.all(Kind::JOB).filter(|one| asks(self.runs_by(*one)));
         let runs: Vec<(&str, i64)> =
@@ -364,25 +356,24 @@ fn one_world(seed: u64) {
         if world.dice.below(3) > 0 {
             let short = world.dice.seconds(0, 4);
             world.cluster.pass(short);
+            if let Some(fault) = world.fault(true).filter(|_| short >= CHARGED) {
+                panic!("{fault}; {}", world.told(seed));
+            }
             continue;
         }
         world.cluster.pass(BOUND);
-        if let Some(fault) = world.fault() {
+        if let Some(fault) = world.fault(false) {
             panic!("{fault}; {}", world.told(seed));
         }
     }
-    for (key, _) in world
-        .all(Kind::JOB)
-        .filter(|(key, _)| key.name.starts_with("lender"))
-        .map(|(key, job)| (key.clone(), job.clone()))
-        .collect::<Vec<_>>()
-    {
+    let of_lender = world.all(Kind::JOB).map(|(key, _)| key).filter(|key| key.name.starts_with("lender"));
+    for key in of_lender.cloned().collect::<Vec<_>>() {
         world.cluster.delete(&key);
     }
     world.cluster.put(Kind::JOB, job("lender", "lender", &LENT.to_string(), true));
     world.cluster.pass(BACK);
     assert!(world.cluster.is("lender", "Admitted"), "what was lent does not come back; {}", world.told(seed));
-    if let Some(fault) = world.fault() {
+    if let Some(fault) = world.fault(false) {
         panic!("{fault}; {}", world.told(seed));
     }
     assert!(berth_engine::check(world.cluster.control.world()).is_empty(), "seed {seed}");

@@ -6,9 +6,10 @@
 
 mod deletion;
 mod job_controller;
+mod job_pods;
 mod job_set_controller;
 mod kubelet;
-mod leaders;
+pub mod leaders;
 mod neighbours;
 mod objects;
 pub mod rights;
@@ -26,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-pub use objects::{cluster_queue, flavor, job, local_queue, made_before};
+pub use objects::{cluster_queue, flavor, is, job, local_queue, made_before};
 
 pub fn settings() -> Settings {
     Settings {
@@ -101,6 +102,8 @@ pub struct Cluster {
     pub pods_per_node: usize,
     /// Running Jobs have as many pods as they say now, elastic or not, and Berth sees them where it asks for them.
     pub jobs_are_resized: bool,
+    /// A kind of which nothing is shown.
+    unlisted: Option<Kind>,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
     /// There is a controller of JobSets.
@@ -153,6 +156,7 @@ impl Cluster {
             nodes: None,
             pods_per_node: 1,
             jobs_are_resized: false,
+            unlisted: None,
             controller_sleeps: false,
             job_sets_run: false,
             adds_to_jobs: None,
@@ -201,6 +205,10 @@ impl Cluster {
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         if object["metadata"]["deletionTimestamp"].is_string() && !finalizers {
             self.objects.remove(key);
+            if key.kind == Kind::JobPod {
+                self.end_job_pod(key, object);
+                return;
+            }
             self.show(key, &object, true);
             let owns = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
             if owns.contains(&key.kind) || key.kind == Kind::ProvisioningRequest {
@@ -208,8 +216,11 @@ impl Cluster {
             }
             return;
         }
-        self.objects.insert(key.clone(), object.clone());
-        self.show(key, &object, false);
+        let old = self.objects.insert(key.clone(), object.clone());
+        match old.filter(|_| key.kind == Kind::JobPod) {
+            Some(old) => self.show_job_pod(key, &old, &object),
+            None => self.show(key, &object, false),
+        }
     }
 
     /// Runs until control asks for nothing more at this moment.
@@ -218,7 +229,7 @@ impl Cluster {
             let step = self.control.step(self.now);
             let quiet = step.writes.is_empty();
             self.take(step);
-            let moved = self.job_controller() | self.kubelet() | self.job_set_controller();
+            let moved = self.job_controller() | self.kubelet() | self.job_set_controller() | self.stop_job_pods();
             if quiet && !moved {
                 return;
             }
@@ -299,6 +310,7 @@ impl Cluster {
                 let left = self.left_behind.iter().filter(|(of, _)| of == uid);
                 Outcome::Left(left.map(|(_, pod)| pod.clone()).collect())
             }
+            Question::ReadObject => self.whole(object),
             Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
             Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
             Question::ListCheckpoints { place } => {
@@ -411,17 +423,6 @@ impl Cluster {
         self.edit(Kind::JOB, "team", name, &json!({"status": status}));
     }
 
-    pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
-        let key = Self::key(kind, namespace, name);
-        let mut object = self.objects[&key].clone();
-        let spec = object["spec"].clone();
-        merge(&mut object, patch);
-        if object["spec"] != spec {
-            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
-        }
-        self.store(&key, object);
-    }
-
     pub fn job(&self, name: &str) -> &Value {
         &self.objects[&Self::key(Kind::JOB, "team", name)]
     }
@@ -442,10 +443,6 @@ impl Cluster {
 
     pub fn is(&self, job: &str, kind: &str) -> bool {
         self.condition(job, kind).is_some_and(|condition| condition["status"] == json!("True"))
-    }
-
-    pub fn count(&self, purpose: Purpose) -> usize {
-        self.writes.iter().filter(|(other, _)| *other == purpose).count()
     }
 }
 

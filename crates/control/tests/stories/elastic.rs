@@ -4,7 +4,7 @@
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, is, job, local_queue};
 use crate::stories::faults::every_fault;
 use crate::stories::training::training;
 
@@ -119,11 +119,6 @@ impl Cluster {
             self.judge(what);
         }
     }
-}
-
-fn is(object: &Value, kind: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
 }
 
 /// Cpus that a Workload holds.

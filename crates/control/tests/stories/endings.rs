@@ -120,11 +120,7 @@ impl World {
             6 | 7 => {
                 let owner = if self.dice.below(2) == 0 { Kind::JOB } else { Kind::JOB_SET };
                 let Some(other) = self.pick(owner) else { return };
-                let uid = self.cluster.objects[&Cluster::key(owner, "team", &other)]["metadata"]["uid"].clone();
-                let (api_version, word) =
-                    if owner == Kind::JOB { ("batch/v1", "Job") } else { ("jobset.x-k8s.io/v1alpha2", "JobSet") };
-                json!({"metadata": {"ownerReferences": [{"apiVersion": api_version, "kind": word, "name": other,
-                    "uid": uid, "controller": true}]}})
+                json!({"metadata": {"ownerReferences": self.cluster.controlled_by(owner, &other)}})
             }
             _ => {
                 self.cluster.delete(&Cluster::key(kind, "team", name));

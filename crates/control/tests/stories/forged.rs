@@ -10,8 +10,7 @@ use crate::stories::training::{cluster, started, suspend, training};
 /// A Job of one cpu that runs, and names that TrainingJob as its controller.
 fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
     let mut job = job(name, "lq", "1", false);
-    job["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
-        "name": training, "uid": cluster.training(training)["metadata"]["uid"], "controller": true}]);
+    job["metadata"]["ownerReferences"] = cluster.controlled_by(Kind::TrainingJob, training);
     job
 }
 

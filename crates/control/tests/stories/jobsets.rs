@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::checkpoints::{preempting, set_policy};
 use crate::stories::cluster::Cluster;
 use crate::stories::faults::with_every_fault;
+use crate::stories::kept_quota::{contested, urgent_has_its_turn};
 use crate::stories::one_queue;
 
 /// As AxLearn writes it: not suspended, the queue in an annotation.
@@ -173,7 +174,7 @@ fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
         cluster.edit(Kind::JOB, "team", "a-job-0", &stopped_job);
         stopped(&mut cluster);
         cluster.pass(10);
-        assert!(is(&cluster, "Admitted"));
+        assert_eq!(is(&cluster, "Admitted"), !counted, "pods that run are charged to its queue");
         assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "a-job-1 runs: {:?}", cluster.writes);
         assert_eq!(cluster.job("a-job-1")["spec"]["suspend"], json!(true), "nobody else may stop it");
         cluster.controller_sleeps = false;
@@ -282,9 +283,11 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
             assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
             assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}: it starts when none is left of the user's");
             child(&mut cluster);
-            let writes = cluster.writes.len();
+            // Whether its capacity turns up is asked from time to time.
+            let wrote = |cluster: &Cluster| cluster.writes.len() - cluster.count(Purpose::FindStuckPods);
+            let writes = wrote(&cluster);
             cluster.pass(10);
-            assert_eq!(cluster.writes.len(), writes, "{what}: {:?}", &cluster.writes[writes..]);
+            assert_eq!(wrote(&cluster), writes, "{what}: {:?}", cluster.writes);
             assert_eq!(selectors(&cluster).len(), 1, "{what}");
             assert_eq!(selectors(&cluster)[0].get("cloud.google.com/gke-spot"), None, "{what}");
             assert_eq!(selectors(&cluster)[0]["accelerator"], json!("v5e"), "{what}");
@@ -410,4 +413,30 @@ fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
     let jobset = jobset(&cluster);
     assert_eq!(jobset["spec"]["suspend"], json!(true));
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));
+}
+
+/// A Job in its way keeps the controller of JobSets from doing and saying anything: the Jobs of an evicted JobSet are stopped all the same, and
+/// its quota goes back when none of their pods is left.
+#[test]
+fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
+    let mut cluster = contested("4");
+    cluster.put(Kind::JOB_SET, slices());
+    cluster.pass(2);
+    stopped(&mut cluster);
+    cluster.pass(5);
+    assert!(is(&cluster, "Admitted") && jobset(&cluster)["spec"]["suspend"] == json!(false), "{:?}", cluster.writes);
+    part(&mut cluster, "a-job-0");
+    part(&mut cluster, "a-job-1");
+    let runs = json!({"replicatedJobsStatus": [{"name": "job", "active": 2, "ready": 2, "succeeded": 0, "failed": 0, "suspended": 0}],
+        "conditions": [{"type": "Suspended", "status": "False", "reason": "ResumeJobs", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": runs}));
+    cluster.pass(5);
+    let uid = jobset(&cluster)["metadata"]["uid"].as_str().unwrap().to_owned();
+    cluster.pods_left.push(uid);
+    assert!(!urgent_has_its_turn(&mut cluster, "4"), "pods are left: {:?}", cluster.writes);
+    assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(10);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
 }

@@ -44,20 +44,15 @@ pub fn name_of(cluster: &Cluster, begins: &str) -> String {
 }
 
 pub fn is(cluster: &Cluster, begins: &str, kind: &str) -> bool {
-    workload(cluster, begins).is_some_and(|found| {
-        let mut all = found["status"]["conditions"].as_array().into_iter().flatten();
-        all.any(|one| one["type"] == kind && one["status"] == "True")
-    })
+    workload(cluster, begins).is_some_and(|found| crate::stories::cluster::is(found, kind))
 }
 
 pub fn labels(key: &str, value: Value) -> Value {
     json!({"metadata": {"labels": {format!("kueue.x-k8s.io/{key}"): value}}})
 }
 
-fn controlled_by(kind: &str, name: &str, uid: &Value) -> Value {
-    let version = if kind == "Job" { "batch/v1" } else { "jobset.x-k8s.io/v1alpha2" };
-    json!({"metadata": {"ownerReferences": [
-        {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true}]}})
+fn controlled_by(cluster: &Cluster, kind: Kind, name: &str) -> Value {
+    json!({"metadata": {"ownerReferences": cluster.controlled_by(kind, name)}})
 }
 
 /// What a tenant may do to his running Job beside the webhook, or while that does not answer.
@@ -73,12 +68,11 @@ enum Edit {
 const EDITS: [Edit; 5] = [Edit::Queue, Edit::Prebuilt, Edit::OwnController, Edit::OtherController, Edit::Namespace];
 
 fn make(cluster: &mut Cluster, edit: Edit, suspend: bool) {
-    let uid = |cluster: &Cluster, name: &str| cluster.job(name)["metadata"]["uid"].clone();
     let mut patch = match edit {
         Edit::Queue => labels("queue-name", Value::Null),
         Edit::Prebuilt => labels("prebuilt-workload-name", json!("none")),
-        Edit::OwnController => controlled_by("Job", "t", &uid(cluster, "t")),
-        Edit::OtherController => controlled_by("Job", "tiny", &uid(cluster, "tiny")),
+        Edit::OwnController => controlled_by(cluster, Kind::JOB, "t"),
+        Edit::OtherController => controlled_by(cluster, Kind::JOB, "tiny"),
         Edit::Namespace => {
             cluster.label_namespace(&json!({"team": "b"}));
             json!({})
@@ -166,8 +160,8 @@ fn running_job_given_to_a_job_set_is_preempted() {
         cluster.put(Kind::JOB, job("s-job-0", "lq", "1", true));
         cluster.pass(10);
         assert!(cluster.is("s-job-0", "Admitted"), "{:?}", cluster.writes);
-        let uid = cluster.objects[&Cluster::key(Kind::JOB_SET, "team", "s")]["metadata"]["uid"].clone();
-        cluster.edit(Kind::JOB, "team", "s-job-0", &controlled_by("JobSet", "s", &uid));
+        let owned = controlled_by(&cluster, Kind::JOB_SET, "s");
+        cluster.edit(Kind::JOB, "team", "s-job-0", &owned);
         if restarts {
             cluster.restart();
         }

@@ -224,3 +224,23 @@ fn orphaned_workload_without_pods_is_let_go() {
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
     assert!(workload(&cluster, begins).is_none());
 }
+
+/// A Job is deleted without its pods while nobody could be asked about its Workload: the collector has let the pods go, and not the Workload yet. They
+/// hold its quota, and are stopped when somebody else is to have that.
+#[test]
+fn pods_that_are_being_let_go_hold_their_quota() {
+    for kind in [Kind::JOB, Kind::TrainingJob] {
+        for restarts in [false, true] {
+            let (mut cluster, key, begins) = to_be_orphaned(kind);
+            cluster.begin_orphaning(&key);
+            if restarts {
+                cluster.restart();
+            }
+            cluster.pass(30);
+            assert!(is(&cluster, begins, "QuotaReserved"), "{kind:?} {restarts}: {:?}", cluster.writes);
+            assert_eq!(cluster.left_behind.len(), 1, "{kind:?} {restarts}: {:?}", cluster.writes);
+            assert!(urgent_has_its_turn(&mut cluster, "2"), "{kind:?} {restarts}: {:?}", cluster.writes);
+            assert!(cluster.left_behind.is_empty(), "{kind:?} {restarts}: {:?}", cluster.writes);
+        }
+    }
+}

@@ -37,7 +37,7 @@ fn urgent(mut object: Value) -> Value {
     object
 }
 
-/// What the preemptor of a tenant's job was told, and the UID of the Workload that it took the quota from.
+/// The message that the preemptor of a tenant's job was told, and the UID of the Workload that it took the quota from.
 fn told_of_a_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));

@@ -253,8 +253,7 @@ fn pods_that_others_answer_for_are_left_alone() {
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let mut child = pod("a-0", "1");
-    child["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a",
-        "uid": cluster.job("a")["metadata"]["uid"], "controller": true}]);
+    child["metadata"]["ownerReferences"] = cluster.controlled_by(Kind::JOB, "a");
     cluster.put(Kind::Pod, child);
     cluster.pass(10);
     let about = cluster.writes.iter().filter(|(_, key)| key.kind == Kind::Pod || key.name.starts_with("pod-"));

@@ -469,3 +469,19 @@ fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
     assert_eq!(fails(&mut cluster, 1)["spec"]["active"], json!(true), "its first attempt was not the last one");
     request(&cluster, 2);
 }
+
+/// Whether there is a request, and what it says, is not known: it is neither answered nor made again, and its check stays active.
+#[test]
+fn request_that_cannot_be_listed_is_neither_answered_nor_made_again() {
+    let mut cluster = asked(&json!({}));
+    let asks = request(&cluster, 1);
+    cluster.claim_without(Kind::ProvisioningRequest);
+    let before = cluster.writes.len();
+    say(&mut cluster, &asks, &[("Accepted", "True", ""), ("Provisioned", "True", "")]);
+    cluster.pass(60);
+    assert_eq!(&cluster.writes[before..], &[]);
+    assert!(!cluster.is("a", "Admitted"));
+    cluster.list_again();
+    cluster.pass(10);
+    assert!(cluster.is("a", "Admitted"), "{:?}", &cluster.writes[before..]);
+}

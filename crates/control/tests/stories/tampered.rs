@@ -1,10 +1,9 @@
-//! What a tenant writes into his jobs so that they run with more than their quota, or keep quota that others have lent: each was found by the
-//! law of `attacks`.
+//! Writes by which a tenant's jobs ran with more than their quota, or kept quota that others have lent. The law of `attacks` found each of them.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, job, local_queue};
+use crate::stories::cluster::{Cluster, job};
 use crate::stories::jobsets::slices;
 use crate::stories::one_queue;
 use crate::stories::training::training;
@@ -17,12 +16,15 @@ fn borrowing() -> Cluster {
     let mut cluster = one_queue("0");
     cluster.jobs_are_resized = true;
     cluster.job_sets_run = true;
-    for (queue, local, quota) in [("cq", "lq", "0"), ("lender", "lender", "2")] {
-        let mut queue = cluster_queue(queue, Some("pool"), &[("default", quota)]);
-        queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any"});
-        cluster.put(Kind::ClusterQueue, queue.clone());
-        cluster.put(Kind::LocalQueue, local_queue(local, queue["metadata"]["name"].as_str().unwrap()));
-    }
+    cluster.pool([("cq", "lq", 0), ("lender", "lender", 2)]);
+    cluster
+}
+
+/// TrainingJob `a` runs with what `lender` has lent.
+fn training_runs() -> Cluster {
+    let mut cluster = borrowing();
+    cluster.put(Kind::TrainingJob, training("a", json!({})));
+    cluster.pass(15);
     cluster
 }
 
@@ -30,7 +32,7 @@ fn keeps_finalizer(cluster: &mut Cluster, name: &str) {
     cluster.edit(Kind::JOB, "team", name, &json!({"metadata": {"finalizers": [HOLD]}}));
 }
 
-/// Whoever has lent the quota asks for it, and has it within a minute.
+/// The lender asks for what the tenant has borrowed, and has it within a minute.
 fn comes_back(cluster: &mut Cluster) {
     cluster.put(Kind::JOB, job("mine", "lender", "2", true));
     cluster.pass(60);
@@ -43,14 +45,8 @@ fn active(cluster: &Cluster, job: &str) -> Value {
 
 #[test]
 fn a_job_of_a_training_that_names_another_controller_is_made_again() {
-    let mut cluster = borrowing();
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(15);
-    let before = cluster.job("a-worker")["metadata"]["uid"].clone();
-    for owners in [
-        json!(null),
-        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a-worker", "uid": before, "controller": true}]),
-    ] {
+    let mut cluster = training_runs();
+    for owners in [json!(null), cluster.controlled_by(Kind::JOB, "a-worker")] {
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"ownerReferences": owners}}));
         cluster.pass(15);
@@ -61,11 +57,8 @@ fn a_job_of_a_training_that_names_another_controller_is_made_again() {
 
 #[test]
 fn an_evicted_training_whose_job_names_another_controller_gives_its_quota_back() {
-    let mut cluster = borrowing();
-    cluster.put(Kind::TrainingJob, training("a", json!({})));
-    cluster.pass(15);
-    let uid = cluster.job("a-worker")["metadata"]["uid"].clone();
-    let itself = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a-worker", "uid": uid, "controller": true}]);
+    let mut cluster = training_runs();
+    let itself = cluster.controlled_by(Kind::JOB, "a-worker");
     cluster.put(Kind::JOB, job("mine", "lender", "2", true));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"ownerReferences": itself}}));
     cluster.pass(30);
@@ -106,7 +99,7 @@ fn a_running_job_that_cannot_be_read_any_more_is_stopped_when_it_grows() {
 }
 
 /// A job that is being deleted, kept and suspended by its user is asked for its pods again and again: who lent its quota is not kept from
-/// evicting it by that.
+/// evicting it by these questions.
 #[test]
 fn an_eviction_does_not_wait_for_the_answer_where_pods_are() {
     let mut cluster = borrowing();

@@ -8,21 +8,13 @@ use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::training::{cluster as training_cluster, training};
 use crate::stories::{one_queue, with_queue};
 
-/// A controller reference to an object that is there.
-fn controlled_by(cluster: &Cluster, kind: Kind, name: &str) -> Value {
-    let owner = &cluster.objects[&Cluster::key(kind, "team", name)];
-    let (api_version, word) =
-        if kind == Kind::JOB { ("batch/v1", "Job") } else { ("jobset.x-k8s.io/v1alpha2", "JobSet") };
-    json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": owner["metadata"]["uid"], "controller": true}])
-}
-
 /// A Job that runs already and names a controller.
 fn runs_below(cluster: &Cluster, name: &str, queue: bool, (kind, owner): (Kind, &str)) -> Value {
     let mut made = job(name, "lq", "1", false);
     if !queue {
         made["metadata"]["labels"] = json!({});
     }
-    made["metadata"]["ownerReferences"] = controlled_by(cluster, kind, owner);
+    made["metadata"]["ownerReferences"] = cluster.controlled_by(kind, owner);
     made
 }
 
@@ -55,7 +47,7 @@ fn jobs_that_control_themselves_or_each_other_wait_for_quota_like_any_other() {
             cluster.put(Kind::JOB, job(name, "lq", "1", true));
         }
         for (name, owner) in cycle.iter().zip(cycle.iter().rev()) {
-            let owner = controlled_by(&cluster, Kind::JOB, owner);
+            let owner = cluster.controlled_by(Kind::JOB, owner);
             cluster.edit(Kind::JOB, "team", name, &json!({"metadata": {"ownerReferences": owner}}));
         }
         cluster.pass(5);
@@ -74,7 +66,7 @@ fn jobs_that_control_themselves_or_each_other_wait_for_quota_like_any_other() {
 fn a_job_set_that_controls_itself_waits_for_quota_like_any_other() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB_SET, slices());
-    let owner = controlled_by(&cluster, Kind::JOB_SET, "a");
+    let owner = cluster.controlled_by(Kind::JOB_SET, "a");
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"metadata": {"ownerReferences": owner}}));
     cluster.pass(5);
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
@@ -365,7 +357,7 @@ fn a_job_that_got_quota_before_its_job_set_was_seen_gives_it_back_and_runs_on() 
     let mut set = slices();
     set["metadata"]["annotations"] = json!({});
     cluster.put(Kind::JOB_SET, set);
-    let owner = controlled_by(&cluster, Kind::JOB_SET, "a");
+    let owner = cluster.controlled_by(Kind::JOB_SET, "a");
     cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"metadata": {"ownerReferences": owner}}));
     cluster.pass(5);
     assert!(cluster.workload_of("a-job-0").is_none() && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);

@@ -45,6 +45,8 @@ pub enum Right {
     Threshold,
     /// Fair sharing: with this workload in, its side would not have the larger share.
     Share,
+    /// Nobody could stop it at present.
+    Kept,
     /// It began a short while ago, and its queue's policy protects it.
     Protected,
     /// Its priority is too near to that of this workload for the policy of its queue.
@@ -74,6 +76,7 @@ impl Right {
             Self::Borrowing => "is not preempted for who borrows",
             Self::Threshold => "has a priority above borrowWithinCohort's maxPriorityThreshold",
             Self::Share => "is of a ClusterQueue or cohort that would not have the larger share",
+            Self::Kept => "could not be stopped at present",
             Self::Protected => "began a short while ago and is protected by its queue's policy",
             Self::TooNear => "has a priority too near for the queue's policy",
             Self::Bounds => "would leave with more than the queue's policy allows",
@@ -224,6 +227,7 @@ pub(super) fn right(
         (!queue.active, Right::Stopped),
         (store.is_handing_over(holder), Right::HandingOver),
         (ask.gone.contains(&id), Right::Feud),
+        (held.kept, Right::Kept),
         (protected_until(store, held).is_some(), Right::Protected),
         (is_too_near(store, ask, holder.priority), Right::TooNear),
         (is_never(policy_of_queue), never),

@@ -1,6 +1,6 @@
 //! Whether a workload waits for quota or holds some.
 
-use super::{Millis, Reservation};
+use super::{Amount, FlavorResource, Millis, Reservation};
 
 /// How a pending workload is counted that is blocked from outside and never tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,4 +23,16 @@ pub enum WorkloadState {
     },
     /// Holds quota.
     Reserved(Reservation),
+}
+
+/// Usage of a job's pods beyond what its workloads hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BeyondSpec {
+    /// UID of the workload that is to answer for it, or of a job that has none: what is told of it replaces what was told before. Known or not, it
+    /// stays until it is replaced by nothing.
+    pub carrier: String,
+    /// The ClusterQueue that is charged.
+    pub cluster_queue: String,
+    /// How much of what; nothing where all of it is gone.
+    pub usage: Vec<(FlavorResource, Amount)>,
 }

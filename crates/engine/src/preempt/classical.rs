@@ -1,6 +1,7 @@
 //! Classical preemption (kueue.md 6.8): take candidates in order until the workload fits, then give back whom it does not
 //! need.
 
+use crate::beyond;
 use crate::ids::NodeId;
 use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
 use crate::preempt::spare::keep_whole;
@@ -82,6 +83,7 @@ fn attempt<'a>(
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::ids::WorkloadId, out: bool) {
     if let Some(held) = store.workload(workload).and_then(|w| w.held()) {
         let node = store.queues[held.queue].node;
+        beyond::leave(store, trial, workload, out);
         if out {
             trial.remove(node, &held.usage);
         } else {

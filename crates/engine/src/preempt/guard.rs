@@ -20,8 +20,12 @@ fn guard(store: &Store, queue: crate::ids::QueueId) -> Option<&PreemptionGuard> 
     store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
 }
 
-/// Until when a holder of quota may not be preempted, where its queue protects those who began a short while ago.
+/// Until when a holder of quota may not be preempted: for good where nobody could stop it, and where its queue protects those who began a
+/// short while ago.
 pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
+    if held.kept && !held.evicted {
+        return Some(Millis(i64::MAX));
+    }
     let protected = guard(store, held.queue)?.protected_ms;
     let until = Millis(held.at.0.saturating_add(protected));
     (protected > 0 && until > store.now && !held.evicted).then_some(until)

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::balance::{Units, Usage};
+use crate::beyond;
 use crate::ids::CellId;
 use crate::model::{PodSetAssignment, Surplus};
 use crate::preempt::classical::fits;
@@ -61,6 +62,9 @@ impl Held {
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: bool) {
     let Some(held) = store.workload(target.workload).and_then(|workload| workload.held()) else { return };
     let (node, usage) = (store.queues[held.queue].node, held.given_back(target));
+    if target.gives_up.is_none() {
+        beyond::leave(store, trial, target.workload, out);
+    }
     if out {
         trial.remove(node, &usage);
     } else {

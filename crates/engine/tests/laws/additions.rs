@@ -128,6 +128,7 @@ impl<'a> Life<'a> {
                 pod_sets: admission.pod_sets.to_vec(),
                 at: self.now,
                 saved: None,
+                kept: false,
                 surplus: None,
                 admitted: true,
                 evicted: false,

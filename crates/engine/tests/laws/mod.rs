@@ -5,6 +5,7 @@
 mod accounts;
 mod additions;
 mod advice;
+mod beyond;
 mod claims;
 mod digest;
 mod equals;

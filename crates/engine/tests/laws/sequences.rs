@@ -265,6 +265,7 @@ impl Observer {
                     saved: None,
                     admitted: true,
                     evicted: false,
+                    kept: false,
                     surplus: Some(Surplus { pod_set: "main".into(), pods, step: i64::from(step) }),
                 });
                 Delta::Workload(spec.clone())

@@ -220,6 +220,7 @@ fn hold(spec: &mut WorkloadSpec, owner: &ClusterQueueSpec, dice: &mut Dice) {
         pod_sets,
         at: Millis(dice.below(4) as i64),
         saved: None,
+        kept: false,
         surplus: None,
         admitted: true,
         evicted: dice.chance(8),

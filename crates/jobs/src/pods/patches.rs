@@ -9,6 +9,18 @@ use berth_api::conditions::types;
 use berth_api::labels;
 use serde_json::{Value, json};
 
+/// Tells the pod of that namespace, name and uid that and why it goes: the body of a server-side apply of its status at that time.
+#[must_use]
+pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str), at: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name, "uid": uid},
+        "status": {"conditions": [{
+            "type": types::TERMINATION_TARGET, "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
+        }]},
+    })
+}
+
 impl PodState {
     /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more. With it goes the gate
     /// that Kueue puts on every pod in case its admission names a topology: nobody else would take it away. A pod of a StatefulSet is
@@ -45,18 +57,6 @@ impl PodState {
 
     fn is_controlled_by(&self, set: &OwningSet) -> bool {
         self.is_of_set() && self.owner.as_ref().is_some_and(|owner| *owner.uid == *set.uid)
-    }
-
-    /// Tells a pod that and why it goes: the body of a server-side apply of its status at that time.
-    #[must_use]
-    pub fn condemnation(&self, namespace: &str, name: &str, why: (&str, &str), at: &str) -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": namespace, "name": name, "uid": self.uid},
-            "status": {"conditions": [{
-                "type": types::TERMINATION_TARGET, "status": "True", "reason": why.0, "message": why.1, "lastTransitionTime": at,
-            }]},
-        })
     }
 
     /// Gives a waiting pod another version, so that no start that was derived from this one can be applied any more.

@@ -315,7 +315,7 @@ fn is_managed(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::MANAGED))
 }
 
-fn has_ended(pod: &Pod) -> bool {
+pub(super) fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -1,7 +1,7 @@
 //! Kinds that can be suspended, asked as control and the webhook ask them: by what `berth_jobs::KINDS` has of each.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
-use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, pod_sets_equivalent};
+use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -89,6 +89,19 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
         }
     };
     let before = read(kind, &case.object);
+    if let Some(lean) = lean_text(kind, &case.object.to_string()) {
+        let lean = kind.decode(&lean).unwrap();
+        let (placements, original) = (case.placements().unwrap_or_default(), original(kind, case));
+        let patches = |job: &dyn JobObject| {
+            let start = job.start_patch(&placements);
+            let quiet = (job.suspend_patch(), job.stop_patch(), job.unlock_patch());
+            (start.map_err(|error| error.to_string()), job.restore_patch(&original), quiet)
+        };
+        holds(
+            patches(&*lean) == patches(&*before),
+            "patches of what is kept of a large job are those of the whole one",
+        );
+    }
     let Some(placements) = case.placements() else { return wrong };
     let Ok(start) = before.start_patch(&placements) else { return wrong };
     let identity = |patch: &Value| {

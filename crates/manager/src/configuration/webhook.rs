@@ -4,7 +4,7 @@ use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
-/// What the chart calls the objects by which the API server reaches Berth, and those that Berth may write.
+/// The names that the chart gives to the objects by which the API server reaches Berth, and to those that Berth may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ObjectNames {
     /// Names of Berth's own, beside a Kueue.
@@ -20,6 +20,14 @@ impl ObjectNames {
         match self {
             Self::Berth => "berth-webhook-service",
             Self::Kueue => "kueue-webhook-service",
+        }
+    }
+
+    /// The chart's Service of the figures.
+    pub(crate) const fn metrics_service(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-controller-manager-metrics",
+            Self::Kueue => "kueue-controller-manager-metrics-service",
         }
     }
 

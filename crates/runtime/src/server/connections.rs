@@ -1,8 +1,9 @@
-//! Connections of a plain HTTP server, few and short, as those of the webhooks are: whoever reaches the port may connect, and a
+//! Connections of an HTTP server, plain or over TLS, few and short, as those of the webhooks are: whoever reaches the port may connect, and a
 //! probe must get through all the same.
 //!
 //! A connection answers one request. Probes and scrapes come seconds apart and open another one, and so there is none that idles.
 
+use crate::rate::Bucket;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use hyper::Request;
@@ -15,9 +16,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 /// What connections of one server may cost. The longest that anybody may wait for is a comparison with fresh lists of everything.
@@ -27,6 +30,10 @@ pub(super) const LIMITS: Limits =
 const BUFFER: usize = 64 * 1024;
 /// How long nothing is accepted after accepting failed, most likely for want of file handles.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Handshakes that may begin in a second. They are made on the thread of all I/O, and each costs it as much as hundreds of requests
+/// without TLS: whoever opens more waits in the kernel's queue.
+const HANDSHAKES: f64 = 50.0;
 
 /// Limits of connections.
 #[derive(Clone, Copy)]
@@ -47,11 +54,20 @@ struct Open {
     asked: Arc<AtomicBool>,
 }
 
-/// Serves until dropped, and hangs up then.
-pub(super) async fn serve(limits: Limits, listener: TcpListener, router: Router) -> Infallible {
+/// Serves until dropped, and hangs up then; over TLS where there is a side of it.
+pub(super) async fn serve(
+    limits: Limits,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+) -> Infallible {
+    let mut handshakes = Bucket::new(tls.as_ref().map(|_| HANDSHAKES), HANDSHAKES, Instant::now());
     let mut tasks = JoinSet::new();
     let mut open: Vec<Open> = Vec::new();
     loop {
+        while let Err(pause) = handshakes.take(Instant::now()) {
+            tokio::time::sleep(pause).await;
+        }
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -69,13 +85,37 @@ pub(super) async fn serve(limits: Limits, listener: TcpListener, router: Router)
             }
         }
         let (since, asked) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let task = tasks.spawn(connection(limits, stream, peer, router.clone(), Arc::clone(&asked)));
+        let task = tasks.spawn(connection(limits, stream, peer, tls.clone(), router.clone(), Arc::clone(&asked)));
         open.push(Open { task, since, asked });
     }
 }
 
-async fn connection(limits: Limits, stream: TcpStream, peer: SocketAddr, router: Router, asked: Arc<AtomicBool>) {
+async fn connection(
+    limits: Limits,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    asked: Arc<AtomicBool>,
+) {
     let _ = stream.set_nodelay(true);
+    let whole = async {
+        let Some(tls) = tls else { return answer(limits, stream, peer, router, asked).await };
+        if let Ok(Ok(stream)) = tokio::time::timeout(limits.head, tls.accept(stream)).await {
+            answer(limits, stream, peer, router, asked).await;
+        }
+    };
+    // How it ended is the client's to know.
+    let _ = tokio::time::timeout(limits.life, whole).await;
+}
+
+async fn answer(
+    limits: Limits,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    router: Router,
+    asked: Arc<AtomicBool>,
+) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -83,8 +123,7 @@ async fn connection(limits: Limits, stream: TcpStream, peer: SocketAddr, router:
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.head).keep_alive(false).max_buf_size(BUFFER);
-    // How it ended is the client's to know.
-    let _ = tokio::time::timeout(limits.life, builder.serve_connection(TokioIo::new(stream), service)).await;
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
 #[cfg(test)]

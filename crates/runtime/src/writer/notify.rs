@@ -11,8 +11,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Writer;
-use super::pods::{METADATA, Meta, NOT_ENDED, page};
+use super::pods::{Meta, NOT_ENDED, page};
 use crate::outcome::{Verb, outcome_of};
+use crate::watches::metadata;
 
 /// So many patches at once.
 const AT_ONCE: usize = 16;
@@ -85,7 +86,7 @@ async fn lacking(
     };
     let (mut found, mut from) = (Vec::new(), None::<String>);
     loop {
-        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (PAGE, from.as_deref())).await;
+        let asked = page::<Meta>(client, (namespace, pods), (metadata::LIST, NOT_ENDED), (PAGE, from.as_deref())).await;
         let page = match asked {
             Ok(page) => page,
             Err(Some((code, body))) => return Err(outcome_of(Verb::Patch, code, None, &body)),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::encoded;
 use crate::outcome::{Verb, outcome_of};
+use crate::watches::metadata;
 
 /// So many pods are asked for at once, at least.
 const LEAST_PAGE: usize = 50;
@@ -19,8 +20,6 @@ const LEAST_PAGE: usize = 50;
 const WHOLE_PAGE: usize = 250;
 /// Pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
-/// Metadata alone.
-pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// A page of a list; one of which only the metadata was asked for is of no kind of its own.
 #[derive(Deserialize)]
@@ -105,7 +104,7 @@ pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
 /// The pods on a node that have not ended; `Busy` when that cannot be read now.
 pub(super) async fn on_node(client: &Client, node: &str) -> Outcome {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
-    match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), METADATA).await {
+    match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), metadata::LIST).await {
         Ok(page) => Outcome::OnNode(page.items.into_iter().map(|pod| PodOnNode::of(pod.metadata)).collect()),
         Err(error) => unread(error),
     }
@@ -137,7 +136,7 @@ pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static st
         let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };
         let mut from = None::<String>;
         loop {
-            let how = (METADATA, NOT_ENDED);
+            let how = (metadata::LIST, NOT_ENDED);
             let asked = page::<Meta>(client, (namespace, &pods), how, (LEAST_PAGE, from.as_deref())).await;
             let page = match asked {
                 Ok(page) => page,
@@ -162,7 +161,8 @@ pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most:
     let limit = most.saturating_add(1).max(LEAST_PAGE);
     let (mut found, mut from) = (0_usize, None::<String>);
     loop {
-        let asked = page::<Meta>(client, (namespace, pods), (METADATA, NOT_ENDED), (limit, from.as_deref())).await;
+        let asked =
+            page::<Meta>(client, (namespace, pods), (metadata::LIST, NOT_ENDED), (limit, from.as_deref())).await;
         let page = match asked {
             Ok(page) => page,
             Err(error) => return unread(error),

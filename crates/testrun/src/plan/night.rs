@@ -1,17 +1,16 @@
 //! `make night`: what is wide and slow, in parts that end within 80 minutes each. `.ci/night.txt` says when each part last ran.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_testrun::folders;
-use berth_testrun::programs::{self, GoModule};
+use berth_testrun::programs::{self, GoModule, KUEUE};
 
-use super::{Run, logged, shown};
-use crate::cargo::{cargo, target};
+use super::{Run, image, logged, output};
 use crate::lanes::{self, Lanes};
 use crate::runner::{Class, Step};
 use crate::suites::Suite;
@@ -44,8 +43,10 @@ pub(crate) struct Part {
     pub(crate) runs: Vec<Wide>,
 }
 
-/// The part whose tests run the release build.
+/// The part whose tests run the release build, as the image holds it.
 const SHIPPED: &str = "shipped";
+/// Asks for the real Kueue, built from its Go module. Who names a folder in its place has the Kueue of that folder.
+const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
 /// Parts into which ten million worlds a law are cut.
 pub(crate) const SHARDS: usize = 16;
 
@@ -80,21 +81,30 @@ pub(crate) fn parts() -> Vec<Part> {
         },
         Part {
             name: "others".to_owned(),
-            what: "frameworks from PyPI, Azurite, Helm 3, 50,000 malformed reviews, the real Kueue (KUEUE=folder)",
+            what: "frameworks from PyPI, Azurite, Helm 3, 50,000 malformed reviews",
             runs: vec![
                 wide("frameworks", "e2e frameworks", "", &[("BERTH_FRAMEWORKS", "1")]),
                 wide("training with Azurite", "e2e training", "", &[("BERTH_AZURE", "1")]),
                 wide("chart under Helm 3", "e2e helm", "", &[("BERTH_HELM", "3")]),
                 wide("50,000 malformed reviews", "e2e webhook load_and_floods", "", &[("BERTH_FLOOD", "50000")]),
-                wide("the real Kueue", "e2e kueue", "", &[]),
+            ],
+        },
+        Part {
+            name: "kueue".to_owned(),
+            what: "the real Kueue, of the version in e2e/kueue/go.mod, hands a cluster over and takes it back, and is measured beside Berth",
+            runs: vec![
+                wide("the real Kueue", "e2e kueue", "", &[REAL_KUEUE]),
+                wide("beside the real Kueue", "e2e bench beside_kueue", "", &[REAL_KUEUE]),
             ],
         },
         Part {
             name: SHIPPED.to_owned(),
-            what: "the benchmark and the webhooks under load, with the release build and the times and the memory that it is promised to need",
+            what: "the benchmark, the webhooks under load, 500 jobs of a mebibyte and the image, with the release build that the image holds and the times and the memory that it is promised to need",
             runs: vec![
                 wide("webhooks under load", "e2e webhook load_and_floods", "", &[("BERTH_SHIPPED", "1")]),
                 wide("benchmark", "e2e bench", "", &[("BERTH_SHIPPED", "1")]),
+                wide("500 large jobs", "e2e large", "", &[("BERTH_LARGE", "500"), ("BERTH_SHIPPED", "1")]),
+                wide("image", "e2e image", "", &[("BERTH_SHIPPED", "1")]),
             ],
         },
         Part {
@@ -167,9 +177,28 @@ impl Record {
     }
 }
 
-fn output(program: &str, args: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(args).current_dir(folders::repository()).output();
-    Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
+impl Wide {
+    /// The variables that a run gets, where so much of the environment is named already.
+    fn variables(&self, named: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &str)> {
+        let kept = self.set.iter().filter(move |(name, _)| *name != REAL_KUEUE.0 || !named(name));
+        kept.map(|(name, value)| (*name, value.as_str()))
+    }
+}
+
+impl Part {
+    /// Programs of other people that its tests run: the real Kueue only where it is asked for.
+    fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
+        if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
+            return Vec::new();
+        }
+        let asked = self.runs.iter().any(|wide| wide.variables(named).any(|variable| variable == REAL_KUEUE));
+        programs::ALL.into_iter().filter(|module| asked || module.name != KUEUE.name).collect()
+    }
+}
+
+/// Whether the environment says something of a variable.
+fn is_named(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 impl Run {
@@ -185,7 +214,7 @@ impl Run {
                     step.command = suite.program.command();
                     step.command.arg(wide.filter);
                 }
-                step.command.envs(wide.set.iter().map(|(name, value)| (name, value)));
+                step.command.envs(wide.variables(is_named));
                 let name = if wide.times == 1 { wide.name.clone() } else { format!("{} {time}", wide.name) };
                 let name = format!("{name}: {}", suite.name);
                 steps.push(Step { tests: Some(tests), ..logged(&name, Class::Running, step.command) });
@@ -209,12 +238,9 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
     let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
     let part = part.with_context(|| format!("there is no part {name:?}; parts are {}", names()))?;
     println!("== part {}: {}", part.name, part.what);
-    let end_to_end = part.runs.iter().any(|wide| wide.suites.starts_with("e2e"));
-    let modules: &[GoModule] = if end_to_end { &programs::ALL } else { &[] };
-    let mut passed = run.programs(modules)?;
+    let mut passed = run.programs(&part.programs(is_named))?;
     let Some(suites) = run.everything()? else { return Ok(false) };
-    let release = cargo(&["build", "--locked", "--release", "--package", "berth-manager"]);
-    if part.name == SHIPPED && !run.runner.run(shown("compile the release build", Class::Compiling, release))? {
+    if part.name == SHIPPED && !run.runner.run(image::release())? {
         return Ok(false);
     }
     let _machine = run.machine()?;
@@ -222,10 +248,10 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
         let mut steps = run.wide(wide, &suites)?;
         if part.name == SHIPPED {
             for step in &mut steps {
-                step.command.env("BERTH_BINARY", target().join("release/berth"));
+                step.command.env("BERTH_BINARY", image::binary());
             }
         }
-        let lanes = Lanes { steps, at_once: wide.at_once };
+        let lanes = Lanes { steps, at_once: wide.at_once, is_shared: false };
         passed &= lanes::run(&run.runner, vec![lanes])?;
     }
     let ran = Ran {
@@ -262,6 +288,25 @@ mod tests {
         assert_eq!(Record::parse(&record.text())?.0, record.0);
         assert!(Record::parse("laws 2026-01-02").is_err());
         Ok(())
+    }
+
+    #[test]
+    fn real_kueue_is_built_only_for_the_part_that_asks_for_it() {
+        let builds = |part: &str, named: bool| {
+            let part = parts().into_iter().find(|other| other.name == part).unwrap();
+            part.programs(|_| named).iter().map(|module| module.name).collect::<Vec<_>>()
+        };
+        assert!(builds("kueue", false).contains(&"kueue"));
+        for part in ["others", "again", "shipped", "attacks"] {
+            assert!(builds(part, false).contains(&"controlplane") && !builds(part, false).contains(&"kueue"), "{part}");
+        }
+        assert!(builds("laws", false).is_empty());
+        // The Kueue of a folder has its programs.
+        assert!(builds("kueue", true).contains(&"controlplane") && !builds("kueue", true).contains(&"kueue"));
+        let part = parts().into_iter().find(|part| part.name == "kueue").unwrap();
+        for wide in &part.runs {
+            assert_eq!(wide.variables(|_| true).count(), 0, "{}: the folder is kept", wide.name);
+        }
     }
 
     #[test]

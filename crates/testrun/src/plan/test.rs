@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use berth_testrun::folders;
-use berth_testrun::programs::{CONTROL_PLANE, GCS, GoModule, HELM, JOBSET, PROMETHEUS};
+use berth_testrun::programs::{CONTROL_PLANE, CRANE, GCS, GoModule, HELM, JOBSET, PROMETHEUS};
 
 use super::{Run, SEEDS_FILE, in_the_background, logged, logs, shown};
 use crate::budgets::Start;
@@ -17,9 +17,9 @@ use crate::runner::{Class, Step};
 use crate::suites::Suite;
 
 /// Programs of other people that the end-to-end tests run.
-const PROGRAMS: [GoModule; 5] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS];
-/// Lanes of end-to-end tests: they wait for others most of the time.
-const LANES: usize = 3;
+const PROGRAMS: [GoModule; 6] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS, CRANE];
+/// Lanes of end-to-end tests. A control plane at rest takes a sixth of two cores, so that more lanes cost more than they bring.
+const LANES: usize = 2;
 /// Seeds of a law. `make night` tries more.
 const SEEDS: &str = "5000";
 /// Seeds of a law in the inner loop.
@@ -122,10 +122,13 @@ pub(crate) fn test(run: &Run) -> Result<bool> {
     demo.env("DEMO_ONCE", "1").env("BERTH_BINARY", program("berth"));
     together.push(logged("demo", Class::Running, demo));
     run.longest_first(&mut together);
-    let lists = vec![Lanes { steps: together, at_once: LANES }, Lanes { steps: background, at_once: 1 }];
+    let lists = vec![
+        Lanes { steps: together, at_once: LANES, is_shared: false },
+        Lanes { steps: background, at_once: 1, is_shared: true },
+    ];
     passed &= lanes::run(&run.runner, lists)?;
     let alone: Vec<Step> = alone.into_iter().map(|suite| run.suite(suite)).collect();
-    passed &= lanes::run(&run.runner, vec![Lanes { steps: alone, at_once: 1 }])?;
+    passed &= lanes::run(&run.runner, vec![Lanes { steps: alone, at_once: 1, is_shared: false }])?;
     run.keep()?;
     dependencies::bound()?;
     Ok(passed)
@@ -142,7 +145,7 @@ pub(crate) fn check(run: &Run) -> Result<bool> {
     let mut steps = run.lints()?;
     steps.extend(run.conformance());
     steps.extend(run.units(&suites, FEW_SEEDS));
-    passed &= lanes::run(&run.runner, vec![Lanes { steps, at_once: 2 }])?;
+    passed &= lanes::run(&run.runner, vec![Lanes { steps, at_once: 2, is_shared: false }])?;
     for suite in suites.iter().filter(|suite| suite.name.starts_with("e2e smoke")) {
         passed &= run.runner.run(run.suite(suite))?;
     }

@@ -90,6 +90,18 @@ pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDura
     Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
+/// A leaf for these names that nobody signed: it keeps what is said from those who listen, and says nothing of who speaks.
+///
+/// # Errors
+/// When the key or the certificate cannot be made.
+pub fn unsigned_leaf(names: &[String], now: Timestamp, life: SignedDuration) -> Result<Pair, Error> {
+    let mut params = params(names.first().map_or("berth", String::as_str), names.to_vec(), now, life)?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+}
+
 /// Reads the first certificate of a PEM text and hands it to `read`; `None` when there is none.
 fn parsed<T>(pem: &str, read: impl FnOnce(&X509Certificate<'_>) -> Option<T>) -> Option<T> {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;

@@ -1,6 +1,7 @@
-//! The certificate that the server shows, exchanged while it runs.
+//! The certificate that the server shows, exchanged while it runs, and what the figures are shown with.
 
-use super::issue::Pair;
+use super::issue::{self, Pair};
+use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -63,26 +64,81 @@ impl Served {
     /// # Errors
     /// When the provider does not know the protocol versions.
     pub fn tls(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        side(Arc::clone(self) as Arc<dyn ResolvesServerCert>, &[b"h2", b"http/1.1"])
     }
+
+    fn shown(&self) -> Option<Arc<CertifiedKey>> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| Arc::clone(key))
+    }
+}
+
+/// The server's side of TLS 1.2 and 1.3, with what is spoken above it.
+fn side(shows: Arc<dyn ResolvesServerCert>, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(shows);
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 impl ResolvesServerCert for Served {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, key)| Arc::clone(key))
+        self.shown()
     }
+}
+
+/// The certificate of the figures: that of the webhooks where there is one, else one that this process has made and nobody signed.
+#[derive(Debug)]
+struct OrOwn {
+    webhooks: Option<Arc<Served>>,
+    own: Served,
+}
+
+impl ResolvesServerCert for OrOwn {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.webhooks.as_ref().and_then(|served| served.shown()).or_else(|| self.own.shown())
+    }
+}
+
+/// Why there is no TLS for the figures.
+#[derive(Debug, thiserror::Error)]
+pub enum FiguresError {
+    /// No certificate could be made.
+    #[error(transparent)]
+    Issue(#[from] issue::Error),
+    /// The certificate or the versions of the protocol are not taken.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// How long a certificate of our own making is valid: it is made anew whenever a process starts.
+const OWN_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
+
+/// The server's side of TLS for figures, which are spoken of in HTTP/1.1 alone; `names` are those of the certificate that is made
+/// where the webhooks have none.
+///
+/// # Errors
+/// When no certificate can be made.
+pub fn tls_of_figures(
+    webhooks: Option<Arc<Served>>,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Arc<ServerConfig>, FiguresError> {
+    let own = Served::default();
+    own.load(&issue::unsigned_leaf(names, now, OWN_LIFE)?)?;
+    Ok(side(Arc::new(OrOwn { webhooks, own }), &[b"http/1.1"])?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::issue::{authority, leaf};
     use super::*;
-    use jiff::{SignedDuration, Timestamp};
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+    use std::sync::Mutex;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     #[test]
     fn a_pair_is_loaded_once_and_rubbish_never() {
@@ -100,5 +156,87 @@ mod tests {
         assert_eq!(served.pair(), Some(one));
         assert_eq!(served.load(&other), Ok(true));
         assert!(served.tls().unwrap().alpn_protocols.len() == 2);
+    }
+
+    /// A client that trusts anybody, and remembers whom.
+    #[derive(Debug, Default)]
+    struct Trusting(Mutex<Vec<CertificateDer<'static>>>);
+
+    impl ServerCertVerifier for Trusting {
+        fn verify_server_cert(
+            &self,
+            end_entity: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, rustls::Error> {
+            self.0.lock().unwrap().push(end_entity.clone().into_owned());
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            ring::default_provider().signature_verification_algorithms.supported_schemes()
+        }
+    }
+
+    /// What a client is shown in a handshake, and what is spoken then.
+    async fn shown_by(tls: &Arc<ServerConfig>) -> (CertificateDer<'static>, Option<Vec<u8>>) {
+        let trusting = Arc::new(Trusting::default());
+        let mut client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&trusting) as Arc<dyn ServerCertVerifier>)
+            .with_no_client_auth();
+        client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let connector = TlsConnector::from(Arc::new(client));
+        let both = tokio::join!(
+            connector.connect(ServerName::try_from("a.svc").unwrap(), near),
+            TlsAcceptor::from(Arc::clone(tls)).accept(far)
+        );
+        let spoken = both.0.unwrap().get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        both.1.unwrap();
+        let seen = trusting.0.lock().unwrap().pop().unwrap();
+        (seen, spoken)
+    }
+
+    #[tokio::test]
+    async fn figures_are_served_with_the_webhooks_certificate_where_there_is_one() {
+        let now = Timestamp::now();
+        let names = ["a.svc".to_owned()];
+        let ca = authority(now, SignedDuration::from_hours(2)).unwrap();
+        let der = |pair: &Pair| CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+        let served = Arc::new(Served::default());
+        let tls = tls_of_figures(Some(Arc::clone(&served)), &names, now).unwrap();
+        let own = shown_by(&tls).await;
+        assert_eq!(own.1.as_deref(), Some(&b"http/1.1"[..]));
+        assert_eq!(shown_by(&tls).await.0, own.0, "the same one for as long as the process lives");
+        for _ in 0..2 {
+            let pair = leaf(&ca, &names, now, SignedDuration::from_hours(1)).unwrap();
+            served.load(&pair).unwrap();
+            assert_eq!(shown_by(&tls).await.0, der(&pair), "a new one is shown at once");
+        }
+        let alone = tls_of_figures(None, &names, now).unwrap();
+        assert_ne!(shown_by(&alone).await.0, own.0);
     }
 }

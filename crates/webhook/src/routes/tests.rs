@@ -6,6 +6,7 @@ use berth_jobs::training::Cards;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+mod authors;
 mod jobs;
 mod pods;
 
@@ -61,7 +62,7 @@ fn ask_with(path: &str, request: Value, facts: Facts, gates: Gates) -> Value {
         whole[key] = value.clone();
     }
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole});
-    let around = Around { surroundings: &World(facts), gates };
+    let around = Around { surroundings: &World(facts), gates, leave: Some(Leave::Given) };
     let (answer, _) = route(path).unwrap().answer(review.to_string().as_bytes(), &around).unwrap();
     serde_json::from_slice::<Value>(&answer).unwrap()["response"].clone()
 }
@@ -330,7 +331,7 @@ fn paths_and_names_are_unique() {
 
 #[test]
 fn versions_are_converted() {
-    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default() };
+    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let ask = |kind: &str| {
         let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": "q"},
             "spec": {"cohort": "c"}});
@@ -348,7 +349,7 @@ fn versions_are_converted() {
 
 #[test]
 fn nothing_that_a_body_holds_makes_a_route_panic() {
-    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default() };
+    let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)}})
     .to_string();

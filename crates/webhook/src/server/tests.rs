@@ -1,9 +1,12 @@
 use super::*;
+use crate::author::Leave;
 use crate::certs::issue::{authority, leaf};
 use crate::certs::served::Served;
+use crate::review::UserInfo;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
 use berth_jobs::{Facts, JobType};
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -40,6 +43,24 @@ impl Surroundings for Nothing {
 
     fn cards(&self) -> Cards {
         Cards::default()
+    }
+}
+
+/// Alice may create Jobs, Bob may not, and of all others nobody knows.
+struct Alice;
+
+impl Authors for Alice {
+    fn may_create_jobs(&self, user: UserInfo, namespace: String) -> BoxFuture<'static, Leave> {
+        let leave = match user.username.as_str() {
+            "alice" => Leave::Given,
+            "bob" => Leave::Refused(format!("bob cannot in {namespace}")),
+            _ => Leave::Unanswered("who?".to_owned()),
+        };
+        // As one who asks elsewhere.
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            leave
+        })
     }
 }
 
@@ -83,7 +104,8 @@ fn start_within(limits: Limits) -> Running {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let counted = Arc::new(Counted::default());
-    let handler = Handler::new(Arc::new(Nothing), Arc::clone(&counted) as Arc<dyn Meter>, Gates::default());
+    let meter = Arc::clone(&counted) as Arc<dyn Meter>;
+    let handler = Handler::new(Arc::new(Nothing), meter, Gates::default(), Arc::new(Alice));
     let handler = Arc::new(handler);
     let (stop, stopped) = watch::channel(false);
     let thread = spawn_within(limits, listener, served.tls().unwrap(), Arc::clone(&handler), stopped).unwrap();
@@ -199,6 +221,29 @@ async fn reviews_are_answered_and_everything_else_is_told_why_not() {
     assert_eq!(running.exchange(large.as_bytes()).await.0, 413);
     assert_eq!(running.counted.answered.load(Ordering::Relaxed), 1);
     assert_eq!(running.counted.refused.load(Ordering::Relaxed), 5);
+    running.end();
+}
+
+/// The answer waits for what is said of the author, and only where he is asked about.
+#[tokio::test]
+async fn author_of_a_training_job_is_asked_about() {
+    let running = start();
+    for (user, code) in [("alice", None), ("bob", Some(403)), ("carol", Some(503))] {
+        let object = json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob",
+            "schedulingConfig": {"queue": "q"}, "template": {"spec": {"containers": [{"name": "c"}]}}}});
+        let request = json!({"uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns", "object": object,
+            "userInfo": {"username": user}});
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let path = "/validate-berth-dev-v1alpha1-trainingjob";
+        let (_, body) = running.post(path, review.to_string().as_bytes()).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        let response = &answer["response"];
+        assert_eq!(
+            (&response["allowed"], &response["status"]["code"]),
+            (&json!(code.is_none()), &json!(code)),
+            "{user}"
+        );
+    }
     running.end();
 }
 

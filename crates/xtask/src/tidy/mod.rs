@@ -19,10 +19,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub(crate) use layout::long_files;
+pub(crate) use source::{CommentLine, comments};
 pub(crate) use tree::Tree;
 
 /// What is wrong, where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
     /// Line, from 1; 0 means the file as a whole.
@@ -31,7 +33,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.into(), line, message: message.into() }
     }
 }
@@ -45,18 +47,17 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Everything that the rules find in the repository at `root`.
-pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
-    let tree = Tree::read(root)?;
+/// Everything that the rules find in the repository at `root`, whose files are `tree`.
+pub(crate) fn findings(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let mut found = boundaries::check(&boundaries::packages(root)?);
-    found.extend(dependencies::check(&tree));
-    found.extend(purity::check(&tree));
-    found.extend(unaware::check(&tree));
-    found.extend(layout::check(&tree));
-    found.extend(requirements::check(&tree));
-    found.extend(compatibility::check(&tree));
-    found.extend(text::check(&tree));
-    found.extend(words::check(&tree));
+    found.extend(dependencies::check(tree));
+    found.extend(purity::check(tree));
+    found.extend(unaware::check(tree));
+    found.extend(layout::check(tree));
+    found.extend(requirements::check(tree));
+    found.extend(compatibility::check(tree));
+    found.extend(text::check(tree));
+    found.extend(words::check(tree));
     Ok(found)
 }
 
@@ -66,7 +67,8 @@ mod tests {
 
     #[test]
     fn the_repository_is_tidy() {
-        let found = findings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let found = findings(&root, &Tree::read(&root).unwrap()).unwrap();
         let list: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(list.is_empty(), "{}", list.join("\n"));
     }

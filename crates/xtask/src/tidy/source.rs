@@ -58,6 +58,51 @@ pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
     code.match_indices(MARK).map(behind).collect()
 }
 
+/// A line of a comment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommentLine {
+    /// From 1.
+    pub(crate) line: usize,
+    /// The beginning of the comment: `//`, `///`, `//!` or `/*`.
+    pub(crate) marker: &'static str,
+    /// True if no code stands before it on its line.
+    pub(crate) alone: bool,
+    /// The line without the marker and without spaces around it.
+    pub(crate) text: String,
+}
+
+const MARKERS: [&str; 4] = ["///", "//!", "//", "/*"];
+
+/// The lines of all comments of a source.
+pub(crate) fn comments(source: &str) -> Vec<CommentLine> {
+    let chars: Vec<char> = source.chars().collect();
+    let (mut found, mut at, mut line, mut alone) = (Vec::new(), 0, 1, true);
+    while at < chars.len() {
+        let end = end_of_token(&chars, at);
+        if end == at {
+            match chars[at] {
+                '\n' => (line, alone) = (line + 1, true),
+                c => alone &= c.is_whitespace(),
+            }
+            at += 1;
+            continue;
+        }
+        let token: String = chars[at..end].iter().collect();
+        if let Some(marker) = MARKERS.into_iter().find(|marker| token.starts_with(marker)) {
+            let inner = token.strip_prefix(marker).unwrap_or_default();
+            let inner = if marker == "/*" { inner.strip_suffix("*/").unwrap_or(inner) } else { inner };
+            for (index, text) in inner.split('\n').enumerate() {
+                found.push(CommentLine { line: line + index, marker, alone, text: text.trim().to_owned() });
+            }
+        } else {
+            alone = false;
+        }
+        line += token.matches('\n').count();
+        at = end;
+    }
+    found
+}
+
 const MARK: &str = "#[cfg(test)]";
 const QUOTE: char = '"';
 
@@ -80,17 +125,7 @@ fn filled(source: &str, filler: char) -> String {
         out.extend(chars[from..to.min(chars.len())].iter().map(|c| if *c == '\n' { '\n' } else { with }));
     };
     while at < chars.len() {
-        let next = chars.get(at + 1).copied();
-        let in_name = at > 0 && is_name(chars[at - 1]);
-        let end = match (chars[at], next) {
-            ('/', Some('/')) => chars[at..].iter().position(|c| *c == '\n').map_or(chars.len(), |length| at + length),
-            ('/', Some('*')) => end_of_block(&chars, at),
-            ('"', _) => end_of_text(&chars, at),
-            ('r', Some('"' | '#')) if !in_name => end_of_raw(&chars, at),
-            ('\'', Some('\\')) => chars[at + 3..].iter().position(|c| *c == '\'').map_or(chars.len(), |l| at + l + 4),
-            ('\'', Some(_)) if chars.get(at + 2) == Some(&'\'') => at + 3,
-            _ => at,
-        };
+        let end = end_of_token(&chars, at);
         if end > at {
             let is_text = matches!(chars[at], '"' | 'r');
             fill(&mut out, at, end, if is_text { filler } else { ' ' });
@@ -101,6 +136,20 @@ fn filled(source: &str, filler: char) -> String {
         }
     }
     out
+}
+
+/// The end of the comment, text or character that begins at `at`; `at` itself where none does.
+fn end_of_token(chars: &[char], at: usize) -> usize {
+    let in_name = at > 0 && is_name(chars[at - 1]);
+    match (chars[at], chars.get(at + 1)) {
+        ('/', Some('/')) => chars[at..].iter().position(|c| *c == '\n').map_or(chars.len(), |length| at + length),
+        ('/', Some('*')) => end_of_block(chars, at),
+        ('"', _) => end_of_text(chars, at),
+        ('r', Some('"' | '#')) if !in_name => end_of_raw(chars, at),
+        ('\'', Some('\\')) => chars[at + 3..].iter().position(|c| *c == '\'').map_or(chars.len(), |l| at + l + 4),
+        ('\'', Some(_)) if chars.get(at + 2) == Some(&'\'') => at + 3,
+        _ => at,
+    }
 }
 
 fn end_of_block(chars: &[char], start: usize) -> usize {
@@ -193,6 +242,24 @@ mod tests {
     fn texts_are_read_by_what_stands_before_them() {
         let source = "f(A, /* so */\n \"One\", \"Two\"); g(B, x, \"Three\"); h { c: \"Four\" }";
         assert_eq!(shipped_texts_behind(source, &["A,", "c:"]), [(2, "One".to_owned()), (2, "Four".to_owned())]);
+    }
+
+    #[test]
+    fn comments_are_read_line_by_line_and_texts_are_not() {
+        let source = "//! A\nlet a = \"// no\"; // B\n/// C.\n///\n/* D\n E */ let b = '\"'; // F\nlet c = r#\"/* no */\"#;\n    //G";
+        let found: Vec<(usize, &str, bool, String)> =
+            comments(source).into_iter().map(|c| (c.line, c.marker, c.alone, c.text)).collect();
+        let expected = [
+            (1, "//!", true, "A"),
+            (2, "//", false, "B"),
+            (3, "///", true, "C."),
+            (4, "///", true, ""),
+            (5, "/*", true, "D"),
+            (6, "/*", true, "E"),
+            (6, "//", false, "F"),
+            (8, "//", true, "G"),
+        ];
+        assert_eq!(found, expected.map(|(line, marker, alone, text)| (line, marker, alone, text.to_owned())));
     }
 
     #[test]

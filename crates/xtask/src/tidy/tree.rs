@@ -50,4 +50,13 @@ impl Tree {
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         Self { files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect() }
     }
+
+    /// A repository with one package, `crates/a`, whose sources these are.
+    #[cfg(test)]
+    pub(crate) fn of_package(sources: &[(&str, &str)]) -> Self {
+        let mut tree = Self::of(&[("crates/a/Cargo.toml", "")]);
+        let placed = |(path, text): &(&str, &str)| (format!("crates/a/src/{path}"), (*text).to_owned());
+        tree.files.extend(sources.iter().map(placed));
+        tree
+    }
 }

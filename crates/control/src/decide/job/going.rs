@@ -4,6 +4,7 @@
 use berth_api::conditions::{reasons, types};
 
 use super::Case;
+use crate::decide::left;
 use crate::decide::orphan::probe_pods;
 use crate::decide::stops::release_for_good;
 use crate::flight::{Decision, Draft};
@@ -14,7 +15,7 @@ use crate::write::{EventType, Kind, Purpose};
 impl Case<'_> {
     /// Whether it goes because its namespace does: it has quota, or its pods run. That it has ended is booked as ever.
     pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
-        let holds = |workload: &&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
+        let holds = |workload: &&WorkloadView| workload.holds_quota();
         self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
     }
 
@@ -27,7 +28,7 @@ impl Case<'_> {
 
     /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
-        let holds = |workload: &&&WorkloadView| workload.reserved() && !workload.is(types::FINISHED);
+        let holds = |workload: &&&WorkloadView| workload.holds_quota();
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
         if workload.deleting {
             return self.going_with(workload);
@@ -87,7 +88,12 @@ impl Case<'_> {
     /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop
     /// any more: its pods are asked.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
-        let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
+        let gone = self.control.pods_gone.contains(&workload.uid);
+        if self.job.leaves_pods && workload.is(types::ADMITTED) {
+            // The garbage collector lets its pods go before it, and its status counts them no more.
+            return (!gone).then(|| left::of_leaving(self.control, workload, self.now));
+        }
+        let known = gone || self.control.at_rest.contains(&self.job.uid);
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
         (!known && !never_ran).then(|| probe_pods(self.control, workload))
     }

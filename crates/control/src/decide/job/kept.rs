@@ -52,6 +52,8 @@ impl<'a> Case<'a> {
     fn unasked(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Option<String> {
         match (asks, &self.job.prebuilt_workload) {
             (Asks::Unmanaged(why), _) => Some((*why).to_owned()),
+            // Nobody knows.
+            (Asks::Above(RunsWith::Unlisted), _) => None,
             (Asks::NoQueue, _) => Some("its job names no queue".to_owned()),
             (Asks::Above(_), _) => {
                 let owner = self.job.owner.as_ref()?;

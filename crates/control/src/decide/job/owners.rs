@@ -32,12 +32,17 @@ pub(super) enum RunsWith<'a> {
     JobSet(Named<'a>),
     /// With a JobSet that nobody manages, of which it is a part: its controller starts it whatever is decided here.
     FreeJobSet(Named<'a>),
+    /// With nobody knows whom: what controls it is of a kind that cannot be listed. It goes on as it is.
+    Unlisted,
 }
 
 impl<'a> Case<'a> {
     /// With whom the job runs. One look: its controller, as the view has it.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.control.view;
+        if unlisted_above(self.control, self.key, self.job).is_some() {
+            return RunsWith::Unlisted;
+        }
         let Some(owner) = self.job.owner.as_ref().filter(|_| self.key.kind == Kind::JOB) else {
             return RunsWith::Itself;
         };
@@ -155,6 +160,12 @@ impl<'a> Case<'a> {
             format!("{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. {waits}");
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
+}
+
+/// The kind of what controls a Job, where it is made of Jobs and cannot be listed.
+pub(crate) fn unlisted_above(control: &Control, key: &ObjectKey, job: &JobState) -> Option<Kind> {
+    let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
+    Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && control.is_unlisted(*kind))
 }
 
 /// The part of a job that the Job of that name is, `None` for one that it is not made of.

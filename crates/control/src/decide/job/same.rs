@@ -11,17 +11,17 @@ use crate::view::WorkloadView;
 impl Case<'_> {
     /// Whether a Workload still says what the job asks for.
     pub(super) fn same(&self, workload: &WorkloadView) -> bool {
-        // A job that is over can no longer change, and its template may have been let go (`View::shed_job`).
+        // A job that is over can no longer change, and the view may have let its template go (`View::shed_job`).
         if workload.is(types::FINISHED) || self.job.finished.is_some() {
             return true;
         }
         if workload.max_execution_seconds != self.job.max_execution_seconds {
             return false;
         }
-        // Nothing of ours is in its template.
+        // Berth has put nothing into the template of such a job yet.
         let own = self.job.prebuilt_workload.is_none();
         let untouched = own && self.job.suspended && !self.job.placed && !self.job.stopping;
-        // What cannot be read now keeps the Workload it has, but does not start as it was before.
+        // A job that cannot be read now keeps the Workload it has, but does not start as it was before.
         let Some(digests) = self.job.asked() else {
             return match untouched {
                 true => !matches!(self.build(), Err(Unbuilt::Invalid(_))),
@@ -29,14 +29,10 @@ impl Case<'_> {
             };
         };
         if untouched && !workload.reserved() {
-            // What differs is the user's edit.
+            // Only the user can have made a difference.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
-        let counts: Option<BTreeMap<String, i32>> = workload.status.admission.as_ref().map(|admission| {
-            let sets = admission.pod_set_assignments.iter();
-            // A count that is left out is that of the spec.
-            sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect()
-        });
+        let counts = admitted_counts(workload);
         let standing = Standing {
             admitted_counts: counts.as_ref(),
             admitted: workload.is(types::ADMITTED),
@@ -48,12 +44,15 @@ impl Case<'_> {
     /// Whether a job whose pod sets cannot be read any more wants no more pods than were admitted, and no others.
     fn is_no_larger(&self, workload: &WorkloadView) -> bool {
         let Some(size) = &self.job.size else { return true };
-        let admitted = |name: &str| {
-            let mut sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
-            sets.find(|set| set.effective_name() == name)?.count
-        };
+        let admitted = admitted_counts(workload).unwrap_or_default();
         workload.sizes().all(|(name, count)| {
-            size.pods <= admitted(name).unwrap_or(count) && workload.shape.is_asked_by(name, &size.asks)
+            size.pods <= admitted.get(name).copied().unwrap_or(count) && workload.shape.is_asked_by(name, &size.asks)
         })
     }
+}
+
+/// The pods that a Workload was admitted with, by pod set. A pod set of which the admission names no count is left out: its count is that of the spec.
+fn admitted_counts(workload: &WorkloadView) -> Option<BTreeMap<String, i32>> {
+    let sets = workload.status.admission.as_ref()?.pod_set_assignments.iter();
+    Some(sets.filter_map(|set| Some((set.effective_name().to_owned(), set.count?))).collect())
 }

@@ -1,10 +1,11 @@
 //! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
 
-use berth_api::conditions::{own_reasons, reasons, training_types, types};
+use berth_api::conditions::{reasons, training_types, types};
 
 use super::Case;
 use super::owners::{Named, alteration, part_of};
 use crate::core::after_seconds;
+use crate::decide::altered::runs_beyond_quota;
 use crate::decide::orphan::probe_pods;
 use crate::decide::stops::{release, take_back};
 use crate::flight::Decision;
@@ -14,6 +15,8 @@ use crate::write::{EventType, Purpose, Subresource};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
+/// Time for the controller of a job that is made of Jobs to say that it has stopped. A Job in its way may keep it from saying anything.
+const SILENT_SECONDS: i64 = 10;
 
 impl Case<'_> {
     /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
@@ -53,10 +56,7 @@ impl Case<'_> {
     /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
     /// saves and has all its pods.
     pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
-        if find(&workload.status.conditions, types::EVICTED)
-            .is_some_and(|evicted| evicted.reason.ends_with(own_reasons::JOB_ALTERED))
-        {
-            // What runs of it is beyond its quota.
+        if find(&workload.status.conditions, types::EVICTED).is_some_and(|evicted| runs_beyond_quota(&evicted.reason)) {
             return None;
         }
         // Who never says when it saves is not waited for.
@@ -75,7 +75,7 @@ impl Case<'_> {
             return Some(decision);
         }
         if self.job.active {
-            return Some(Decision::Done);
+            return self.silence(workload);
         }
         let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
         if known || !workload.reserved() {
@@ -98,6 +98,20 @@ impl Case<'_> {
         Some(probe_pods(self.control, workload))
     }
 
+    /// The next step where the job's status says that it runs; `None` when nothing of it does, whatever the status says: of a job that is made of
+    /// Jobs all have stopped for a while, and no pod of them is left.
+    fn silence(&self, workload: &WorkloadView) -> Option<Decision> {
+        let evicted = since(&workload.status.conditions, types::EVICTED, "True");
+        let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
+            return Some(Decision::Done);
+        };
+        let due = self.control.view.timeline.after_seconds(evicted, SILENT_SECONDS);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        (!self.control.pods_gone.contains(&workload.uid)).then(|| probe_pods(self.control, workload))
+    }
+
     /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear. What looks as
     /// if it had never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
@@ -111,11 +125,13 @@ impl Case<'_> {
         if !self.job.needs_restore(&workload.shape.originals) {
             return None;
         }
-        if self.job.active {
-            // The template may change only when no pod is left; the job's own change brings us back.
-            return Some(Decision::Done);
+        // The template may change only when no pod is left; the job's own change brings us back.
+        let silence = if self.job.active { self.silence(workload) } else { None };
+        if silence.is_some() {
+            return silence;
         }
-        if !self.job.may_change_template {
+        // A silent controller does not take note of the stop either: the placement goes with the Jobs that carry it.
+        if !self.job.may_change_template && !self.job.active {
             return Some(self.unlock());
         }
         let body = self.job.whole()?.restore_patch(&workload.shape.originals)?;

@@ -8,7 +8,8 @@ use berth_jobs::pods::PodState;
 
 use super::Case;
 use super::member::is_admitted;
-use crate::decide::workload::evict;
+use crate::core::Control;
+use crate::decide::altered::evict_and_pause;
 use crate::flight::Decision;
 use crate::shape::Excess;
 use crate::view::WorkloadView;
@@ -30,28 +31,40 @@ impl Case<'_> {
     /// The eviction of a pod by itself that runs and asks for more than its Workload has quota for.
     pub(super) fn too_large(&self, workload: &WorkloadView) -> Option<Decision> {
         let text = self.outgrown(workload)?;
-        Some(Decision::write(evict(workload, self.now, (own_reasons::POD_RESIZED, ""), &text)))
+        Some(evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text)))
     }
 
     /// Says by how much a running pod has outgrown its place.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
         let asked = self.control.view.pods.asked(self.name)?;
-        let Excess { resource, asked, given } = beyond(workload, self.pod.role(), asked)?;
-        let amount = |amount: Amount| berth_quantity::format(&resource, amount);
-        Some(format!(
-            "Pod {} asks for {} of {resource}, and pod set {:?} of Workload {:?} has {} for each of its pods",
-            self.name.1,
-            amount(asked),
-            self.pod.role(),
-            workload.name,
-            amount(given)
-        ))
+        outgrown(self.control, workload, (self.pod.role(), asked), &self.name.1)
     }
+}
+
+/// Says by how much the pod of that name, which runs in that role and asks for that, has outgrown its place, where its queue has no room for what it asks
+/// for beyond that.
+pub(crate) fn outgrown(
+    control: &Control,
+    workload: &WorkloadView,
+    (role, asked): (&str, &PodSetNeeds),
+    name: &str,
+) -> Option<String> {
+    let Excess { resource, asked, given } = beyond(workload, role, asked)?;
+    if control.has_room_for(workload, &resource) {
+        return None;
+    }
+    let amount = |amount: Amount| berth_quantity::format(&resource, amount);
+    Some(format!(
+        "Pod {name} asks for {} of {resource}, pod set {role:?} of Workload {:?} has {} for each of its pods, and its ClusterQueue has no room for more",
+        amount(asked),
+        workload.name,
+        amount(given)
+    ))
 }
 
 /// What a pod asks for more of than its pod set has. LimitRanges, overheads and the configuration may have changed since the admission: neither
 /// by what the pod set asks for today nor by what it was given has the pod too much where it has not by the other.
-fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
+pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
     let asks = workload.shape.pod_sets.iter().find(|set| set.name == role)?;
     let given = workload.given().find(|set| set.effective_name() == role);
     let each = |resource: &String| {

@@ -124,8 +124,8 @@ impl<'a> Case<'a> {
 
     /// What was given up is tried again with other pods.
     pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
-        let pod_sets = self.other_pod_sets(workload)?;
-        let patch = json!({"spec": {"active": true, "podSets": pod_sets}});
+        let (pod_sets, size) = self.other_pod_sets(workload)?;
+        let patch = json!({"metadata": {"annotations": size}, "spec": {"active": true, "podSets": pod_sets}});
         Some(Decision::write(object_write(workload, Purpose::Requeue, patch)))
     }
 

@@ -3,6 +3,7 @@
 //! all pods start again for that, the new number is noted on the Workload, and `restart` goes on from there.
 
 use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
+use berth_engine::model::PodSetSpec;
 use berth_jobs::Priority;
 use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::Case;
 use super::status::{CHECKPOINT_REQUESTED, Words};
-use crate::core::{after_seconds, key};
+use crate::core::key;
 use crate::decide::grace::SCALING_DOWN;
 use crate::decide::names::create;
 use crate::decide::preempt::preemptor_words;
@@ -19,6 +20,7 @@ use crate::decide::workload::{REPORTER, has_finalizer, notice, object_write, rem
 use crate::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
 use crate::flight::{Decision, Draft};
 use crate::ladder::watch::no_nodes_for_added;
+use crate::moments::after;
 use crate::status::since;
 use crate::transitions::times_evicted;
 use crate::view::WorkloadView;
@@ -27,6 +29,8 @@ use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.
 const MANAGER: &str = "berth-elastic";
+/// Milliseconds until the statuses of Jobs that count more pods than are left are looked at again.
+const LOOK_MS: i64 = 1_000;
 /// Condition that says how the number of workers may change.
 pub(super) const ELASTIC: &str = training_types::ELASTIC;
 
@@ -69,7 +73,7 @@ impl Case<'_> {
             && run.workers == granted(current);
         // With its quota it waits for a check that its queue did not have before: not for long, as nobody may preempt it meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
-        let until = after_seconds(begun, PATIENCE_SECONDS);
+        let until = self.control.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
@@ -175,7 +179,7 @@ impl Case<'_> {
             return Some(give_up(keeps, why));
         }
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let due = after_seconds(added.since, limit);
+        let due = self.control.view.timeline.after_seconds(added.since, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
@@ -274,7 +278,14 @@ impl Case<'_> {
     }
 
     /// Asks whether more pods are left than those `most` that stay with so many workers, `None` when it is known that there are no more.
+    /// The answer may be newer than the statuses of the Jobs. The quota is held until these count no more pods either: else the rest is
+    /// charged as usage beyond quota for a moment, and the job evicted for those that its workers have made room for.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
+        let parts = self.control.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
+        let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
+        if counted > most {
+            return Some(Decision::Wait(after(self.now, LOOK_MS)));
+        }
         let known = self.control.growth.shrunk.get(&workload.uid);
         if known.is_some_and(|(with, _)| *with == workers) {
             return None;
@@ -289,10 +300,14 @@ impl Case<'_> {
 
     /// Gives back the quota of workers that have gone; `then` is said of those that stay.
     pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
+        let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
+        let mut metadata = workload.identity().metadata();
+        let size = self.control.size_of_workload(workload, pods);
+        metadata.as_object_mut().map(|fields| fields.insert("annotations".to_owned(), size.into()));
         let body = json!({
             "apiVersion": berth_api::API_VERSION,
             "kind": "Workload",
-            "metadata": workload.identity().metadata(),
+            "metadata": metadata,
             "spec": {"podSets": [{"name": WORKER, "count": workers}]},
         });
         let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));

@@ -245,7 +245,7 @@ impl Case<'_> {
         // Workers that were added by a restart are given up first.
         let added = self.control.added_to(workload).filter(|_| scaled(workload).is_some());
         let begun = added.map_or(begun, |added| added.since.max(begun));
-        let due = after_seconds(begun, limit);
+        let due = self.control.view.timeline.after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
         }
@@ -292,7 +292,7 @@ impl Case<'_> {
             // Of an elastic job enough train on.
             return None;
         }
-        let due = after_seconds(lacks_unwatched(self.control, workload)?, limit);
+        let due = self.control.view.timeline.after_seconds(lacks_unwatched(self.control, workload)?, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::Case;
 use super::scale::ELASTIC;
-use crate::core::{Control, after_seconds, key};
+use crate::core::{Control, key};
 use crate::deltas::quantity;
 use crate::flight::Draft;
 use crate::ladder::watch::{RECLAIMED, STOCK_OUT};
@@ -78,7 +78,12 @@ fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option
     let workload = case.control.view.slice_of(&view.uid);
     let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
     let old = serde_json::to_value(&view.status).ok()?;
-    let patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    if let Some(workload) = workload {
+        // The number of accelerators changes with the spec, whose generation is told anyway.
+        let accelerators = case.control.accelerators_of(workload);
+        patch.as_object_mut().map(|fields| fields.insert("accelerators".to_owned(), accelerators.into()));
+    }
     let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
         .filter(|_| !is_true(&view.status.conditions, SCHEDULING_TIMEOUT));
     let late = late.map(|told| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, told.message.clone()));
@@ -235,7 +240,8 @@ impl Telling<'_> {
         let evicted = find_true(conditions, types::EVICTED)?;
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
-            let due = after_seconds(told_from(self.workload?)?, self.case.view.facts.scheduling_timeout_seconds?);
+            let limit = self.case.view.facts.scheduling_timeout_seconds?;
+            let due = self.case.control.view.timeline.after_seconds(told_from(self.workload?)?, limit);
             // One that ran until then had them, and lost some.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);

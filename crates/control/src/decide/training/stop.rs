@@ -4,6 +4,7 @@
 use super::{Case, has_finalizer, status};
 use crate::core::key;
 use crate::decide::grace::Grace;
+use crate::decide::left;
 use crate::decide::orphan::probe_pods;
 use crate::decide::stops::{let_go, release, release_for_good};
 use crate::flight::{Decision, Draft};
@@ -137,7 +138,9 @@ impl Case<'_> {
                 // It may be on its way into the world.
                 return Some(Decision::Done);
             }
-            let ours = |job: &&JobState| self.is_ours(job) || self.is_taken_from_us(job);
+            // A TrainingJob that is deleted without its Jobs has let go of them.
+            let is_taken = |job: &JobState| !self.view.leaves_pods && self.is_taken_from_us(job);
+            let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
             let ours = self.control.view.jobs.get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
@@ -167,6 +170,10 @@ impl Case<'_> {
         }
         if self.control.pods_gone.contains(&workload.uid) {
             return None;
+        }
+        if self.view.leaves_pods && workload.is(types::ADMITTED) {
+            // The Jobs are nobody's by now, and go on.
+            return Some(left::of_leaving(self.control, workload, self.now));
         }
         Some(probe_pods(self.control, workload))
     }

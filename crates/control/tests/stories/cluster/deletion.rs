@@ -24,29 +24,61 @@ impl Cluster {
 
     /// Deletes an object and leaves what it owns behind, as `kubectl delete --cascade=orphan` does. One pod of it runs on.
     pub fn delete_orphaning(&mut self, key: &ObjectKey) {
+        self.begin_orphaning(key);
+        self.end_orphaning(key);
+    }
+
+    /// The same, as long as the collector cannot write Workloads: of all else it has taken the references off, while a finalizer of its own keeps
+    /// the owner.
+    pub fn begin_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
-        let owned = |object: &Value| {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            owners.into_iter().flatten().any(|owner| owner["uid"] == json!(uid))
-        };
-        let left: Vec<ObjectKey> =
-            self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect();
-        // The collector takes the references off while a finalizer of its own keeps the owner.
         let mut going = self.objects[key].clone();
         going["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
         going["metadata"]["finalizers"] = json!(["orphan"]);
-        self.store(key, going.clone());
+        if key.kind == Kind::JOB {
+            // Its controller finds no pods of it any more.
+            going["status"]["active"] = json!(0);
+            going["status"]["ready"] = json!(0);
+        }
+        self.store(key, going);
+        let left = self.owned_by(&uid);
         let job = left
             .iter()
             .find(|key| key.kind == Kind::JOB)
             .map(|job| (job.name.clone(), self.objects[job]["metadata"]["uid"].as_str().unwrap().to_owned()));
-        for other in left {
-            self.edit(other.kind, &other.namespace, &other.name, &json!({"metadata": {"ownerReferences": null}}));
+        for other in left.into_iter().filter(|other| other.kind != Kind::Workload) {
+            self.let_go(&other);
         }
         let pod = LeftPod { name: format!("{}-left", key.name), uid: format!("{uid}-left"), deleting: false, job };
         self.left_behind.push((uid, pod));
+    }
+
+    /// The collector comes to the end of that.
+    pub fn end_orphaning(&mut self, key: &ObjectKey) {
+        let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
+        for other in self.owned_by(&uid) {
+            self.let_go(&other);
+        }
+        let mut going = self.objects[key].clone();
         going["metadata"]["finalizers"] = json!([]);
         self.store(key, going);
+    }
+
+    fn let_go(&mut self, owned: &ObjectKey) {
+        let mut metadata = json!({"ownerReferences": null});
+        if owned.kind == Kind::JobPod {
+            // Its controller counts it no more.
+            metadata["finalizers"] = json!([]);
+        }
+        self.edit(owned.kind, &owned.namespace, &owned.name, &json!({"metadata": metadata}));
+    }
+
+    fn owned_by(&self, uid: &str) -> Vec<ObjectKey> {
+        let owned = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.into_iter().flatten().any(|owner| owner["uid"] == json!(uid))
+        };
+        self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Pods that were left behind go: the one with that uid, or those of the Job with it.

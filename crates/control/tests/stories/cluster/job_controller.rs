@@ -11,6 +11,16 @@ pub(super) fn is_elastic(job: &Value) -> bool {
     notes["berth.dev/elastic-workers"].is_string() || notes["berth.dev/told-workers"].is_string()
 }
 
+/// How many indexes such a list as `0,2-4` has.
+fn indexes(list: &Value) -> i64 {
+    let list = list.as_str().unwrap_or_default().split(',').filter(|part| !part.is_empty());
+    let each = list.map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        last.parse::<i64>().unwrap() - first.parse::<i64>().unwrap() + 1
+    });
+    each.sum()
+}
+
 impl Cluster {
     /// Pods of the Jobs that are asked about, where they are followed.
     pub(super) fn active_of(&self, pods: &PodsOf) -> i64 {
@@ -47,6 +57,12 @@ impl Cluster {
             });
             let suspended = new["spec"]["suspend"] == json!(true);
             let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
+            // It makes no more pods than have to end still.
+            let ended = |field: &str| new["status"][field].as_i64().unwrap_or(0);
+            let indexes = |field: &str| indexes(&new["status"][field]);
+            let ended = ended("succeeded").max(indexes("completedIndexes") + indexes("failedIndexes"));
+            let left = new["spec"]["completions"].as_i64().map_or(parallelism, |all| (all - ended).max(0));
+            let parallelism = parallelism.min(left);
             if !over && !suspended && new["status"]["startTime"].is_null() {
                 new["status"]["startTime"] = json!(self.now.to_string());
                 new["status"]["active"] = json!(parallelism);

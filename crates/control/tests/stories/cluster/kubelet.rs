@@ -101,8 +101,6 @@ impl Cluster {
 
     /// A Workload's condition is true.
     pub fn workload_is(&self, name: &str, kind: &str) -> bool {
-        let workload = self.objects.get(&Self::key(Kind::Workload, "team", name));
-        let conditions = workload.and_then(|workload| workload["status"]["conditions"].as_array());
-        conditions.into_iter().flatten().any(|c| c["type"] == json!(kind) && c["status"] == json!("True"))
+        self.objects.get(&Self::key(Kind::Workload, "team", name)).is_some_and(|workload| super::is(workload, kind))
     }
 }

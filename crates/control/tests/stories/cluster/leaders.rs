@@ -1,12 +1,13 @@
 //! Processes that lead one after the other, and what they see.
 
 use berth_control::Control;
-use berth_control::event::{Change, Observation};
+use berth_control::event::{Change, JobPod, Observation, Unlisted};
 use berth_control::write::{Kind, ObjectKey, Term};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Cluster;
+use super::job_pods::POD_SET;
 
 /// The only namespace, with its labels, and since when it is being deleted.
 pub(super) fn namespace(labels: &Value, deleted: Option<Timestamp>) -> Observation {
@@ -36,6 +37,11 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
         Kind::QueuePolicy => observe!(QueuePolicy),
         Kind::TrainingJob => observe!(TrainingJob),
         Kind::Pod => observe!(Pod),
+        Kind::JobPod if !gone && object["metadata"]["labels"][POD_SET].is_null() => return None,
+        Kind::JobPod => {
+            let pod = JobPod::read(&object.to_string()).unwrap();
+            Observation::JobPod(if gone { Change::Delete(pod) } else { Change::Apply(pod) })
+        }
         Kind::StatefulSet => observe!(StatefulSet),
         Kind::Node => observe!(Node),
         Kind::AdmissionCheck => observe!(AdmissionCheck),
@@ -45,13 +51,33 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
     })
 }
 
+/// Why a kind cannot be listed.
+pub const FORBIDDEN: &str = "they are forbidden";
+
+fn unlisted(kind: Kind, why: Option<&str>) -> Observation {
+    let resource = format!("{}s", kind.name().to_lowercase());
+    Observation::Unlisted(Unlisted { resource, kind: Some(kind), why: why.map(str::to_owned) })
+}
+
+/// The end of a list of a kind that may not be listed for a while.
+fn only(kind: Kind, names: Vec<(String, String)>) -> Observation {
+    match kind {
+        Kind::Job(kind) => Observation::Job(kind, Change::Only(names)),
+        Kind::TrainingJob => Observation::TrainingJob(Change::Only(names)),
+        Kind::Pod => Observation::Pod(Change::Only(names)),
+        Kind::StatefulSet => Observation::StatefulSet(Change::Only(names)),
+        Kind::ProvisioningRequest => Observation::ProvisioningRequest(Change::Only(names)),
+        kind => panic!("{kind:?} is always listed"),
+    }
+}
+
 impl Cluster {
     /// A process that knows nothing but what it lists, objects of one kind last.
     fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
         control.observe(namespace(&self.namespace_labels, self.ends), self.now);
         let (late, soon): (Vec<_>, Vec<_>) = self.objects.iter().partition(|(key, _)| Some(key.kind) == last);
-        let all = soon.into_iter().chain(late);
+        let all = soon.into_iter().chain(late).filter(|(key, _)| Some(key.kind) != self.unlisted);
         for observation in all.filter_map(|(key, object)| observation(key, object, false)) {
             control.observe(observation, self.now);
         }
@@ -94,6 +120,34 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
+    /// Another process takes over that may not list objects of a kind.
+    pub fn restart_without(&mut self, kind: Kind) {
+        self.unlisted = Some(kind);
+        self.control = self.listed(None);
+        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now);
+        self.control.lead(Some(Term(2)));
+    }
+
+    /// The process leads again, and from now on may not list objects of a kind: what it saw before is what it knows.
+    pub fn claim_without(&mut self, kind: Kind) {
+        self.unlisted = Some(kind);
+        self.control.lead(None);
+        self.control.observe(unlisted(kind, Some(FORBIDDEN)), self.now);
+        self.control.lead(Some(Term(2)));
+    }
+
+    /// It may list them.
+    pub fn list_again(&mut self) {
+        let Some(kind) = self.unlisted.take() else { return };
+        let all: Vec<_> = self.objects.iter().filter(|(key, _)| key.kind == kind).collect();
+        let names = all.iter().map(|(key, _)| (key.namespace.clone(), key.name.clone())).collect();
+        let seen = all.into_iter().filter_map(|(key, object)| observation(key, object, false));
+        let last = [only(kind, names), unlisted(kind, None)];
+        for observation in seen.chain(last).collect::<Vec<_>>() {
+            self.control.observe(observation, self.now);
+        }
+    }
+
     /// From now on another process sees all that happens to objects.
     pub fn stand_by(&mut self) {
         self.standby = Some(self.listed(None));
@@ -106,6 +160,9 @@ impl Cluster {
     }
 
     pub(super) fn show(&mut self, key: &ObjectKey, object: &Value, gone: bool) {
+        if Some(key.kind) == self.unlisted {
+            return;
+        }
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
             if let Some(observation) = observation(key, object, gone) {
                 control.observe(observation, self.now);

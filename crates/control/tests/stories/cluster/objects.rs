@@ -1,16 +1,65 @@
 //! Objects as users write them.
 
 use berth_control::event::{Change, Observation};
+use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::{Cluster, merge};
 
 impl Cluster {
+    pub fn edit(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
+        let key = Self::key(kind, namespace, name);
+        let mut object = self.objects[&key].clone();
+        let spec = object["spec"].clone();
+        merge(&mut object, patch);
+        if object["spec"] != spec {
+            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
+        }
+        self.store(&key, object);
+    }
+
+    /// How many writes of that purpose were made.
+    pub fn count(&self, purpose: Purpose) -> usize {
+        self.writes.iter().filter(|(other, _)| *other == purpose).count()
+    }
+
+    /// A job with all that its user wrote, or a pod.
+    pub(super) fn whole(&self, key: &ObjectKey) -> Outcome {
+        self.objects.get(key).map_or(Outcome::Gone, |job| Outcome::Object(job.to_string().into()))
+    }
+
     /// A WorkloadPriorityClass, new or with another value.
     pub fn set_class(&mut self, name: &str, value: i32) {
         let class = serde_json::from_value(json!({"metadata": {"name": name}, "value": value})).unwrap();
         self.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), self.now);
     }
+
+    /// The owner references of what an object of namespace `team` controls, as anybody may write them.
+    pub fn controlled_by(&self, kind: Kind, name: &str) -> Value {
+        let (api_version, word) = match kind {
+            Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
+            Kind::Job(kind) => (kind.info().api_version, kind.info().kind),
+            other => panic!("{other:?} controls no job"),
+        };
+        let uid = &self.objects[&Self::key(kind, "team", name)]["metadata"]["uid"];
+        json!([{"apiVersion": api_version, "kind": word, "name": name, "uid": uid, "controller": true}])
+    }
+
+    /// ClusterQueues of cohort `pool`, by name, LocalQueue and cpus: each may take back from any other what it has lent.
+    pub fn pool(&mut self, queues: [(&str, &str, i64); 2]) {
+        for (name, local, cpus) in queues {
+            let mut queue = cluster_queue(name, Some("pool"), &[("default", &cpus.to_string())]);
+            queue["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any"});
+            self.put(Kind::ClusterQueue, queue);
+            self.put(Kind::LocalQueue, local_queue(local, name));
+        }
+    }
+}
+
+/// Whether a condition of an object is true.
+pub fn is(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
 }
 
 pub fn flavor(name: &str, labels: Value) -> Value {
@@ -59,8 +108,9 @@ pub fn made_before(template: &Value) -> Value {
         "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
 }
 
-/// Server-side apply of the counts of pod sets.
+/// Server-side apply of annotations and the counts of pod sets.
 pub fn apply_counts(object: &mut Value, body: &Value) {
+    super::merge(&mut object["metadata"]["annotations"], &body["metadata"]["annotations"]);
     for wanted in body["spec"]["podSets"].as_array().into_iter().flatten() {
         let sets = object["spec"]["podSets"].as_array_mut().unwrap();
         let set = sets.iter_mut().find(|set| set["name"] == wanted["name"]).expect("a pod set of that name");

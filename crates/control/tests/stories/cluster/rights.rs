@@ -76,6 +76,7 @@ fn needed(write: &Write) -> Vec<Right> {
             | Question::FindPodsOnNode
             | Question::CountNodes { .. },
         ) => vec![right(Kind::Pod, Subresource::None, "list")],
+        Request::Ask(Question::ReadObject) => vec![own(Subresource::None, "get")],
         Request::Ask(Question::AskAutoscalers { .. }) => vec![(String::new(), "events".to_owned(), "list".to_owned())],
         Request::Ask(Question::ListCheckpoints { .. }) | Request::DeleteCheckpoints { .. } => Vec::new(),
     }

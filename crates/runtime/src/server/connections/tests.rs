@@ -15,7 +15,7 @@ const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 async fn start(limits: Limits, router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(limits, listener, router));
+    tokio::spawn(serve(limits, listener, None, router));
     address
 }
 

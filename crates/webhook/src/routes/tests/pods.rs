@@ -209,3 +209,30 @@ fn pod_that_only_names_a_job_as_its_controller_is_refused() {
         assert!(response["allowed"] == json!(true) && response["patch"].is_string(), "{response}");
     }
 }
+
+/// Only those who make pods of jobs take from them what they are counted by, whatever else changes, and while they are being deleted, too.
+#[test]
+fn pod_of_a_job_keeps_what_it_is_counted_by_until_it_has_ended() {
+    let pod = |labels: Value, phase: &str, leaves: bool| {
+        let mut pod = json!({"metadata": {"labels": labels, "ownerReferences":
+            [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}]},
+            "spec": {"containers": [{"name": "c"}]}, "status": {"phase": phase}});
+        if leaves {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        pod
+    };
+    let own = || json!({"kueue.x-k8s.io/podset": "main", "batch.kubernetes.io/controller-uid": "u"});
+    let change = |phase: &str, leaves: bool, user: &str| {
+        let (old, new) = (pod(own(), phase, leaves), pod(json!({"kueue.x-k8s.io/podset": "main"}), phase, leaves));
+        let request = json!({"operation": "UPDATE", "object": new, "oldObject": old, "userInfo": {"username": user}});
+        ask_in("/validate--v1-pod-of-job", request, Facts::default())
+    };
+    for leaves in [false, true] {
+        let refused = change("Running", leaves, "alice");
+        assert_eq!(denied_fields(&refused), ["metadata.labels[batch.kubernetes.io/controller-uid]"]);
+        assert_eq!(change("Failed", leaves, "alice")["allowed"], json!(true));
+        let controller = "system:serviceaccount:kube-system:job-controller";
+        assert_eq!(change("Running", leaves, controller)["allowed"], json!(true));
+    }
+}

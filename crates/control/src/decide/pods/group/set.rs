@@ -9,6 +9,7 @@ use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
 use serde_json::Value;
 
 use super::Case;
+use crate::columns::Annotations;
 use crate::core::key;
 use crate::decide::follow::{Wishes, follow};
 use crate::decide::names::create;
@@ -55,11 +56,17 @@ impl Case<'_> {
         }
     }
 
+    /// The pod sets for its replicas.
+    fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
+        let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
+        self.control.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
+    }
+
     /// What its Workload is to say, while it has replicas.
     pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
         let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
         Wishes {
-            pod_sets: Some(set).filter(|_| resized).and_then(pod_sets),
+            pod_sets: Some(set).filter(|_| resized).and_then(|set| self.pod_sets(set)),
             queue: set.queue_name.as_deref(),
             priority: self.control.wanted_priority(workload, classes_of_set(set)).ok(),
             gated_by: set.admission_gates.as_deref(),
@@ -120,10 +127,4 @@ fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
 /// Its Workload is for another number of replicas.
 fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
     workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
-}
-
-/// The pod sets for its replicas.
-fn pod_sets(set: &SetState) -> Option<Value> {
-    let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
-    serde_json::to_value(made.ok()?.spec.pod_sets).ok()
 }

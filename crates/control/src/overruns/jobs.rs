@@ -1,0 +1,225 @@
+//! Jobs of every kind that has no pods of its own in Berth's view: how many pods their statuses count, what of it no Workload holds, and the pods that are
+//! larger than their place.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::types;
+use berth_engine::model as engine;
+use berth_engine::model::Amount;
+use berth_jobs::training::role_of_child;
+use berth_jobs::{JobState, PodSetNeeds};
+
+use super::Found;
+use super::pods::place;
+use crate::core::{Control, key};
+use crate::decide::altered::excess;
+use crate::decide::job_pods::strays_of;
+use crate::job_pods::{Look, OddPod};
+use crate::view::WorkloadView;
+use crate::write::{Kind, ObjectKey};
+
+/// Requests of a pod since its spec was changed, where its Job answers for it.
+fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
+    match &odd.look {
+        Some((_, _, Look::Runs { asks: Some(asks), .. })) if !odd.is_beside() && odd.pod.is_changed() => Some(asks),
+        _ => None,
+    }
+}
+
+impl Control {
+    /// Number of pods that run beside the Workloads of a job and that no Job answers for.
+    fn strays_of_job(&self, uid: &str) -> i64 {
+        if self.view.odd_pods.is_empty() {
+            return 0;
+        }
+        let owned = self.view.workloads.owned_by(uid);
+        i64::try_from(owned.map(|workload| strays_of(self, workload).count()).sum::<usize>()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn overrun_of_job(&self, object: &ObjectKey) -> Option<Found> {
+        let job = self.view.jobs.get(object)?;
+        let is_whole = object.kind.is_made_of_jobs();
+        let runs = i64::from(job.pods).saturating_add(self.strays_of_job(&job.uid));
+        let covered = || self.covers(&job.uid, runs) && !self.has_resized(&job.uid);
+        if !is_whole && (runs <= 0 || covered() || self.runs_as_part(object, job)) {
+            return None;
+        }
+        let asks = self.manages_job(object.kind, job) && self.manages(&object.namespace);
+        let (mut found, workload) = self.answering(object, &job.uid, asks.then_some(job.queue_name.as_deref()))?;
+        if is_whole {
+            self.count_parts(&mut found, object, (&job.uid, workload), |name| {
+                job.part_called(&object.name, name).map(|(part, _)| part.name.to_string())
+            });
+            return Some(found);
+        }
+        match workload.and_then(|workload| workload.shape.pod_sets.first()) {
+            Some(set) => {
+                let held = self.held_by(&job.uid);
+                found.count(self, &held, set, runs);
+                self.charge_resized(&mut found, workload, &held);
+            }
+            None => self.charge_itself(&mut found, object, job),
+        }
+        Some(found)
+    }
+
+    /// Whether quota is held for so many pods of a Job, as nearly always: nothing is computed then.
+    fn covers(&self, uid: &str, pods: i64) -> bool {
+        let mut held = self.view.workloads.owned_by(uid).filter(|workload| workload.holds_quota());
+        held.any(|workload| {
+            let mut given = workload.given();
+            let count = given.next().and_then(|set| set.count).filter(|_| given.next().is_none());
+            workload.status.reclaimable_pods.is_empty() && count.is_some_and(|count| i64::from(count) >= pods)
+        })
+    }
+
+    pub(super) fn overrun_of_training(&self, object: &ObjectKey) -> Option<Found> {
+        let view = self.view.training.get(&(object.namespace.clone(), object.name.clone()))?;
+        let asks = self.settings.job_kinds.contains(&Kind::TrainingJob) && self.manages(&object.namespace);
+        let (mut found, workload) =
+            self.answering(object, &view.uid, asks.then_some(Some(view.facts.queue.as_str())))?;
+        self.count_parts(&mut found, object, (&view.uid, workload), |name| {
+            role_of_child(&object.name, name).map(str::to_owned)
+        });
+        Some(found)
+    }
+
+    /// The carrier of a job's usage: the Workload by which it runs or waits, or the job itself where it has none. `asked` is the LocalQueue that it
+    /// names, `None` where it does not ask for quota here. `None` where nobody answers.
+    fn answering(
+        &self,
+        object: &ObjectKey,
+        uid: &str,
+        asked: Option<Option<&str>>,
+    ) -> Option<(Found, Option<&WorkloadView>)> {
+        let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is(types::FINISHED));
+        if live().any(|workload| workload.unreadable) {
+            // Nobody can say what such a Workload holds.
+            return None;
+        }
+        let newest = |workload: &&WorkloadView| (workload.created, workload.uid.clone());
+        let holds = live().filter(|workload| workload.reserved()).max_by_key(newest);
+        let workload = holds.or_else(|| live().max_by_key(newest).filter(|_| asked.is_some()));
+        let mut found = Found::default();
+        match (workload, asked) {
+            (Some(workload), _) => {
+                found.carrier.clone_from(&workload.uid);
+                found.queue = self.charged_for(workload);
+            }
+            (None, Some(Some(queue))) => {
+                uid.clone_into(&mut found.carrier);
+                found.queue = self.charged_behind(&(object.namespace.clone(), queue.to_owned()));
+            }
+            (None, _) => return None,
+        }
+        Some((found, workload))
+    }
+
+    /// Counts the pods of the Jobs that another job is made of. A Job that is none of those that were admitted has no place at all.
+    fn count_parts(
+        &self,
+        found: &mut Found,
+        object: &ObjectKey,
+        (uid, workload): (&str, Option<&WorkloadView>),
+        set_of: impl Fn(&str) -> Option<String>,
+    ) {
+        let mut runs: BTreeMap<String, i64> = BTreeMap::new();
+        let parts = self.view.jobs.controlled_by(&object.namespace, uid);
+        for (name, part) in parts.filter(|(_, part)| part.pods > 0 && !self.holds_itself(part)) {
+            let is_admitted = |set: &String| {
+                let Some(workload) = workload else { return false };
+                let altered = part
+                    .size
+                    .as_ref()
+                    .is_some_and(|size| excess(self, workload, set, (part, Some(&size.asks))).is_some());
+                workload.shape.pod_sets.iter().any(|known| known.name == *set) && !altered
+            };
+            match set_of(&name.name).filter(is_admitted) {
+                Some(set) => {
+                    let sum = runs.entry(set).or_default();
+                    *sum = sum.saturating_add(i64::from(part.pods));
+                }
+                None => self.charge_itself(found, name, part),
+            }
+        }
+        for (_, stray) in workload.into_iter().flat_map(|workload| strays_of(self, workload)) {
+            let sum = runs.entry(stray.pod.set.to_string()).or_default();
+            *sum = sum.saturating_add(1);
+        }
+        let held = self.held_by(uid);
+        for set in workload.iter().flat_map(|workload| &workload.shape.pod_sets) {
+            found.count(self, &held, set, runs.get(&set.name).copied().unwrap_or_default());
+        }
+        self.charge_resized(found, workload, &held);
+    }
+
+    /// Whether pods of a job were looked at since they were made larger, or smaller.
+    fn has_resized(&self, uid: &str) -> bool {
+        let resized = |workload| self.odd_pods_of(workload).any(|(_, odd)| asked_by(odd).is_some());
+        !self.view.odd_pods.is_empty() && self.view.workloads.owned_by(uid).any(resized)
+    }
+
+    /// Charges what pods that were made larger ask for beyond their places.
+    fn charge_resized(&self, found: &mut Found, workload: Option<&WorkloadView>, held: &[engine::PodSetAssignment]) {
+        let Some(workload) = workload.filter(|_| !self.view.odd_pods.is_empty()) else { return };
+        for (_, odd) in self.odd_pods_of(workload) {
+            let set = workload.shape.pod_sets.iter().find(|set| set.name == *odd.pod.set);
+            let given = held.iter().find(|given| given.name == *odd.pod.set);
+            let (Some(asks), Some(set), Some(given)) = (asked_by(odd), set, given) else { continue };
+            let place = place(set, given);
+            let beyond = asks.requests.iter().map(|(resource, asked)| {
+                let place = place.get(resource).copied().unwrap_or_default().max(Amount::ZERO);
+                (resource.clone(), asked.sub(place))
+            });
+            found.charge_amounts(self, Some(&given.flavors), beyond.collect());
+        }
+    }
+
+    /// Charges all pods of a Job for which no Workload says what they ask for.
+    fn charge_itself(&self, found: &mut Found, object: &ObjectKey, job: &JobState) {
+        let sets = job.whole().and_then(|job| job.pod_sets().ok()).unwrap_or_default();
+        let needs = self.needs_of(&object.namespace, &sets);
+        let pods = i64::from(job.pods);
+        found.pods[0] = found.pods[0].saturating_add(pods);
+        if let Some(each) = needs.first() {
+            found.charge(self, None, &each.requests, pods);
+        }
+    }
+
+    /// The reservations of a job's Workloads. Where one slice takes the place of another, each holds all of the job.
+    pub(super) fn held_by(&self, uid: &str) -> Vec<engine::PodSetAssignment> {
+        let mut held: Vec<engine::PodSetAssignment> = Vec::new();
+        let holds = |workload: &&WorkloadView| workload.holds_quota();
+        for set in self.view.workloads.owned_by(uid).filter(holds).flat_map(|workload| self.given_to(workload)) {
+            match held.iter_mut().find(|known| known.name == set.name) {
+                Some(known) if known.count < set.count => *known = set,
+                Some(_) => {}
+                None => held.push(set),
+            }
+        }
+        held
+    }
+
+    /// Whether a Job runs under the quota of a job that is made of Jobs: it is counted there.
+    fn runs_as_part(&self, object: &ObjectKey, job: &JobState) -> bool {
+        let owner = job.owner.as_ref().filter(|_| object.kind == Kind::JOB && !self.holds_itself(job));
+        let Some(owner) = owner else { return false };
+        match Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs()) {
+            Some(Kind::TrainingJob) => self.view.training_of(object, job).is_some(),
+            Some(kind) => {
+                let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
+                let Some(set) = self.view.jobs.get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
+                // The Jobs of a job that nobody manages run without quota, and others that name it wait for their own.
+                let is_part = || set.part_called(&whole.name, &object.name).is_some();
+                self.manages_job(kind, set) || self.holds_itself(set) || is_part()
+            }
+            None => false,
+        }
+    }
+
+    /// Whether quota is held for a job alone, whoever controls it now.
+    fn holds_itself(&self, job: &JobState) -> bool {
+        let mut own = self.view.workloads.owned_by(&job.uid);
+        own.any(|workload| workload.holds_quota())
+    }
+}

@@ -1,0 +1,375 @@
+//! How long something lasted, by a clock that nobody sets, for as long as this process saw it. Times of day are what is written, and what is
+//! known of the time before the process; whoever sets the wall clock sets these, and neither ends a job by that nor prolongs one.
+
+use std::time::Duration;
+
+use berth_api::conditions::types;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::core::Control;
+use crate::flight::Decision;
+use crate::moments::after;
+use crate::status::since;
+use crate::view::WorkloadView;
+use crate::write::{Kind, Request};
+
+/// A smaller difference between the two clocks is none.
+const NOTED_MS: i64 = 1_000;
+/// Over a shorter while nobody can tell how fast a clock goes.
+const LEAST_MS: i64 = 20;
+/// A time of day that loses that part of what the other clock shows goes slower than it.
+const SLOW_PART: i64 = 4;
+/// Most points that are remembered.
+const MOST: usize = 64;
+
+/// At that time of day, that was ahead of the other clock by so much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Point {
+    at: i64,
+    lead: i64,
+}
+
+impl Point {
+    /// The reading of the clock that nobody sets.
+    const fn steady(self) -> i64 {
+        self.at.saturating_sub(self.lead)
+    }
+}
+
+/// How the time of day and the clock that nobody sets went together: the lead of the first over the second changes evenly between two points,
+/// and not at all before the first of them. Untold, they went together all the time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    points: Vec<Point>,
+    /// The last reading of both clocks.
+    latest: Point,
+    /// The time of day has gone at about half the speed of the other clock since the last point but one, and does so still.
+    slow: bool,
+}
+
+impl Timeline {
+    /// Takes a reading of both clocks, of which neither goes back. True when they do not go together as
+    /// they did before.
+    fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
+        let at = now.as_millisecond();
+        let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
+        let before = std::mem::replace(&mut self.latest, told);
+        let Some(last) = self.points.last().copied() else {
+            self.points.push(told);
+            return false;
+        };
+        let change = told.lead.saturating_sub(last.lead);
+        let slow = change < 0 && self.goes_slowly(before, told);
+        if change.saturating_abs() <= NOTED_MS {
+            self.slow &= slow;
+            return false;
+        }
+        let goes_on = slow && self.slow;
+        if goes_on {
+            // The last piece becomes longer.
+            self.points.pop();
+        } else if before != last {
+            self.points.push(before);
+        }
+        self.points.push(told);
+        self.slow = slow;
+        while self.points.len() > MOST {
+            // Two of the oldest pieces become one.
+            self.points.remove(1);
+        }
+        !goes_on
+    }
+
+    fn goes_slowly(&self, before: Point, told: Point) -> bool {
+        let passed = told.steady().saturating_sub(before.steady());
+        let lost = before.lead.saturating_sub(told.lead);
+        if passed < LEAST_MS { self.slow } else { lost.saturating_mul(SLOW_PART) >= passed }
+    }
+
+    /// Whether both have gone together all the time.
+    fn is_even(&self) -> bool {
+        self.points.len() < 2
+    }
+
+    /// By the other clock, but for what it showed at its begin.
+    fn steady(&self, at: i64) -> i64 {
+        at.saturating_sub(self.lead(at))
+    }
+
+    fn lead(&self, at: i64) -> i64 {
+        let next = self.points.partition_point(|point| point.at <= at);
+        let before = next.checked_sub(1).and_then(|index| self.points.get(index));
+        match (before, self.points.get(next)) {
+            (Some(before), Some(next)) => {
+                let (part, whole) = (at.saturating_sub(before.at), next.at.saturating_sub(before.at).max(1));
+                before.lead.saturating_add(share(next.lead.saturating_sub(before.lead), part, whole))
+            }
+            // The time of day goes at half the speed: its lead shrinks by as much as it gains.
+            (Some(last), None) if self.slow => last.lead.saturating_sub(at.saturating_sub(last.at)),
+            (Some(one), None) | (None, Some(one)) => one.lead,
+            (None, None) => 0,
+        }
+    }
+
+    /// The time of day at which so many milliseconds have passed since that one.
+    pub(crate) fn after(&self, since: Timestamp, ms: i64) -> Timestamp {
+        if self.is_even() {
+            return after(since, ms);
+        }
+        let wanted = self.steady(since.as_millisecond()).saturating_add(ms);
+        // The time of day is reached between two points, before the first, or after the last.
+        let next = self.points.partition_point(|point| point.steady() < wanted);
+        let before = next.checked_sub(1).and_then(|index| self.points.get(index));
+        let at = match (before, self.points.get(next)) {
+            (Some(before), Some(next)) => {
+                let from = before.steady();
+                let whole = next.steady().saturating_sub(from).max(1);
+                before.at.saturating_add(share(next.at.saturating_sub(before.at), wanted.saturating_sub(from), whole))
+            }
+            (Some(last), None) => {
+                let left = wanted.saturating_sub(last.steady());
+                last.at.saturating_add(if self.slow { left / 2 } else { left })
+            }
+            (None, Some(first)) => wanted.saturating_add(first.lead),
+            (None, None) => wanted,
+        };
+        Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX)
+    }
+
+    /// So many seconds later.
+    pub(crate) fn after_seconds(&self, since: Timestamp, seconds: i64) -> Timestamp {
+        self.after(since, seconds.saturating_mul(1_000))
+    }
+
+    /// Milliseconds that passed from one time of day to another, 0 when that is earlier.
+    pub(crate) fn millis_between(&self, from: Timestamp, to: Timestamp) -> i64 {
+        if self.is_even() {
+            return crate::moments::millis_between(from, to);
+        }
+        self.steady(to.as_millisecond()).saturating_sub(self.steady(from.as_millisecond())).max(0)
+    }
+
+    /// The same in seconds, as far as times of day tell them.
+    pub(crate) fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
+        if self.is_even() {
+            return crate::moments::seconds_between(from, to);
+        }
+        self.millis_between(from, to) / 1_000
+    }
+}
+
+impl Control {
+    /// Takes a reading of the time of day and of a clock that nobody sets. A control that is never told believes times of day.
+    pub fn tick(&mut self, now: Timestamp, steady: Duration) {
+        if self.view.timeline.tick(now, steady) && self.leads() {
+            // Every wait ends at another time of day.
+            self.everything_dirty();
+        }
+    }
+
+    /// For how many seconds a workload has run since its last admission.
+    pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
+        admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
+    }
+
+    /// A decision that gives quota back adds up for how long the workload ran, by times of day (`Edit::take_back`): what the clock has jumped
+    /// over meanwhile is left out.
+    pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
+        if self.view.timeline.is_even() {
+            return decision;
+        }
+        if let Decision::Write(draft) = &mut decision
+            && let Request::Apply { body, .. } = &mut draft.request
+            && let Some(status) = body.get_mut("status").filter(|_| draft.key.kind == Kind::Workload)
+        {
+            let name = (draft.key.namespace.clone(), draft.key.name.clone());
+            if let Some(ran) =
+                self.view.workloads.get(&name).and_then(|workload| self.run_in_all(workload, status, now))
+            {
+                status["accumulatedPastExecutionTimeSeconds"] = json!(ran);
+            }
+        }
+        decision
+    }
+
+    /// The seconds that a status is to say that its workload ran, where it adds up the time since the last admission; else `None`.
+    fn run_in_all(&self, workload: &WorkloadView, status: &Value, now: Timestamp) -> Option<i64> {
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let past = i64::from(workload.status.accumulated_past_execution_time_seconds.unwrap_or_default());
+        let written = status.get("accumulatedPastExecutionTimeSeconds")?.as_i64()?;
+        let shown = now.as_second().saturating_sub(admitted.as_second());
+        (shown != 0 && written == past.saturating_add(shown)).then(|| past.saturating_add(self.time_run(workload, now)))
+    }
+}
+
+/// The part of an amount that belongs to a part of the whole.
+fn share(amount: i64, part: i64, whole: i64) -> i64 {
+    let exact = i128::from(amount).saturating_mul(i128::from(part)).checked_div(i128::from(whole)).unwrap_or_default();
+    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAY: i64 = 86_400_000;
+    const BEGIN: i64 = 1_700_000_000_000;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).unwrap()
+    }
+
+    /// Both clocks, and what was told of them.
+    struct Clocks {
+        line: Timeline,
+        now: i64,
+        steady: i64,
+        /// Each time of day that was told, and the reading of the other clock then.
+        seen: Vec<(i64, i64)>,
+    }
+
+    impl Clocks {
+        fn new() -> Self {
+            let mut clocks = Self { line: Timeline::default(), now: BEGIN, steady: 0, seen: Vec::new() };
+            clocks.pass(0, 0);
+            clocks
+        }
+
+        fn pass(&mut self, now: i64, steady: i64) {
+            self.now += now;
+            self.steady += steady;
+            self.line.tick(at(self.now), Duration::from_millis(u64::try_from(self.steady).unwrap()));
+            self.seen.push((self.now, self.steady));
+        }
+
+        /// Goes on together, and is told each second.
+        fn run(&mut self, seconds: i64) {
+            (0..seconds).for_each(|_| self.pass(1_000, 1_000));
+        }
+
+        /// The time of day at half the speed of the other clock.
+        fn crawl(&mut self, seconds: i64) {
+            (0..seconds).for_each(|_| self.pass(500, 1_000));
+        }
+    }
+
+    #[test]
+    fn untold_and_without_a_jump_times_of_day_are_believed() {
+        let mut clocks = Clocks::new();
+        for _ in 0..2 {
+            for (from, to) in [(BEGIN - DAY, BEGIN + 1), (BEGIN + 5, BEGIN + 3_004), (BEGIN + 9, BEGIN)] {
+                let between = (to - from).max(0);
+                assert_eq!(clocks.line.millis_between(at(from), at(to)), between);
+                assert_eq!(clocks.line.after(at(from), between), at(from + between));
+                assert_eq!(Timeline::default().millis_between(at(from), at(to)), between);
+            }
+            clocks.run(100);
+        }
+        // A clock that is kept right goes a little faster or slower at times.
+        (0..100).for_each(|_| clocks.pass(1_001, 1_000));
+        (0..100).for_each(|_| clocks.pass(999, 1_000));
+        assert_eq!(clocks.line.points.len(), 1);
+    }
+
+    #[test]
+    fn a_day_that_was_jumped_over_has_not_passed() {
+        let mut clocks = Clocks::new();
+        let (long_before, started) = (at(BEGIN - 5_000), at(BEGIN + 10_000));
+        clocks.run(20);
+        clocks.pass(DAY, 0);
+        let stamped = at(clocks.now);
+        clocks.run(7);
+        let now = at(clocks.now);
+        assert_eq!(clocks.line.seconds_between(started, now), 17);
+        assert_eq!(clocks.line.seconds_between(long_before, now), 32, "what was before the process, too");
+        assert_eq!(clocks.line.seconds_between(stamped, now), 7, "it was written with the new time");
+        assert_eq!(clocks.line.after_seconds(started, 20), at(clocks.now + 3_000));
+        assert_eq!(clocks.line.after_seconds(started, 5), at(BEGIN + 15_000), "it was over before the jump");
+        // An object that another machine made meanwhile, with a clock that is right: it lies in the day that never was.
+        assert_eq!(clocks.line.seconds_between(at(BEGIN + DAY / 2), now), 7);
+    }
+
+    #[test]
+    fn what_went_slower_is_made_up_for() {
+        let mut clocks = Clocks::new();
+        let started = at(BEGIN);
+        clocks.run(20);
+        clocks.crawl(3_600);
+        assert!(clocks.line.points.len() < 5, "{:?}", clocks.line.points);
+        let passed = clocks.line.millis_between(started, at(clocks.now));
+        assert!((passed - 3_620_000).abs() <= NOTED_MS, "{passed}");
+        // As long as it does, what is due is due at half of what is left.
+        let due = clocks.line.after(started, 3_620_000 + 100_000).as_millisecond() - clocks.now;
+        assert!((due - 50_000).abs() <= NOTED_MS, "{due}");
+        clocks.run(60);
+        let due = clocks.line.after(started, 3_680_000 + 100_000).as_millisecond() - clocks.now;
+        assert!((due - 100_000).abs() <= NOTED_MS, "{due}");
+    }
+
+    #[test]
+    fn jumps_are_joined_when_there_are_many() {
+        let mut clocks = Clocks::new();
+        let started = at(BEGIN);
+        for _ in 0..1_000 {
+            clocks.run(15);
+            clocks.pass(5_000, 0);
+        }
+        assert!(clocks.line.points.len() <= MOST);
+        assert_eq!(clocks.line.seconds_between(started, at(clocks.now)), 15_000);
+    }
+
+    /// Moves of the clocks: they go on together for a while, jump forward, or the time of day lags.
+    fn moves() -> impl Strategy<Value = Vec<(u8, i64)>> {
+        proptest::collection::vec((0_u8..4, 1_i64..5_000), 0..12)
+    }
+
+    fn played(moves: &[(u8, i64)]) -> Clocks {
+        let mut clocks = Clocks::new();
+        for (what, amount) in moves {
+            match what {
+                0 => clocks.pass(amount * 100_000, 0),
+                1 => clocks.crawl(amount / 10),
+                _ => clocks.run(amount / 10),
+            }
+        }
+        clocks
+    }
+
+    proptest! {
+        #[test]
+        fn passed_is_what_the_other_clock_measured(moves in moves(), picks in (any::<prop::sample::Index>(), any::<prop::sample::Index>())) {
+            let clocks = played(&moves);
+            let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
+            let (from, to) = if one <= other { (one, other) } else { (other, one) };
+            let passed = clocks.line.millis_between(at(from.0), at(to.0));
+            // Each end may be off by what is no difference.
+            prop_assert!((passed - (to.1 - from.1)).abs() <= 2 * NOTED_MS, "{passed} for {} of {:?}", to.1 - from.1, clocks.line);
+        }
+
+        #[test]
+        fn passed_adds_up_and_never_shrinks(moves in moves(), mut times in proptest::collection::vec(-DAY..3 * DAY, 3)) {
+            let line = played(&moves).line;
+            times.sort_unstable();
+            let [a, b, c] = [times[0], times[1], times[2]].map(|ms| at(BEGIN + ms));
+            let (ab, bc, ac) = (line.millis_between(a, b), line.millis_between(b, c), line.millis_between(a, c));
+            prop_assert_eq!(ab + bc, ac);
+            prop_assert!(ab >= 0 && bc >= 0 && ac >= ab);
+        }
+
+        #[test]
+        fn what_is_due_is_due_when_that_has_passed(moves in moves(), since in -DAY..3 * DAY, ms in 0..2 * DAY) {
+            let line = played(&moves).line;
+            let since = at(BEGIN + since);
+            let due = line.after(since, ms);
+            let passed = line.millis_between(since, due);
+            // To the millisecond but for rounding, in a time that goes at half speed.
+            prop_assert!((passed - ms).abs() <= 2, "{passed} of {ms} at {due} of {line:?}");
+            prop_assert!(line.after(since, ms + 1) >= due);
+        }
+    }
+}

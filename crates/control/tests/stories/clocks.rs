@@ -1,0 +1,190 @@
+//! Somebody sets the wall clock while jobs run and wait: it ends none of them, and none of them gets more time.
+
+use std::time::Duration;
+
+use berth_control::write::Kind;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::one_queue;
+use crate::stories::training::{cluster as training_cluster, training};
+use crate::stories::training_figures::found;
+
+const DAY: i64 = 86_400;
+
+/// A cluster whose process sees a clock that nobody sets, too.
+struct Clocks {
+    cluster: Cluster,
+    steady: i64,
+}
+
+impl Clocks {
+    fn over(cluster: Cluster) -> Self {
+        let mut clocks = Self { cluster, steady: 0 };
+        clocks.tick();
+        clocks
+    }
+
+    fn tick(&mut self) {
+        let steady = Duration::from_secs(u64::try_from(self.steady).unwrap());
+        self.cluster.control.tick(self.cluster.now, steady);
+    }
+
+    /// Both go on.
+    fn pass(&mut self, seconds: i64) {
+        self.cluster.pass(seconds);
+        self.steady += seconds;
+        self.tick();
+    }
+
+    /// The time of day goes at half its speed.
+    fn crawl(&mut self, seconds: i64) {
+        for _ in 0..seconds / 2 {
+            self.cluster.pass(1);
+            self.steady += 2;
+            self.tick();
+        }
+    }
+
+    fn jump(&mut self) {
+        self.cluster.now = self.cluster.now.checked_add(SignedDuration::from_secs(DAY)).unwrap();
+        self.tick();
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.cluster.is("a", "Admitted") && !self.cluster.is("a", "Evicted")
+    }
+
+    fn past(&self) -> i64 {
+        let status = &self.cluster.workload_of("a").unwrap()["status"];
+        status["accumulatedPastExecutionTimeSeconds"].as_i64().unwrap_or_default()
+    }
+}
+
+/// A job that may run for so many seconds.
+fn limited(seconds: &str) -> Value {
+    let mut limited = job("a", "lq", "1", true);
+    limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!(seconds);
+    limited
+}
+
+#[test]
+fn clock_set_forward_ends_no_job_before_its_limit() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.put(Kind::JOB, limited("600"));
+    clocks.pass(20);
+    clocks.jump();
+    clocks.pass(500);
+    assert!(clocks.is_admitted(), "{:?}", clocks.cluster.writes);
+    clocks.pass(100);
+    assert!(!clocks.is_admitted(), "it has run for ten minutes");
+    let evicted = clocks.cluster.condition("a", "Evicted").unwrap();
+    assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
+}
+
+/// The time of day is ahead by half an hour, and goes slower until it is right.
+#[test]
+fn clock_set_back_gives_no_job_more_than_its_limit() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.put(Kind::JOB, limited("600"));
+    clocks.pass(100);
+    clocks.crawl(480);
+    assert!(clocks.is_admitted(), "{:?}", clocks.cluster.writes);
+    clocks.crawl(40);
+    assert!(!clocks.is_admitted(), "it has run for more than ten minutes");
+}
+
+#[test]
+fn time_that_a_job_ran_is_added_up_without_the_jump() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.put(Kind::JOB, limited("600"));
+    clocks.pass(20);
+    clocks.jump();
+    clocks.pass(30);
+    clocks.cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    clocks.pass(10);
+    let past = clocks.past();
+    assert!((50..56).contains(&past), "{past}");
+    clocks.cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    clocks.pass(540 - past);
+    assert!(clocks.is_admitted(), "{:?}", clocks.cluster.writes);
+    clocks.pass(100);
+    assert!(!clocks.is_admitted());
+}
+
+/// What was before the process is measured by times of day, as nothing else is known of it.
+#[test]
+fn limit_counts_what_ran_before_a_restart() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.put(Kind::JOB, limited("600"));
+    clocks.pass(300);
+    clocks.cluster.restart();
+    clocks.steady = 0;
+    clocks.tick();
+    clocks.pass(20);
+    clocks.jump();
+    clocks.pass(200);
+    assert!(clocks.is_admitted(), "{:?}", clocks.cluster.writes);
+    clocks.pass(100);
+    assert!(!clocks.is_admitted());
+}
+
+#[test]
+fn clock_set_forward_costs_no_job_its_time_to_become_ready() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.pods_stay_unready = true;
+    clocks.cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    clocks.pass(20);
+    clocks.jump();
+    clocks.pass(1_700);
+    assert!(clocks.is_admitted(), "{:?}", clocks.cluster.writes);
+    clocks.pass(120);
+    assert!(!clocks.is_admitted(), "half an hour is over");
+}
+
+#[test]
+fn clock_set_forward_makes_no_training_job_give_up() {
+    let mut clocks = Clocks::over(training_cluster("1"));
+    clocks.cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "1m"}})));
+    clocks.pass(5);
+    clocks.jump();
+    clocks.pass(45);
+    assert_eq!(clocks.cluster.phase("a"), "Queued", "{:?}", clocks.cluster.writes);
+    clocks.pass(20);
+    assert_eq!(clocks.cluster.phase("a"), "Failed", "it has waited for a minute");
+}
+
+#[test]
+fn finished_workload_is_retained_for_its_time() {
+    let mut settings = crate::stories::cluster::settings();
+    settings.retain_finished_ms = Some(60_000);
+    let mut clocks = Clocks::over(crate::stories::with_queue(Cluster::with(settings), "1"));
+    clocks.cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    clocks.pass(5);
+    clocks.cluster.complete("a");
+    clocks.pass(5);
+    clocks.jump();
+    clocks.pass(30);
+    assert!(clocks.cluster.is("a", "Finished"), "{:?}", clocks.cluster.writes);
+    clocks.pass(60);
+    assert!(clocks.cluster.workload_of("a").is_none());
+}
+
+#[test]
+fn wait_for_quota_is_measured_without_the_jump() {
+    let mut clocks = Clocks::over(one_queue("1"));
+    clocks.cluster.put(Kind::JOB, job("first", "lq", "1", true));
+    clocks.pass(2);
+    clocks.cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    clocks.pass(20);
+    clocks.jump();
+    clocks.pass(20);
+    drop(clocks.cluster.control.drain_measures());
+    clocks.cluster.complete("first");
+    clocks.pass(5);
+    assert!(clocks.is_admitted());
+    let measures = clocks.cluster.control.drain_measures();
+    let waited = found(&measures, "kueue_admission_wait_time_seconds");
+    assert!(waited.len() == 1 && (39..50).contains(&waited[0].1), "{waited:?}");
+}

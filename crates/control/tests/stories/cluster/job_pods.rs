@@ -1,0 +1,90 @@
+//! Pods of Jobs as objects, where a story is about them: their watch shows metadata alone, and those with the name of a pod set.
+
+use berth_control::write::{Kind, ObjectKey};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+/// Label by which they are watched.
+pub(super) const POD_SET: &str = "kueue.x-k8s.io/podset";
+
+impl Cluster {
+    /// A pod that the controller of a Job of `team` has made.
+    pub fn put_job_pod(&mut self, name: &str, job: &str, cpu: &str) -> ObjectKey {
+        let workload = self.workload_of(job).expect("a Workload")["metadata"]["name"].clone();
+        let workload = workload.as_str().unwrap().to_owned();
+        self.put_pod_of(name, (job, &json!({})), &workload, cpu)
+    }
+
+    /// The same of a Job that has no Workload of its own; with these labels beside those of its Job.
+    pub fn put_pod_of(&mut self, name: &str, (job, labels): (&str, &Value), workload: &str, cpu: &str) -> ObjectKey {
+        let uid = self.job(job)["metadata"]["uid"].clone();
+        self.put(
+            Kind::JobPod,
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"namespace": "team", "name": name, "finalizers": ["batch.kubernetes.io/job-tracking"],
+                    "labels": {POD_SET: "main", "batch.kubernetes.io/controller-uid": uid, "controller-uid": uid,
+                        "batch.kubernetes.io/job-name": job, "job-name": job},
+                    "annotations": {"kueue.x-k8s.io/workload": workload},
+                    "ownerReferences":
+                        [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true}]},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+                "status": {"phase": "Running"},
+            }),
+        );
+        let pod = Self::key(Kind::JobPod, "team", name);
+        self.mark_pod(&pod, &json!({"labels": labels}));
+        pod
+    }
+
+    /// Changes the metadata of a pod.
+    pub fn mark_pod(&mut self, pod: &ObjectKey, metadata: &Value) {
+        self.edit(pod.kind, &pod.namespace, &pod.name, &json!({"metadata": metadata}));
+    }
+
+    /// Takes a pod away from its Job, as somebody does by its labels: the Job's controller lets it go then.
+    pub fn release_pod(&mut self, pod: &ObjectKey) {
+        self.mark_pod(
+            pod,
+            &json!({"labels": {"batch.kubernetes.io/controller-uid": null, "controller-uid": null,
+                "batch.kubernetes.io/job-name": null, "job-name": null}}),
+        );
+        self.mark_pod(pod, &json!({"ownerReferences": null, "finalizers": []}));
+    }
+
+    /// Pods of suspended Jobs are deleted.
+    pub(super) fn stop_job_pods(&mut self) -> bool {
+        let suspended = |owner: &Value| {
+            let mut jobs = self.objects.iter().filter(|(key, _)| key.kind == Kind::JOB).map(|(_, job)| job);
+            jobs.any(|job| job["metadata"]["uid"] == owner["uid"] && job["spec"]["suspend"] == json!(true))
+        };
+        let goes = |pod: &Value| {
+            suspended(&pod["metadata"]["ownerReferences"][0]) && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        let pods = self.objects.iter().filter(|(key, pod)| key.kind == Kind::JobPod && goes(pod));
+        let pods: Vec<ObjectKey> = pods.map(|(key, _)| key.clone()).collect();
+        for pod in &pods {
+            self.mark_pod(pod, &json!({"finalizers": []}));
+            self.delete(pod);
+        }
+        !pods.is_empty()
+    }
+
+    /// It is gone. One without the label is not shown any more.
+    pub(super) fn end_job_pod(&mut self, key: &ObjectKey, mut pod: Value) {
+        if pod["metadata"]["labels"][POD_SET].is_string() {
+            pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            self.show(key, &pod, true);
+        }
+    }
+
+    /// One that loses the label leaves the watch like one that is deleted, with the last state that had it.
+    pub(super) fn show_job_pod(&mut self, key: &ObjectKey, old: &Value, new: &Value) {
+        let is_shown = |pod: &Value| pod["metadata"]["labels"][POD_SET].is_string();
+        match (is_shown(old), is_shown(new)) {
+            (true, false) => self.show(key, old, true),
+            _ => self.show(key, new, false),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Columns of `kubectl get` for which no field of Kueue's stands: their texts are written with what is written anyway.
+
+use berth_control::write::{Kind, Purpose, Request};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job, made_before};
+use crate::stories::elastic;
+use crate::stories::groups::{member, set, set_workload};
+use crate::stories::tiers::ladder;
+use crate::stories::training;
+use crate::stories::{one_queue, pod_queue};
+
+/// The annotation of a Workload.
+fn size(workload: &Value) -> &str {
+    workload["metadata"]["annotations"]["berth.dev/size"].as_str().unwrap_or_default()
+}
+
+fn used(cluster: &Cluster) -> Value {
+    cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["berthUsed"].clone()
+}
+
+/// A Workload says from its creation on how many pods it has and what they ask for together, whatever its kind of job.
+#[test]
+fn size_is_part_of_the_creation_of_a_workload_of_every_kind() {
+    let mut cluster = pod_queue("1");
+    let mut of_three = job("a", "lq", "1500m", true);
+    of_three["spec"]["parallelism"] = json!(3);
+    of_three["spec"]["completions"] = json!(3);
+    cluster.put(Kind::JOB, of_three);
+    cluster.put(Kind::TrainingJob, training::training("t", json!({})));
+    cluster.put(Kind::Pod, member("lead", "2", 2, &[]));
+    cluster.put(Kind::Pod, member("work", "1", 2, &[]));
+    cluster.settle();
+    assert_eq!(size(cluster.workload_of("a").unwrap()), "3 pods, cpu 4500m");
+    assert_eq!(size(&cluster.workload_of_training("t").unwrap()), "2 pods, cpu 2");
+    let group = &cluster.objects[&Cluster::key(Kind::Workload, "team", "g")];
+    assert_eq!(size(group), "2 pods, cpu 3");
+    assert_eq!(group["metadata"]["annotations"]["kueue.x-k8s.io/is-group-workload"], "true", "beside the others");
+    let creations = cluster.count(Purpose::CreateWorkload);
+    assert_eq!((creations, cluster.count(Purpose::UpdateWorkload)), (3, 0), "it costs no write of its own");
+}
+
+/// A Workload that waits follows its job to other pods in one write, which says its new size.
+#[test]
+fn size_changes_with_the_pod_sets_in_one_write() {
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.pass(5);
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2, "completions": 2}}));
+    cluster.pass(5);
+    assert_eq!(size(cluster.workload_of("a").unwrap()), "2 pods, cpu 4");
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), 1, "{:?}", cluster.writes);
+
+    let mut cluster = pod_queue("1");
+    cluster.put(Kind::StatefulSet, set(2));
+    cluster.pass(5);
+    assert_eq!(size(set_workload(&cluster)), "2 pods, cpu 2");
+    cluster.edit(Kind::StatefulSet, "team", "web", &json!({"spec": {"replicas": 3}}));
+    cluster.pass(5);
+    assert_eq!(size(set_workload(&cluster)), "3 pods, cpu 3");
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), 1, "{:?}", cluster.writes);
+
+    let mut cluster = training::cluster("1");
+    cluster.put(Kind::TrainingJob, training::training("a", json!({})));
+    cluster.pass(5);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"resources": {"maxReplicas": 3}}}));
+    cluster.pass(5);
+    assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "3 pods, cpu 3");
+    assert_eq!(cluster.count(Purpose::UpdateWorkload), 1, "{:?}", cluster.writes);
+}
+
+/// The size of an elastic TrainingJob that gave workers up goes down with the quota.
+#[test]
+fn size_goes_down_with_the_workers_of_an_elastic_job() {
+    let mut cluster = elastic::started();
+    assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "4 pods, cpu 4");
+    cluster.put(Kind::JOB, elastic::other("urgent", "4", 100));
+    cluster.pass(5);
+    assert_eq!(cluster.workers("a"), 2, "{:?}", cluster.writes);
+    assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "2 pods, cpu 2");
+}
+
+/// A Workload that somebody made beforehand says its size from when its job takes it over.
+#[test]
+fn size_is_part_of_the_adoption_of_a_workload_made_beforehand() {
+    let mut cluster = one_queue("0");
+    let mut guest = job("guest", "lq", "3", true);
+    guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
+    cluster.put(Kind::Workload, made_before(&guest["spec"]["template"]));
+    cluster.settle();
+    let workload = |cluster: &Cluster| cluster.objects[&Cluster::key(Kind::Workload, "team", "before")].clone();
+    assert_eq!(size(&workload(&cluster)), "");
+    cluster.put(Kind::JOB, guest);
+    cluster.pass(5);
+    assert_eq!(size(&workload(&cluster)), "1 pod, cpu 3");
+    assert_eq!(cluster.count(Purpose::AdoptWorkload), 1);
+}
+
+/// The capacity tier of what a Workload was given is written with its reservation, and goes with that.
+#[test]
+fn tier_is_told_with_the_reservation_and_goes_with_it() {
+    let mut cluster = ladder("1");
+    cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "on-demand"));
+    cluster.put(Kind::JOB, crate::stories::tiers::accepting("b", "spot"));
+    cluster.settle();
+    let tier = |cluster: &Cluster, job| cluster.condition(job, "CapacityTier").map(|told| told["message"].clone());
+    assert_eq!(tier(&cluster, "a"), Some(json!("on-demand")));
+    assert_eq!(cluster.count(Purpose::ReserveQuota), 2, "{:?}", cluster.writes);
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+    cluster.pass(10);
+    assert_eq!((cluster.is("a", "QuotaReserved"), tier(&cluster, "a")), (false, None));
+    cluster.complete("b");
+    cluster.pass(10);
+    assert!(cluster.is("b", "Finished"));
+    assert_eq!(tier(&cluster, "b"), Some(json!("spot")), "where it ran stays readable");
+
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.settle();
+    assert!(cluster.is("a", "Admitted"));
+    assert_eq!(cluster.condition("a", "CapacityTier"), None, "its flavor has no tier");
+}
+
+/// The column of a ClusterQueue's used quota is written with the other figures, without a precondition, and never for itself: also
+/// where the server does not store it.
+#[test]
+fn used_quota_is_written_with_the_figures_and_never_alone() {
+    let mut cluster = one_queue("4");
+    cluster.pass(30);
+    assert_eq!(used(&cluster), "cpu 0/4");
+    cluster.loses = vec![Purpose::QueueStatus, Purpose::QueueStatus];
+    cluster.put(Kind::JOB, job("a", "lq", "1500m", true));
+    cluster.pass(6);
+    let written = cluster.lost.iter().find(|write| write.key.kind == Kind::ClusterQueue).expect("its figures");
+    let Request::Merge { body, .. } = &written.request else { panic!("{written:?}") };
+    let body = body.value();
+    assert!(body["metadata"]["resourceVersion"].is_null(), "others may have written meanwhile: {body}");
+    assert!(body["status"].get("conditions").is_none(), "and may have conditions of theirs: {body}");
+    cluster.loses.clear();
+    cluster.pass(60);
+    assert_eq!(used(&cluster), "cpu 1500m/4");
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"],
+        "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "8"}]}]}]}}),
+    );
+    cluster.pass(30);
+    assert_eq!(used(&cluster), "cpu 1500m/8", "another quota is another generation, which is told anyway");
+    let before = cluster.count(Purpose::QueueStatus);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"status": {"berthUsed": null}}));
+    cluster.pass(60);
+    assert_eq!(cluster.count(Purpose::QueueStatus), before, "Kueue's definition does not have it");
+    cluster.complete("a");
+    cluster.pass(30);
+    assert_eq!(used(&cluster), "cpu 0/8");
+}
+
+/// A TrainingJob says how many accelerators all its pods ask for, while it waits as well, and no status is written for that alone.
+#[test]
+fn accelerators_of_a_training_are_those_of_all_its_pods() {
+    let mut cluster = training::cluster("0");
+    cluster.put(Kind::TrainingJob, training::training("a", json!({"resources": {"replicaResources": {"gpu": 8}}})));
+    cluster.pass(30);
+    assert_eq!(cluster.phase("a"), "Queued");
+    assert_eq!(cluster.training("a")["status"]["accelerators"], 16);
+    let before = cluster.count(Purpose::TrainingStatus);
+    cluster.edit(Kind::TrainingJob, "team", "a", &json!({"status": {"accelerators": null}}));
+    cluster.pass(30);
+    assert_eq!(cluster.count(Purpose::TrainingStatus), before);
+}

@@ -1,0 +1,312 @@
+//! Pods of Jobs that no Job answers for, or that were made larger: by these alone more would run than holds quota.
+
+use berth_control::write::{Kind, ObjectKey, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, job};
+use crate::stories::jobsets::{jobset, part, slices, stopped};
+use crate::stories::kept_quota::{contested, name_of, urgent_has_its_turn};
+
+/// One queue of a cpu in which the Job `t` runs, and its pod.
+fn running() -> (Cluster, ObjectKey) {
+    running_in("1")
+}
+
+/// The same with that many cpus.
+fn running_in(quota: &str) -> (Cluster, ObjectKey) {
+    let mut cluster = contested(quota);
+    cluster.put(Kind::JOB, job("t", "lq", "1", true));
+    cluster.pass(5);
+    assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
+    let pod = cluster.put_job_pod("t-a", "t", "1");
+    cluster.pass(5);
+    (cluster, pod)
+}
+
+fn is_there(cluster: &Cluster, pod: &ObjectKey) -> bool {
+    cluster.objects.contains_key(pod)
+}
+
+/// What was asked about pods and written to them.
+fn of_pods(cluster: &Cluster) -> [usize; 3] {
+    [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
+}
+
+/// Somebody takes the labels off a pod by which its Job knows it, and the Job makes another one: the pod is told that it goes, and deleted.
+#[test]
+fn relabelled_pod_of_a_job_is_told_and_stopped() {
+    let (mut cluster, pod) = running();
+    assert_eq!(of_pods(&cluster), [0, 0, 0], "nothing is asked about pods that their Jobs answer for");
+    cluster.release_pod(&pod);
+    let other = cluster.put_job_pod("t-b", "t", "1");
+    cluster.pass(4);
+    assert!(!is_there(&cluster, &pod) && is_there(&cluster, &other), "{:?}", cluster.writes);
+    assert_eq!(of_pods(&cluster), [1, 1, 1], "{:?}", cluster.writes);
+    let told = cluster.notices.iter().find(|notice| notice.reason == "ExcessPod").expect("an event");
+    assert!(told.key.name == "t" && told.message.contains("t-a"), "{told:?}");
+    assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"));
+}
+
+/// The same, with the label by which it is found, in one write: it is not found any more, and stopped all the same.
+#[test]
+fn pod_that_loses_all_its_labels_is_stopped() {
+    let (mut cluster, pod) = running();
+    cluster.mark_pod(&pod, &json!({"labels": null, "annotations": null, "ownerReferences": null, "finalizers": []}));
+    cluster.pass(4);
+    assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
+    cluster.complete("t");
+    cluster.pass(10);
+    assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
+}
+
+/// Its Job would not lose it by that, and nobody would see what comes after.
+#[test]
+fn pod_that_loses_the_label_by_which_it_is_found_is_stopped() {
+    let (mut cluster, pod) = running();
+    cluster.mark_pod(&pod, &json!({"labels": {"kueue.x-k8s.io/podset": null}, "finalizers": []}));
+    cluster.pass(4);
+    assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
+}
+
+/// The labels were taken off while nobody looked.
+#[test]
+fn pod_that_was_relabelled_before_the_start_is_stopped() {
+    for annotated in [true, false] {
+        let (mut cluster, pod) = running();
+        cluster.release_pod(&pod);
+        if !annotated {
+            cluster.mark_pod(
+                &pod,
+                &json!({"annotations": null, "labels": {"controller-uid": cluster.job("t")["metadata"]["uid"]}}),
+            );
+        }
+        cluster.restart();
+        cluster.pass(5);
+        assert!(!is_there(&cluster, &pod), "{annotated}: {:?}", cluster.writes);
+    }
+}
+
+/// Quota is given back when nothing runs any more that was started by it, whoever answers for that.
+#[test]
+fn quota_waits_for_relabelled_pods() {
+    for evicted in [false, true] {
+        let (mut cluster, pod) = running();
+        cluster.release_pod(&pod);
+        // It takes its time.
+        cluster.mark_pod(&pod, &json!({"finalizers": ["example.com/slow"]}));
+        if evicted {
+            assert!(!urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
+        } else {
+            cluster.complete("t");
+            cluster.pass(30);
+        }
+        assert!(cluster.is("t", "QuotaReserved") && !cluster.is("t", "Finished"), "{evicted}: {:?}", cluster.writes);
+        assert!(is_there(&cluster, &pod) && cluster.count(Purpose::ReadPod) < 5, "{:?}", cluster.writes);
+        cluster.mark_pod(&pod, &json!({"finalizers": []}));
+        cluster.pass(5);
+        let ended = if evicted { cluster.is("urgent", "Admitted") } else { cluster.is("t", "Finished") };
+        assert!(ended, "{evicted}: {:?}", cluster.writes);
+    }
+}
+
+/// What runs beside the quota of its job is charged to the job's queue until it has ended, also by a process that comes to lead.
+#[test]
+fn relabelled_pod_is_charged_until_it_has_ended() {
+    for restarts in [false, true] {
+        let (mut cluster, pod) = running_in("2");
+        cluster.release_pod(&pod);
+        cluster.mark_pod(&pod, &json!({"finalizers": ["example.com/slow"]}));
+        cluster.put_job_pod("t-b", "t", "1");
+        cluster.pass(5);
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(5);
+        assert!(!cluster.is("next", "Admitted"), "{restarts}: {:?}", cluster.writes);
+        cluster.mark_pod(&pod, &json!({"finalizers": []}));
+        cluster.pass(7);
+        assert!(cluster.is("next", "Admitted"), "{restarts}: {:?}", cluster.writes);
+    }
+}
+
+/// A Job's controller finds its pods by its name as well as by its uid: one that names it otherwise runs beside the one that comes in its place.
+#[test]
+fn pod_that_names_its_job_by_another_name_is_stopped() {
+    let (mut cluster, pod) = running();
+    let mut owners = cluster.objects[&pod]["metadata"]["ownerReferences"].clone();
+    owners[0]["name"] = json!("other");
+    cluster.mark_pod(
+        &pod,
+        &json!({"ownerReferences": owners, "labels": {"batch.kubernetes.io/job-name": "other", "job-name": "other"},
+            "finalizers": []}),
+    );
+    cluster.pass(5);
+    assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
+    assert_eq!(of_pods(&cluster), [1, 1, 1], "{:?}", cluster.writes);
+}
+
+/// A Job that is deleted without its pods is kept by somebody's finalizer, and ends by its deadline while they run on: they hold its quota.
+#[test]
+fn job_that_ends_without_its_pods_keeps_its_quota() {
+    let (mut cluster, pod) = running();
+    let key = Cluster::key(Kind::JOB, "team", "t");
+    cluster.begin_orphaning(&key);
+    cluster.edit(Kind::JOB, "team", "t", &json!({"metadata": {"finalizers": ["example.com/mine"]}}));
+    cluster.complete("t");
+    cluster.pass(30);
+    assert!(cluster.is("t", "QuotaReserved") && !cluster.is("t", "Finished"), "{:?}", cluster.writes);
+    assert!(is_there(&cluster, &pod), "{:?}", cluster.writes);
+    cluster.left_behind.clear();
+    cluster.delete(&pod);
+    cluster.pass(15);
+    assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
+}
+
+/// It has ended, and somebody's finalizer keeps it: it uses nothing.
+#[test]
+fn relabelled_pod_that_has_ended_holds_up_nothing() {
+    let (mut cluster, pod) = running();
+    cluster.edit(Kind::JobPod, "team", "t-a", &json!({"status": {"phase": "Succeeded"}}));
+    cluster.release_pod(&pod);
+    cluster.complete("t");
+    cluster.pass(10);
+    assert!(cluster.is("t", "Finished") && is_there(&cluster, &pod), "{:?}", cluster.writes);
+    assert_eq!(of_pods(&cluster), [1, 0, 0], "{:?}", cluster.writes);
+}
+
+/// A pod that nobody made is made to look like one of a job, never comes to a node, and is kept by a finalizer: it holds up nothing.
+#[test]
+fn forged_pod_that_never_runs_holds_up_nothing() {
+    let (mut cluster, pod) = running();
+    let mut forged = cluster.objects[&pod].clone();
+    forged["metadata"] = json!({"namespace": "team", "name": "forged", "labels": forged["metadata"]["labels"],
+        "finalizers": ["example.com/mine"]});
+    forged["status"] = json!({"phase": "Pending"});
+    cluster.put(Kind::JobPod, forged);
+    cluster.pass(5);
+    let forged = Cluster::key(Kind::JobPod, "team", "forged");
+    assert!(cluster.objects[&forged]["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
+    // The API server gives it no time: no node has it.
+    cluster.mark_pod(&forged, &json!({"deletionGracePeriodSeconds": 0}));
+    assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
+}
+
+/// A Job takes back what has lost its reference to it alone.
+#[test]
+fn adopted_pod_is_left_alone() {
+    let (mut cluster, pod) = running();
+    let owners = cluster.objects[&pod]["metadata"]["ownerReferences"].clone();
+    cluster.mark_pod(&pod, &json!({"ownerReferences": null}));
+    cluster.pass(1);
+    cluster.mark_pod(&pod, &json!({"ownerReferences": owners}));
+    cluster.pass(10);
+    assert!(is_there(&cluster, &pod), "{:?}", cluster.writes);
+    assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
+}
+
+/// What somebody else has started, and what a Job was deleted without, is no stray.
+#[test]
+fn pods_of_others_are_left_alone() {
+    let (mut cluster, pod) = running();
+    let mut of_ray = cluster.objects[&pod].clone();
+    of_ray["metadata"] = json!({"namespace": "team", "name": "ray", "labels": {"kueue.x-k8s.io/podset": "main"},
+        "annotations": of_ray["metadata"]["annotations"], "ownerReferences":
+            [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "r", "uid": "r-1", "controller": true}]});
+    cluster.put(Kind::JobPod, of_ray);
+    let mut of_nobody = cluster.objects[&pod].clone();
+    of_nobody["metadata"] = json!({"namespace": "team", "name": "free", "labels": {"kueue.x-k8s.io/podset": "main"}});
+    cluster.put(Kind::JobPod, of_nobody);
+    cluster.pass(10);
+    cluster.delete_orphaning(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.pass(30);
+    for name in ["ray", "free", "t-a"] {
+        assert!(is_there(&cluster, &Cluster::key(Kind::JobPod, "team", name)), "{name}: {:?}", cluster.writes);
+    }
+    assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
+}
+
+/// A Job of a JobSet is deleted without its pods, and the JobSet's controller makes it again: the pods that it had have no place beside the new ones.
+#[test]
+fn orphaned_pods_of_a_part_are_stopped() {
+    let mut cluster = contested("4");
+    cluster.put(Kind::JOB_SET, slices());
+    cluster.pass(2);
+    stopped(&mut cluster);
+    cluster.pass(5);
+    part(&mut cluster, "a-job-0");
+    let set = jobset(&cluster)["metadata"]["uid"].clone();
+    let workload = name_of(&cluster, "jobset-a-");
+    let labels = json!({"jobset.sigs.k8s.io/jobset-uid": set});
+    let pod = cluster.put_pod_of("a-job-0-0", ("a-job-0", &labels), &workload, "1");
+    cluster.pass(2);
+    cluster.delete_orphaning(&Cluster::key(Kind::JOB, "team", "a-job-0"));
+    cluster.pass(5);
+    assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
+    assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
+}
+
+/// Makes a pod larger in place, or smaller.
+fn resize(cluster: &mut Cluster, cpu: &str) {
+    let requests = json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
+    cluster.edit(Kind::JobPod, "team", "t-a", &json!({"spec": {"containers": requests}}));
+}
+
+/// A pod of a Job is made larger than its place: its Workload leaves, and is tried again with pods of the old size.
+#[test]
+fn resized_pod_of_a_job_leaves_like_a_victim() {
+    let (mut cluster, pod) = running();
+    resize(&mut cluster, "5");
+    cluster.pass(2);
+    let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
+    assert_eq!(told.len(), 1, "{:?}", cluster.writes);
+    assert!(told[0].message.starts_with("Pod t-a asks for 5 of cpu, pod set \"main\""), "{told:?}");
+    assert_eq!(cluster.count(Purpose::ReadPod), 1, "{:?}", cluster.writes);
+    cluster.pass(10);
+    assert!(!is_there(&cluster, &pod) && !cluster.is("t", "QuotaReserved"), "not at once: {:?}", cluster.writes);
+    cluster.pass(120);
+    assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// A pod of a Job is made larger, and its queue has room for that: it is charged, and stays until somebody takes the room away.
+#[test]
+fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
+    for restarts in [false, true] {
+        let (mut cluster, _) = running_in("6");
+        resize(&mut cluster, "5");
+        cluster.pass(2);
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "2", true));
+        cluster.put(Kind::JOB, job("small", "lq", "1", true));
+        cluster.pass(5);
+        assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"), "{restarts}: {:?}", cluster.writes);
+        assert!(!cluster.is("next", "Admitted"), "5 of 6 are in use: {restarts}: {:?}", cluster.writes);
+        assert!(cluster.is("small", "Admitted"), "{restarts}: {:?}", cluster.writes);
+        cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "5")]));
+        cluster.pass(5);
+        let told = cluster.notices.iter().any(|one| one.reason == "EvictedDueToPodResized");
+        assert!(told && !cluster.is("small", "Evicted"), "{restarts}: {:?}", cluster.writes);
+    }
+}
+
+/// One that asks for no more than its place has is read once, however often its metadata change.
+#[test]
+fn changed_pod_of_a_job_is_read_once() {
+    let (mut cluster, pod) = running();
+    resize(&mut cluster, "500m");
+    for note in ["a", "b", "c"] {
+        cluster.mark_pod(&pod, &json!({"annotations": {"note": note}}));
+        cluster.pass(5);
+    }
+    assert_eq!(of_pods(&cluster), [1, 0, 0], "{:?}", cluster.writes);
+    assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"), "{:?}", cluster.writes);
+    resize(&mut cluster, "1");
+    cluster.pass(5);
+    assert_eq!(of_pods(&cluster), [2, 0, 0], "{:?}", cluster.writes);
+    cluster.mark_pod(&pod, &json!({"annotations": Value::Null}));
+    cluster.restart();
+    cluster.pass(5);
+    assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
+}

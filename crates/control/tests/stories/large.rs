@@ -1,0 +1,109 @@
+//! Jobs into which their user wrote a lot: of these not all is kept while they wait, and nobody notices.
+
+use berth_control::write::{Kind, Outcome, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::one_queue;
+
+/// A job of some hundred kibibytes.
+fn large(name: &str) -> Value {
+    let mut large = job(name, "lq", "1", true);
+    large["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(300 << 10)]);
+    large
+}
+
+fn args(object: &Value) -> usize {
+    object.pointer("/containers/0/args/0").and_then(Value::as_str).map_or(0, str::len)
+}
+
+#[test]
+fn large_job_is_read_for_its_workload_and_runs_as_it_was_written() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, large("a"));
+    cluster.pass(5);
+    assert_eq!(cluster.count(Purpose::ReadJob), 1);
+    assert!(cluster.is("a", "Admitted"), "{:?}", cluster.writes);
+    let workload = cluster.workload_of("a").unwrap();
+    assert_eq!(args(&workload["spec"]["podSets"][0]["template"]["spec"]), 300 << 10, "its Workload has all of it");
+    let pods = &cluster.job("a")["spec"]["template"]["spec"];
+    assert_eq!((args(pods), &pods["nodeSelector"]["tier"]), (300 << 10, &json!("reserved")));
+    // Stopped and restored, it is as it was.
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.pass(30);
+    let pods = &cluster.job("a")["spec"]["template"]["spec"];
+    assert_eq!((args(pods), &pods["nodeSelector"]), (300 << 10, &json!({})), "{:?}", cluster.writes);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    cluster.pass(30);
+    assert!(cluster.is("a", "Admitted") && args(&cluster.job("a")["spec"]["template"]["spec"]) == 300 << 10);
+    assert_eq!(cluster.count(Purpose::ReadJob), 1, "its Workload was made once");
+}
+
+/// After a restart nothing is read again, unless the Workload is gone.
+#[test]
+fn large_job_is_read_again_for_another_workload_only() {
+    let mut cluster = one_queue("0");
+    cluster.put(Kind::JOB, large("a"));
+    cluster.pass(5);
+    cluster.restart();
+    cluster.pass(60);
+    assert_eq!(cluster.count(Purpose::ReadJob), 1);
+    let name = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
+    cluster.pass(10);
+    assert!(cluster.workload_of("a").is_some(), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::ReadJob), 2);
+    // An edit is another spec, and its Workload follows.
+    let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
+    cluster.edit(Kind::JOB, "team", "a", &more);
+    cluster.pass(10);
+    let sets = &cluster.workload_of("a").unwrap()["spec"]["podSets"];
+    assert_eq!(sets[0]["template"]["spec"]["nodeSelector"]["zone"], json!("a"), "{:?}", cluster.writes);
+    assert_eq!(args(&sets[0]["template"]["spec"]), 300 << 10);
+}
+
+#[test]
+fn large_job_that_cannot_be_read_now_is_read_later() {
+    for outcome in [Outcome::Busy(1_000), Outcome::Unknown("lost".into()), Outcome::Gone, Outcome::NotSent] {
+        let mut cluster = one_queue("1");
+        cluster.faults.push((Purpose::ReadJob, outcome.clone(), false));
+        cluster.put(Kind::JOB, large("a"));
+        cluster.pass(60);
+        assert!(cluster.is("a", "Admitted"), "{outcome:?}: {:?}", cluster.writes);
+    }
+}
+
+/// As many as a namespace may have: they are read a few at a time, and small ones are not kept waiting for them.
+#[test]
+fn many_large_jobs_all_get_their_workloads() {
+    let mut cluster = one_queue("3");
+    for index in 0..40 {
+        cluster.put(Kind::JOB, large(&format!("large-{index:02}")));
+    }
+    cluster.put(Kind::JOB, job("small", "lq", "1", true));
+    cluster.pass(30);
+    let made = cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count();
+    assert_eq!(made, 41, "{:?}", cluster.writes.len());
+    assert_eq!(cluster.count(Purpose::ReadJob), 40, "each once");
+}
+
+/// Somebody edits all of them at once: as few are on their way at a time as when they are made, and each Workload follows.
+#[test]
+fn many_large_jobs_that_are_edited_are_read_a_few_at_a_time() {
+    let mut cluster = one_queue("0");
+    let names: Vec<String> = (0..40).map(|index| format!("large-{index:02}")).collect();
+    names.iter().for_each(|name| cluster.put(Kind::JOB, large(name)));
+    cluster.pass(30);
+    let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}});
+    names.iter().for_each(|name| cluster.edit(Kind::JOB, "team", name, &more));
+    let step = cluster.control.step(cluster.now);
+    let reads = step.writes.iter().filter(|write| write.purpose == Purpose::ReadJob).count();
+    assert!((1..=8).contains(&reads), "{reads} of a mebibyte at most");
+    cluster.take(step);
+    cluster.pass(30);
+    for name in &names {
+        let sets = &cluster.workload_of(name).expect("it keeps one")["spec"]["podSets"];
+        assert_eq!(sets[0]["template"]["spec"]["nodeSelector"]["zone"], json!("a"), "{name}: {:?}", cluster.writes);
+    }
+    assert_eq!(cluster.count(Purpose::ReadJob), 80);
+}

@@ -1,0 +1,481 @@
+//! What runs beyond quota is charged to the queue of its job until it is gone, and to nobody else: pods that are replaced while they end, pods of a
+//! job that somebody else has started, Jobs and pods that have no place.
+
+use berth_control::write::{Kind, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::groups::member;
+use crate::stories::jobsets::{part, slices, stopped};
+use crate::stories::pods::pod;
+use crate::stories::random::{Dice, seeds};
+use crate::stories::training::started;
+use crate::stories::{one_queue, pod_queue};
+
+/// What the status of a queue says is in use.
+fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
+    ["flavorsReservation", "flavorsUsage"].map(|list| status[list][0]["resources"][0]["total"].clone())
+}
+
+fn both(amount: &str) -> [Value; 2] {
+    [json!(amount), json!(amount)]
+}
+
+/// The Job controller says how many pods of a Job there are.
+fn counts(cluster: &mut Cluster, name: &str, active: i32, terminating: i32) {
+    cluster.edit(Kind::JOB, "team", name, &json!({"status": {"active": active, "terminating": terminating}}));
+    cluster.pass(7);
+}
+
+/// A job of two pods that runs in a queue of that many cpus.
+fn running(quota: &str) -> Cluster {
+    let mut cluster = one_queue(quota);
+    let mut two = job("t", "lq", "1", true);
+    two["spec"]["parallelism"] = json!(2);
+    two["spec"]["completions"] = json!(2);
+    cluster.put(Kind::JOB, two);
+    cluster.pass(7);
+    assert_eq!((cluster.job("t")["status"]["active"].clone(), shown(&cluster, "cq")), (json!(2), both("2")));
+    cluster.controller_sleeps = true;
+    cluster
+}
+
+/// Pods are deleted one by one and take their time: their replacements are charged as long as both are there, and nobody is admitted in their place.
+#[test]
+fn replaced_pods_are_charged_until_they_have_ended() {
+    for restarts in [false, true] {
+        let mut cluster = running("4");
+        counts(&mut cluster, "t", 2, 2);
+        assert_eq!(shown(&cluster, "cq"), both("4"), "{:?}", cluster.writes);
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(7);
+        assert!(!cluster.is("next", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
+        let told = cluster.condition("next", "QuotaReserved").expect("told");
+        assert!(told["message"].as_str().unwrap().contains("1 more needed"), "{told}");
+        counts(&mut cluster, "t", 2, 1);
+        assert!(cluster.is("next", "Admitted"), "one has ended: {:?}", cluster.writes);
+        counts(&mut cluster, "t", 2, 0);
+        assert_eq!(shown(&cluster, "cq"), both("3"), "{:?}", cluster.writes);
+        assert!(!cluster.is("t", "Evicted") && cluster.job("t")["spec"]["suspend"] == json!(false));
+    }
+}
+
+/// A drain replaces all pods of a job at once, and a second one may follow: as long as pods have their usual time to end, nothing becomes of it.
+#[test]
+fn job_goes_on_while_its_pods_move() {
+    let mut cluster = running("4");
+    counts(&mut cluster, "t", 2, 2);
+    cluster.pass(600);
+    counts(&mut cluster, "t", 2, 4);
+    cluster.pass(40);
+    counts(&mut cluster, "t", 2, 2);
+    cluster.pass(600);
+    assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
+}
+
+/// Pods that are deleted while others of the job still end: more than two generations of them do not run beside each other for long.
+#[test]
+fn third_generation_of_pods_evicts() {
+    for restarts in [false, true] {
+        let mut cluster = running("9");
+        counts(&mut cluster, "t", 2, 3);
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(70);
+        assert!(
+            cluster.is("t", "Evicted") && cluster.job("t")["spec"]["suspend"] == json!(true),
+            "{:?}",
+            cluster.writes
+        );
+        let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodsBeyondQuota").expect("told");
+        assert!(told.message.starts_with("5 pods of the job run or end, and it has quota for 2"), "{}", told.message);
+        counts(&mut cluster, "t", 0, 5);
+        assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+        assert!(cluster.is("t", "QuotaReserved"), "its pods are there");
+        cluster.controller_sleeps = false;
+        counts(&mut cluster, "t", 0, 0);
+        cluster.pass(120);
+        assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"), "{:?}", cluster.writes);
+        assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+    }
+}
+
+/// A tenant starts a job that waits, again and again: what was made of its pods is charged to its own queue, and a lender has all of its quota.
+#[test]
+fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
+    for (class, restarts) in [(None, false), (None, true), (Some("nobody-knows"), false), (Some("nobody-knows"), true)]
+    {
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::ClusterQueue, cluster_queue("cq", Some("all"), &[("default", "2")]));
+        cluster.put(Kind::ClusterQueue, cluster_queue("lends", Some("all"), &[("default", "6")]));
+        cluster.put(Kind::LocalQueue, local_queue("lent", "lends"));
+        let mut large = job("t", "lq", "100", true);
+        // One of a class that does not exist has no Workload at all.
+        large["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+        if class.is_none() {
+            large["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/priority-class");
+        }
+        cluster.put(Kind::JOB, large);
+        cluster.pass(7);
+        cluster.controller_sleeps = true;
+        let loose = json!({"spec": {"suspend": false}, "status": {"startTime": "2026-11-21T12:00:00Z", "active": 1}});
+        cluster.edit(Kind::JOB, "team", "t", &loose);
+        cluster.pass(1);
+        assert_eq!(cluster.job("t")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+        counts(&mut cluster, "t", 0, 1);
+        assert_eq!(shown(&cluster, "cq"), both("100"), "{class:?} {restarts}: {:?}", cluster.writes);
+        if restarts {
+            cluster.restart();
+        }
+        cluster.controller_sleeps = false;
+        cluster.put(Kind::JOB, job("own", "lq", "1", true));
+        cluster.put(Kind::JOB, job("other", "lent", "6", true));
+        cluster.pass(7);
+        assert!(!cluster.is("own", "Admitted"), "{class:?} {restarts}: {:?}", cluster.writes);
+        assert!(cluster.is("other", "Admitted"), "{class:?} {restarts}: {:?}", cluster.writes);
+        assert_eq!((shown(&cluster, "cq"), shown(&cluster, "lends")), (both("100"), both("6")));
+        counts(&mut cluster, "t", 0, 0);
+        assert!(cluster.is("own", "Admitted"), "{class:?} {restarts}: {:?}", cluster.writes);
+        assert_eq!(shown(&cluster, "cq"), both("1"), "{class:?} {restarts}: {:?}", cluster.writes);
+    }
+}
+
+/// A job of which pods run without quota waits until they have ended: they have the place that it would be given, and it goes into no other flavor for them.
+#[test]
+fn job_waits_for_its_own_pods_and_keeps_its_flavor() {
+    for restarts in [false, true] {
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::ResourceFlavor, flavor("spare", json!({})));
+        cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2"), ("spare", "2")]));
+        let hold = |policy: &str| json!({"spec": {"stopPolicy": policy}});
+        cluster.edit(Kind::ClusterQueue, "", "cq", &hold("Hold"));
+        cluster.put(Kind::JOB, job("t", "lq", "2", true));
+        cluster.pass(7);
+        cluster.controller_sleeps = true;
+        counts(&mut cluster, "t", 0, 1);
+        cluster.edit(Kind::ClusterQueue, "", "cq", &hold("None"));
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(7);
+        assert!(!cluster.is("t", "QuotaReserved"), "restarts {restarts}: {:?}", cluster.writes);
+        let told = cluster.condition("t", "QuotaReserved").expect("told");
+        assert_eq!(told["message"], json!("waits until the pods have ended that its job runs without quota"));
+        cluster.controller_sleeps = false;
+        counts(&mut cluster, "t", 0, 0);
+        assert!(cluster.is("t", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
+        assert_eq!(shown(&cluster, "cq"), both("2"), "of the first flavor: {:?}", cluster.writes);
+    }
+}
+
+/// The job whose pods ran without quota is deleted: they are charged until they have ended all the same.
+#[test]
+fn pods_of_a_deleted_job_are_charged_until_they_are_gone() {
+    let mut cluster = one_queue("2");
+    cluster.put(Kind::JOB, job("t", "lq", "100", true));
+    cluster.pass(7);
+    cluster.controller_sleeps = true;
+    counts(&mut cluster, "t", 0, 1);
+    assert_eq!(shown(&cluster, "cq"), both("100"), "{:?}", cluster.writes);
+    cluster.keep_pods_of(Kind::JOB, "t");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.put(Kind::JOB, job("own", "lq", "1", true));
+    cluster.pass(30);
+    assert_eq!(shown(&cluster, "cq"), both("100"), "{:?}", cluster.writes);
+    assert!(!cluster.is("own", "Admitted"), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.pass(20);
+    assert!(cluster.is("own", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
+}
+
+/// Nobody can say at first which queue is to be charged, and later it is another one.
+#[test]
+fn charge_follows_the_local_queue() {
+    let mut cluster = one_queue("2");
+    cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "2")]));
+    cluster.put(Kind::JOB, job("t", "late", "1", true));
+    cluster.pass(7);
+    cluster.controller_sleeps = true;
+    counts(&mut cluster, "t", 0, 3);
+    assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("0"), both("0")));
+    cluster.put(Kind::LocalQueue, local_queue("late", "cq"));
+    cluster.pass(7);
+    assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("3"), both("0")), "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "late"));
+    cluster.put(Kind::LocalQueue, local_queue("late", "other"));
+    cluster.pass(7);
+    assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("0"), both("3")), "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.pass(7);
+    assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("0"), both("0")), "{:?}", cluster.writes);
+}
+
+/// The parallelism of a job that runs is raised: what was made before it was stopped is charged.
+#[test]
+fn raised_parallelism_is_charged_until_its_pods_are_gone() {
+    let mut cluster = running("2");
+    cluster.edit(Kind::JOB, "team", "t", &json!({"spec": {"parallelism": 5, "completions": 5}}));
+    counts(&mut cluster, "t", 0, 5);
+    assert_eq!(cluster.job("t")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+    cluster.controller_sleeps = false;
+    cluster.put(Kind::JOB, job("next", "lq", "1", true));
+    cluster.pass(7);
+    assert!(!cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+    counts(&mut cluster, "t", 0, 0);
+    cluster.pass(10);
+    assert!(cluster.is("next", "Admitted"), "what it asks for now does not fit: {:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
+}
+
+/// A job of a higher class is not kept out by what a lower one runs beyond its quota: that one leaves with all of its pods.
+#[test]
+fn preempted_job_takes_its_pods_beyond_quota_with_it() {
+    let mut cluster = running("2");
+    let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
+    counts(&mut cluster, "t", 2, 2);
+    cluster.set_class("high", 10);
+    let mut urgent = job("urgent", "lq", "2", true);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::JOB, urgent);
+    cluster.pass(7);
+    assert!(cluster.is("t", "Evicted"), "{:?}", cluster.writes);
+    counts(&mut cluster, "t", 0, 1);
+    assert!(!cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    cluster.controller_sleeps = false;
+    counts(&mut cluster, "t", 0, 0);
+    cluster.pass(7);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// The Jobs of a JobSet have more pods than it was admitted with, or there are others that name it as their controller.
+#[test]
+fn jobs_of_a_job_set_are_charged_beyond_its_place() {
+    for restarts in [false, true] {
+        let mut cluster = one_queue("6");
+        let mut set = slices();
+        set["spec"]["suspend"] = json!(true);
+        cluster.put(Kind::JOB_SET, set);
+        stopped(&mut cluster);
+        cluster.pass(5);
+        part(&mut cluster, "a-job-0");
+        part(&mut cluster, "a-job-1");
+        cluster.pass(7);
+        assert_eq!(shown(&cluster, "cq"), both("4"), "{:?}", cluster.writes);
+        cluster.controller_sleeps = true;
+        counts(&mut cluster, "a-job-0", 2, 1);
+        assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+        if restarts {
+            cluster.restart();
+        }
+        counts(&mut cluster, "a-job-1", 1, 2);
+        assert_eq!(shown(&cluster, "cq"), both("6"), "{restarts}: {:?}", cluster.writes);
+        counts(&mut cluster, "a-job-0", 1, 0);
+        assert_eq!(shown(&cluster, "cq"), both("4"), "{restarts}: {:?}", cluster.writes);
+        counts(&mut cluster, "a-job-1", 1, 0);
+        assert_eq!(shown(&cluster, "cq"), both("4"), "{restarts}: it holds what it was given: {:?}", cluster.writes);
+    }
+}
+
+/// A Job of a TrainingJob that has more pods than its role was admitted with.
+#[test]
+fn jobs_of_a_training_job_are_charged_beyond_its_place() {
+    let mut cluster = started("4", json!({}));
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+    cluster.controller_sleeps = true;
+    counts(&mut cluster, "a-worker", 2, 1);
+    assert_eq!(shown(&cluster, "cq"), both("3"), "{:?}", cluster.writes);
+    counts(&mut cluster, "a-worker", 2, 0);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+}
+
+/// Pods that lose their gates without a place are stopped, and charged for what they ask for until they have ended.
+#[test]
+fn pods_without_a_place_are_charged_until_they_have_ended() {
+    let mut cluster = pod_queue("4");
+    cluster.put(Kind::Pod, pod("alone", "7"));
+    cluster.put(Kind::Pod, member("a", "1", 2, &[("role-hash", "x")]));
+    cluster.put(Kind::Pod, member("b", "1", 2, &[("role-hash", "x")]));
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+    cluster.controller_sleeps = true;
+    let keep = json!({"metadata": {"finalizers": ["kueue.x-k8s.io/managed", "example.com/keep"]},
+        "spec": {"schedulingGates": [], "nodeName": "node"}, "status": {"phase": "Running"}});
+    // One more than its group was admitted for.
+    cluster.put(Kind::Pod, member("c", "3", 2, &[("role-hash", "x")]));
+    cluster.edit(Kind::Pod, "team", "c", &keep);
+    cluster.pass(7);
+    assert!(cluster.pod("c").unwrap()["metadata"]["deletionTimestamp"].is_string(), "{:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+    cluster.edit(Kind::Pod, "team", "alone", &keep);
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("12"), "{:?}", cluster.writes);
+    cluster.restart();
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("12"), "{:?}", cluster.writes);
+    for name in ["alone", "c"] {
+        cluster.end_pod(name, "Failed");
+    }
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+}
+
+/// A pod that runs beyond quota and goes over to another group is charged once, by whoever answers for it.
+#[test]
+fn pod_that_joins_another_group_is_charged_once() {
+    let mut cluster = pod_queue("4");
+    for name in ["a", "b"] {
+        cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "x")]));
+    }
+    cluster.pass(7);
+    cluster.controller_sleeps = true;
+    cluster.put(Kind::Pod, member("c", "3", 2, &[("role-hash", "x")]));
+    let runs = json!({"metadata": {"finalizers": ["kueue.x-k8s.io/managed", "example.com/keep"]},
+        "spec": {"schedulingGates": [], "nodeName": "node"}, "status": {"phase": "Running"}});
+    cluster.edit(Kind::Pod, "team", "c", &runs);
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+    let joins = json!({"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "h"}}});
+    cluster.edit(Kind::Pod, "team", "c", &joins);
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("5"), "{:?}", cluster.writes);
+    cluster.end_pod("c", "Failed");
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+}
+
+/// Somebody has made a LocalQueue for a ClusterQueue that takes nothing of his namespace, and starts a job of it himself: that queue is not
+/// charged, as long as it does not take the namespace.
+#[test]
+fn queue_that_takes_nothing_of_the_namespace_is_not_charged() {
+    let mut cluster = one_queue("2");
+    let mut theirs = cluster_queue("theirs", None, &[("default", "2")]);
+    theirs["spec"]["namespaceSelector"] = json!({"matchLabels": {"team": "theirs"}});
+    cluster.put(Kind::ClusterQueue, theirs);
+    cluster.put(Kind::LocalQueue, local_queue("foreign", "theirs"));
+    cluster.put(Kind::JOB, job("t", "foreign", "1", true));
+    cluster.pass(7);
+    cluster.controller_sleeps = true;
+    counts(&mut cluster, "t", 0, 3);
+    assert_eq!(shown(&cluster, "theirs"), both("0"), "{:?}", cluster.writes);
+    cluster.label_namespace(&json!({"team": "theirs"}));
+    cluster.pass(7);
+    assert_eq!(shown(&cluster, "theirs"), both("3"), "{:?}", cluster.writes);
+}
+
+/// A Job that names a JobSet without a queue as its controller, and is none of its Jobs, is charged like any other.
+#[test]
+fn job_below_a_job_set_without_a_queue_is_charged() {
+    let mut cluster = one_queue("2");
+    let mut set = slices();
+    set["metadata"].as_object_mut().unwrap().remove("annotations");
+    cluster.put(Kind::JOB_SET, set);
+    let mut hides = job("t", "lq", "100", true);
+    hides["metadata"]["ownerReferences"] = cluster.controlled_by(Kind::JOB_SET, "a");
+    cluster.put(Kind::JOB, hides);
+    cluster.pass(7);
+    cluster.controller_sleeps = true;
+    counts(&mut cluster, "t", 0, 1);
+    assert_eq!(shown(&cluster, "cq"), both("100"), "{:?}", cluster.writes);
+    counts(&mut cluster, "t", 0, 0);
+    assert_eq!(shown(&cluster, "cq"), both("0"), "{:?}", cluster.writes);
+}
+
+/// Cpus that Workloads hold, and that pods of jobs run beyond that, as the objects say.
+fn counted(cluster: &Cluster) -> i64 {
+    let all = cluster.objects.iter();
+    let mut held = std::collections::BTreeMap::new();
+    for (_, workload) in all.clone().filter(|(key, _)| key.kind == Kind::Workload) {
+        let is = |kind: &str| {
+            let mut conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|one| one["type"] == kind && one["status"] == "True")
+        };
+        if is("QuotaReserved") && !is("Finished") {
+            let pods = workload["status"]["admission"]["podSetAssignments"][0]["count"].as_i64().unwrap();
+            held.insert(workload["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default(), pods);
+        }
+    }
+    let mut sum: i64 = held.values().sum();
+    for (_, job) in all.filter(|(key, _)| key.kind == Kind::JOB) {
+        let pods = |field: &str| job["status"][field].as_i64().unwrap_or(0);
+        let held = held.get(job["metadata"]["uid"].as_str().unwrap()).copied().unwrap_or(0);
+        sum += (pods("active") + pods("terminating") - held).max(0);
+    }
+    sum
+}
+
+/// Whatever the Job controller says, whoever leads: a queue is charged what its Workloads hold, and what runs of their jobs beyond that.
+#[test]
+fn queue_is_charged_what_is_held_and_what_runs_beyond() {
+    let mut beyond = 0;
+    for seed in seeds(40) {
+        let mut dice = Dice::new(seed);
+        let mut cluster = one_queue("6");
+        cluster.controller_sleeps = true;
+        for event in 0..20 {
+            let name = ["a", "b", "c", "d"][dice.below(4)];
+            let there = cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", name));
+            match dice.below(8) {
+                0 => cluster.restart(),
+                1 => cluster.controller_sleeps = !cluster.controller_sleeps,
+                2 if there => cluster.delete(&Cluster::key(Kind::JOB, "team", name)),
+                3 if there => {
+                    let suspend = dice.below(2) == 0;
+                    cluster.edit(Kind::JOB, "team", name, &json!({"spec": {"suspend": suspend}}));
+                }
+                _ if there => {
+                    let [active, terminating] = [0, 1].map(|_| dice.below(4));
+                    let status = json!({"status": {"active": active, "terminating": terminating}});
+                    cluster.edit(Kind::JOB, "team", name, &status);
+                }
+                _ => {
+                    let mut made = job(name, "lq", "1", true);
+                    made["spec"]["parallelism"] = json!(1 + dice.below(3));
+                    made["spec"]["completions"] = json!(null);
+                    cluster.put(Kind::JOB, made);
+                }
+            }
+            cluster.pass(dice.seconds(7, 20));
+            // The status follows within five seconds.
+            let told = cluster.control.world().figures("cq").unwrap().reservation[0].total;
+            let (wanted, found) = (counted(&cluster), told.get() / 1000);
+            assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects.values());
+            beyond += usize::from(found > 6);
+            assert_eq!(
+                berth_engine::check(cluster.control.world()),
+                Vec::<String>::new(),
+                "seed {seed}, event {event}"
+            );
+        }
+    }
+    assert!(beyond > 20, "too tame: {beyond}");
+}
+
+#[test]
+fn shrinking_job_whose_status_still_counts_its_pods_is_not_evicted() {
+    let mut cluster = crate::stories::elastic::started();
+    // The pods that are to go are gone at once, and the Job's status says so later.
+    cluster.controller_sleeps = true;
+    cluster.put(Kind::JOB, crate::stories::elastic::other("urgent", "4", 100));
+    cluster.pass(5);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 4), "{:?}", cluster.writes);
+    assert!(!cluster.is("urgent", "Admitted"), "the status counts four pods: {:?}", cluster.writes);
+
+    counts(&mut cluster, "a-worker", 2, 1);
+    cluster.pass(5);
+    assert!(!cluster.is("urgent", "Admitted"), "one pod ends: {:?}", cluster.writes);
+
+    counts(&mut cluster, "a-worker", 2, 0);
+    cluster.pass(5);
+    assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (2, 2), "{:?}", cluster.writes);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(cluster.count(Purpose::Evict), 0, "{:?}", cluster.writes);
+}

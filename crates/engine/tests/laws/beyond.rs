@@ -1,0 +1,153 @@
+//! Laws of usage beyond quota: it counts against its queue and nobody else, nothing is admitted into it, it goes with the victim that answers for
+//! it, and once it is gone all is as if it had never been.
+//!
+//! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
+
+use std::collections::BTreeMap;
+
+use crate::worlds::{Dice, Named, Objects, cases, mixed, seeds};
+use berth_engine::*;
+
+const NOW: Millis = Millis(1000);
+const ALL: Limits = Limits { max_admissions: 1000 };
+
+/// Flavor and resource.
+type Fr = (String, String);
+
+/// The cells of a queue.
+fn cells(queue: &ClusterQueueSpec) -> Vec<Fr> {
+    let mut cells = Vec::new();
+    for group in &queue.groups {
+        for flavor in &group.flavors {
+            cells.extend(group.covered.iter().map(|resource| (flavor.flavor.clone(), resource.clone())));
+        }
+    }
+    cells
+}
+
+/// What each queue may still use of each of its cells.
+fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
+    let mut free = BTreeMap::new();
+    for queue in &objects.queues {
+        for (flavor, resource) in cells(queue) {
+            let (value, _) = world.availability(&queue.name, &flavor, &resource).unwrap();
+            free.insert((queue.name.clone(), (flavor, resource)), value.get());
+        }
+    }
+    free
+}
+
+/// What all nodes use, and their quota.
+fn booked(objects: &Objects, world: &World) -> String {
+    let queues = objects.queues.iter().map(|queue| (queue.name.as_str(), true));
+    let nodes = queues.chain(objects.cohorts.iter().map(|cohort| (cohort.name.as_str(), false)));
+    nodes.map(|(name, is_queue)| format!("{name} {:?}\n", world.snapshot(name, is_queue))).collect()
+}
+
+/// Usage beyond quota of some workloads, and of a job without one, each in any queue.
+fn random(dice: &mut Dice, objects: &Objects) -> Vec<BeyondSpec> {
+    let mut carriers: Vec<String> = objects.workloads.iter().map(|spec| spec.uid.clone()).collect();
+    carriers.push("a job".into());
+    carriers.retain(|_| dice.chance(2));
+    let mut specs = Vec::new();
+    for carrier in carriers {
+        let Some(queue) = objects.queues.get(dice.below(objects.queues.len().max(1) as u64) as usize) else { continue };
+        let mut usage = Vec::new();
+        for (flavor, resource) in cells(queue) {
+            if dice.chance(2) {
+                usage.push((FlavorResource { flavor, resource }, Amount::new(dice.below(5) as i64)));
+            }
+        }
+        specs.push(BeyondSpec { carrier, cluster_queue: queue.name.clone(), usage });
+    }
+    specs
+}
+
+fn tell(world: &mut World, specs: &[BeyondSpec]) {
+    for spec in specs {
+        world.apply(Delta::Beyond(spec.clone())).unwrap();
+        assert_eq!(check(world), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn usage_beyond_quota_is_charged_to_its_queue_alone() {
+    let (mut charged, mut admitted, mut evicted) = (0, 0, 0);
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = mixed(seed);
+        let mut world = objects.world();
+        let (free_before, booked_before) = (free(&objects, &world), booked(&objects, &world));
+        let mut dice = Dice::new(seed ^ 0x1f83_d9ab);
+        let specs = random(&mut dice, &objects);
+        tell(&mut world, &specs);
+        let mut sums: BTreeMap<(String, Fr), i64> = BTreeMap::new();
+        for spec in &specs {
+            for (cell, value) in &spec.usage {
+                let at = (spec.cluster_queue.clone(), (cell.flavor.clone(), cell.resource.clone()));
+                *sums.entry(at).or_default() += value.get();
+            }
+        }
+        charged += sums.values().filter(|sum| **sum > 0).count();
+        // No node uses more, and what is free for all other queues is what was free.
+        assert_eq!(booked(&objects, &world), booked_before);
+        let free_now = free(&objects, &world);
+        for (at, before) in &free_before {
+            let sum = sums.get(at).copied().unwrap_or(0);
+            let least = (before - sum).max(0);
+            // What has no end may have none still.
+            let is_right = if *before == i64::MAX { free_now[at] >= least } else { free_now[at] == least };
+            assert!(is_right, "{at:?}: {before} less {sum} is not {}", free_now[at]);
+        }
+        for queue in &objects.queues {
+            for cell in world.figures(&queue.name).unwrap().reservation {
+                let at = (queue.name.clone(), (cell.flavor.clone(), cell.resource.clone()));
+                let used = world.snapshot(&queue.name, true).into_iter();
+                let used =
+                    used.filter(|row| (&row.0, &row.1) == (&at.1.0, &at.1.1)).map(|row| row.2.get()).sum::<i64>();
+                assert_eq!(cell.total.get(), used.saturating_add(sums.get(&at).copied().unwrap_or(0)), "{at:?}");
+            }
+        }
+        // Nothing is admitted into it.
+        let plan = world.plan(NOW, ALL);
+        assert_eq!((check(&world), world.refused_victims()), (Vec::new(), 0));
+        let mut given: BTreeMap<(String, Fr), i64> = BTreeMap::new();
+        for admission in &plan.admissions {
+            for set in admission.pod_sets.iter() {
+                for (resource, flavor) in &set.flavors {
+                    let at = (admission.cluster_queue.to_string(), (flavor.clone(), resource.clone()));
+                    let sum = given.entry(at).or_default();
+                    *sum = sum.saturating_add(set.usage[resource].get());
+                }
+            }
+        }
+        for (at, value) in &given {
+            assert!(*value <= free_now[at], "{at:?}: {value} of {} were given", free_now[at]);
+        }
+        admitted += plan.admissions.len();
+        evicted += plan.evictions.len();
+    }
+    println!("{charged} cells charged, {admitted} admissions and {evicted} evictions beside them");
+    assert!(cases() < 1000 || (charged > 0 && admitted > 0 && evicted > 0), "too tame");
+}
+
+#[test]
+fn usage_beyond_quota_leaves_nothing_behind() {
+    for seed in seeds() {
+        let _named = Named(seed);
+        let objects = mixed(seed);
+        let mut world = objects.world();
+        let mut dice = Dice::new(seed ^ 0x9b05_688c);
+        for _ in 0..2 {
+            tell(&mut world, &random(&mut dice, &objects));
+        }
+        let carriers = objects.workloads.iter().map(|spec| spec.uid.clone()).chain(["a job".to_owned()]);
+        let none = |carrier| BeyondSpec { carrier, cluster_queue: String::new(), usage: Vec::new() };
+        tell(&mut world, &carriers.map(none).collect::<Vec<_>>());
+        for queue in &objects.queues {
+            assert_eq!(world.beyond(&queue.name), Vec::new());
+        }
+        let (told, fresh) = (world.plan(NOW, ALL), objects.world().plan(NOW, ALL));
+        assert_eq!(format!("{told:?}"), format!("{fresh:?}"));
+    }
+}

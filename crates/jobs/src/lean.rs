@@ -1,0 +1,172 @@
+//! The part of a large job that is kept: its pods' requests and where they may run decide about it, and a user can write a mebibyte
+//! beside that.
+
+use crate::kinds::JobType;
+use serde_json::Value;
+
+/// Lists of containers in the spec of a pod.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+/// Fields of a container that quota is charged for.
+const OF_A_CONTAINER: [&str; 3] = ["name", "resources", "restartPolicy"];
+/// Fields of the spec of a pod that no patch writes and quota is not charged for.
+const NOT_OF_A_POD: [&str; 6] =
+    ["volumes", "hostAliases", "dnsConfig", "imagePullSecrets", "readinessGates", "securityContext"];
+
+/// A job with what patches of it are made of, and its pods' requests with what these depend on; `None` of a kind whose patches repeat parts of
+/// it whole, and of what cannot be read.
+#[must_use]
+pub fn lean_text(kind: JobType, text: &str) -> Option<String> {
+    if !kind.info().lean_patches {
+        return None;
+    }
+    let mut job: Value = serde_json::from_str(text).ok()?;
+    thin(job.get_mut("spec")?);
+    Some(job.to_string())
+}
+
+fn thin(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(thin),
+        Value::Object(fields) => {
+            let is_pod = fields.get("containers").is_some_and(Value::is_array);
+            for list in CONTAINERS {
+                let containers = fields.get_mut(list).and_then(Value::as_array_mut);
+                for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                    container.retain(|key, _| OF_A_CONTAINER.contains(&key.as_str()));
+                }
+            }
+            if is_pod {
+                fields.retain(|key, _| !NOT_OF_A_POD.contains(&key.as_str()));
+            }
+            // An affinity has lists, but no pods.
+            fields.iter_mut().filter(|(key, _)| *key != "affinity").for_each(|(_, field)| thin(field));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::JobObject;
+    use crate::{Placement, TemplateParts};
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    /// Numbers from a seed: always the same.
+    struct Dice(u64);
+
+    impl Dice {
+        fn throw(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+
+        fn happens(&mut self) -> bool {
+            self.throw(2) == 0
+        }
+
+        fn map(&mut self, names: &[&str]) -> BTreeMap<String, String> {
+            let pairs = names.iter().filter_map(|name| Some((*name).to_owned()).filter(|_| self.throw(2) == 0));
+            let pairs: Vec<String> = pairs.collect();
+            pairs.into_iter().map(|name| (name, self.throw(3).to_string())).collect()
+        }
+    }
+
+    fn container(dice: &mut Dice) -> Value {
+        let mut container = json!({"name": "c", "image": "i", "args": ["x".repeat(10)], "env": [{"name": "A", "value": "b"}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+        if dice.happens() {
+            container["resources"] = json!({"requests": {"cpu": dice.throw(4).to_string()}});
+        }
+        container
+    }
+
+    /// A Job in any state in which control may find it.
+    fn job(dice: &mut Dice) -> Value {
+        let mut spec = json!({"containers": [container(dice)], "volumes": [{"name": "v", "emptyDir": {}}],
+            "nodeSelector": dice.map(&["zone", "tier"]), "restartPolicy": "Never"});
+        if dice.happens() {
+            spec["initContainers"] = json!([container(dice)]);
+        }
+        if dice.happens() {
+            spec["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+        }
+        if dice.happens() {
+            let terms = json!([{"matchExpressions": [{"key": "containers", "operator": "In", "values": ["a"]}]}]);
+            spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+        }
+        let mut annotations = dice.map(&["a", "kueue.x-k8s.io/job-min-parallelism", "berth.dev/own-parallelism"]);
+        if dice.happens() {
+            annotations.insert(berth_api::labels::STOPPING.to_owned(), "true".to_owned());
+        }
+        let mut status = json!({"active": dice.throw(2), "conditions": []});
+        if dice.happens() {
+            status["startTime"] = json!("2026-11-29T00:00:00Z");
+        }
+        let labels = dice.map(&["kueue.x-k8s.io/podset", "app", "batch.kubernetes.io/job-name"]);
+        let template = json!({"metadata": {"labels": labels, "annotations": dice.map(&["note", "kueue.x-k8s.io/workload"])}, "spec": spec});
+        json!({"metadata": {"name": "j", "namespace": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations},
+            "spec": {"suspend": dice.happens(), "parallelism": dice.throw(5), "completions": dice.throw(9), "template": template},
+            "status": status})
+    }
+
+    fn placement(dice: &mut Dice) -> Placement {
+        Placement {
+            pod_set: "main".to_owned(),
+            count: i32::try_from(dice.throw(5)).unwrap(),
+            labels: dice.map(&["kueue.x-k8s.io/podset", "app"]),
+            annotations: dice.map(&["note"]),
+            node_selector: dice.map(&["zone", "pool"]),
+            scheduling_gates: dice.map(&["gate"]).into_keys().collect(),
+            forbidden: dice.map(&["spot"]).into_keys().map(|key| (key, Vec::new())).collect(),
+            ..Placement::default()
+        }
+    }
+
+    /// All that control writes of a job.
+    fn patches(job: &dyn JobObject, placements: &[Placement], originals: &[TemplateParts]) -> Vec<String> {
+        vec![
+            job.suspend_patch().to_string(),
+            job.stop_patch().to_string(),
+            format!("{:?}", job.unlock_patch()),
+            format!("{:?}", job.restore_patch(originals)),
+            format!("{:?}", job.start_patch(placements)),
+        ]
+    }
+
+    #[test]
+    fn patches_of_a_lean_job_are_those_of_the_whole_one() {
+        let mut dice = Dice(29);
+        let mut differ = 0;
+        for _ in 0..5_000 {
+            let text = job(&mut dice).to_string();
+            let lean = lean_text(JobType::JOB, &text).expect("a Job");
+            let [whole, lean] = [&text, &lean].map(|text| JobType::JOB.decode(text).expect("a Job"));
+            let placements = [placement(&mut dice)];
+            let other = JobType::JOB.decode(&job(&mut dice).to_string()).expect("a Job");
+            let originals: Vec<TemplateParts> =
+                other.pod_sets().into_iter().flatten().map(|set| TemplateParts::of_pod_set(&set)).collect();
+            let wanted = patches(&*whole, &placements, &originals);
+            assert_eq!(patches(&*lean, &placements, &originals), wanted, "{text}");
+            differ += usize::from(wanted.iter().any(|patch| patch.contains("nodeSelector")));
+            let sets = |job: &dyn JobObject| {
+                job.pod_sets().map(|sets| sets.iter().map(TemplateParts::of_pod_set).collect::<Vec<_>>())
+            };
+            assert_eq!(sets(&*lean), sets(&*whole), "{text}");
+        }
+        assert!(differ > 1_000, "too tame: {differ}");
+    }
+
+    #[test]
+    fn what_a_user_wrote_beside_it_goes() {
+        let mut dice = Dice(1);
+        let mut large = job(&mut dice);
+        large["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1 << 20)]);
+        large["spec"]["template"]["spec"]["volumes"] =
+            json!([{"name": "v", "configMap": {"name": "y".repeat(1 << 10)}}]);
+        let lean = lean_text(JobType::JOB, &large.to_string()).expect("a Job");
+        assert!(lean.len() < 2_000 && !lean.contains("volumes"), "{lean}");
+        assert!(lean_text(JobType::JOB_SET, "{\"spec\":{}}").is_none(), "its start repeats its Jobs whole");
+    }
+}

@@ -1,0 +1,180 @@
+//! Authentication and authorization by the API server: TokenReviews and SubjectAccessReviews.
+//!
+//! Answers are remembered for a short time ([`memory`]), and few are asked for at once: anybody who reaches the port of `/metrics` may
+//! show a token, and a flood of tokens must not become a flood of TokenReviews.
+
+mod memory;
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use memory::{Limits, Memory};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bounds for the bearers of tokens.
+const BEARERS: Limits = Limits {
+    entries: 1024,
+    at_once: 4,
+    rate: Some(10.0),
+    deadline: Duration::from_secs(3),
+    good: Duration::from_secs(60),
+    bad: Duration::from_secs(10),
+};
+/// Bounds for the authors of objects. The API server has authenticated them, so nobody can make up any number of them.
+const AUTHORS: Limits = Limits {
+    entries: 4096,
+    at_once: 16,
+    rate: None,
+    deadline: Duration::from_secs(3),
+    good: Duration::from_secs(60),
+    bad: Duration::from_secs(10),
+};
+
+/// Answer about a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The user may.
+    Allowed,
+    /// The user may not, in RBAC's words.
+    Forbidden(Arc<str>),
+    /// The API server does not know the token.
+    Unknown,
+    /// Too many others are asked about at this moment.
+    Busy,
+    /// The API server gave no answer, and why.
+    Unanswered(Arc<str>),
+}
+
+/// A user as the API server has authenticated it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// UID, by which an account differs from an earlier one of the same name.
+    pub uid: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Further facts of the authenticator.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A verb on a resource of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deed<'a> {
+    /// As `create`.
+    pub verb: &'a str,
+    /// API group of the resource.
+    pub group: &'a str,
+    /// Its plural.
+    pub resource: &'a str,
+    /// The namespace.
+    pub namespace: &'a str,
+}
+
+/// Asks the API server, and remembers what it said.
+#[derive(Clone)]
+pub struct Access {
+    client: Client,
+    memory: Arc<Memory>,
+}
+
+impl Access {
+    /// For the bearers of tokens.
+    #[must_use]
+    pub fn of_bearers(client: Client) -> Self {
+        Self { client, memory: Arc::new(Memory::new(BEARERS)) }
+    }
+
+    /// For the authors of objects.
+    #[must_use]
+    pub fn of_authors(client: Client) -> Self {
+        Self { client, memory: Arc::new(Memory::new(AUTHORS)) }
+    }
+
+    /// Whether the bearer of a token may get one of our paths.
+    pub async fn bearer_may_get(&self, token: String, path: &'static str) -> Verdict {
+        let key = digest(&[token.as_bytes(), path.as_bytes()]);
+        let client = self.client.clone();
+        self.memory.verdict(key, || async move { bearer(&client, token, path).await }).await
+    }
+
+    /// Whether a user may do that.
+    pub async fn may(&self, user: User, deed: Deed<'_>) -> Verdict {
+        let Deed { verb, group, resource, namespace } = deed;
+        let who = json!([user.name, user.uid, user.groups, user.extra]).to_string();
+        let key = digest(&[who.as_bytes(), json!([verb, group, resource, namespace]).to_string().as_bytes()]);
+        let words = format!(
+            "User {:?} cannot {verb} resource {resource:?} in API group {group:?} in the namespace {namespace:?}",
+            user.name
+        );
+        let attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..spec_of(user) };
+        let client = self.client.clone();
+        self.memory.verdict(key, || async move { allowed(&client, spec, words).await }).await
+    }
+}
+
+/// The key of a question. Tokens are remembered by their digest alone.
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+async fn bearer(client: &Client, token: String, path: &str) -> Verdict {
+    let spec = TokenReviewSpec { token, ..TokenReviewSpec::default() };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let status = match Api::<TokenReview>::all(client.clone()).create(&PostParams::default(), &review).await {
+        Ok(answer) => answer.status.unwrap_or_default(),
+        Err(error) => return Verdict::Unanswered(format!("TokenReview: {error}").into()),
+    };
+    let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else { return Verdict::Unknown };
+    let user = User {
+        name: user.username.unwrap_or_default(),
+        uid: user.uid.unwrap_or_default(),
+        groups: user.groups.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default(),
+    };
+    let words = format!("User {:?} cannot get path {path:?}", user.name);
+    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+    let spec = SubjectAccessReviewSpec { non_resource_attributes: Some(attributes), ..spec_of(user) };
+    allowed(client, spec, words).await
+}
+
+fn spec_of(user: User) -> SubjectAccessReviewSpec {
+    SubjectAccessReviewSpec {
+        user: Some(user.name),
+        uid: Some(user.uid).filter(|uid| !uid.is_empty()),
+        groups: Some(user.groups),
+        extra: Some(user.extra).filter(|extra| !extra.is_empty()),
+        ..SubjectAccessReviewSpec::default()
+    }
+}
+
+async fn allowed(client: &Client, spec: SubjectAccessReviewSpec, words: String) -> Verdict {
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    match Api::<SubjectAccessReview>::all(client.clone()).create(&PostParams::default(), &review).await {
+        Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => Verdict::Allowed,
+        Ok(_) => Verdict::Forbidden(words.into()),
+        Err(error) => Verdict::Unanswered(format!("SubjectAccessReview: {error}").into()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

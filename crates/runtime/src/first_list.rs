@@ -1,0 +1,120 @@
+//! How long the first list of a kind is waited for. Berth decides on complete lists alone; a kind that it can do without, and that cannot
+//! be listed, costs only the jobs of that kind.
+
+use kube::runtime::watcher::Error;
+use std::time::{Duration, Instant};
+
+/// The other kinds wait so long for one whose list fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most characters of a reason that are told.
+const TOLD: usize = 300;
+
+/// The first list of a kind since a view was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct FirstList {
+    begun: Option<Instant>,
+    failures: u32,
+    /// The loop waits for it no more.
+    listed: bool,
+    /// The loop was told that it is done without.
+    told: bool,
+}
+
+impl FirstList {
+    /// A fresh list is asked for.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        *self = Self { begun: Some(now), told: self.told, ..Self::default() };
+    }
+
+    /// A list failed; true when the loop is to go on without it from now on, which is told once for each list that is asked for. What is
+    /// forbidden stays so until somebody changes it. One failure alone is nothing: the next attempt is a second away.
+    pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);
+        let goes_on = !self.listed && self.failures >= 2 && (late || is_forbidden(error));
+        self.listed |= goes_on;
+        self.told |= goes_on;
+        goes_on
+    }
+
+    /// The list is complete; true when the loop goes on without it so far.
+    pub(crate) fn is_complete(&mut self) -> bool {
+        let told = self.told;
+        *self = Self { listed: true, ..Self::default() };
+        told
+    }
+
+    /// Whether nothing was told yet of the list that was asked for.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.listed
+    }
+}
+
+fn status(error: &Error) -> Option<&kube::core::Status> {
+    match error {
+        Error::InitialListFailed(kube::Error::Api(status)) | Error::WatchStartFailed(kube::Error::Api(status)) => {
+            Some(status)
+        }
+        Error::WatchError(status) => Some(status),
+        _ => None,
+    }
+}
+
+fn is_forbidden(error: &Error) -> bool {
+    status(error).is_some_and(|status| status.code == 403)
+}
+
+/// Why a list failed, in the server's words where it has any.
+pub(crate) fn reason(error: &Error) -> String {
+    let text = status(error).map_or_else(|| error.to_string(), |status| status.message.clone());
+    text.chars().take(TOLD).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn failure(code: u16) -> Error {
+        let status = Status { code, ..Status::failure("jobsets is forbidden", "Forbidden") };
+        Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn list_that_is_forbidden_is_given_up_at_its_second_failure() {
+        let now = Instant::now();
+        let mut first = FirstList::default();
+        first.begin(now);
+        assert!(!first.failed(&failure(403), now) && first.is_awaited());
+        assert!(first.failed(&failure(403), now) && !first.is_awaited());
+        assert!(!first.failed(&failure(403), now + PATIENCE), "told once");
+        assert_eq!(reason(&failure(403)), "jobsets is forbidden");
+    }
+
+    /// An API server that answers after a minute only fails twice in two.
+    #[test]
+    fn list_that_fails_otherwise_is_waited_for() {
+        let now = Instant::now();
+        let mut first = FirstList::default();
+        first.begin(now);
+        assert!(!first.failed(&failure(500), now) && !first.failed(&failure(500), now + PATIENCE / 2));
+        assert!(first.failed(&failure(500), now + PATIENCE));
+        first.begin(now);
+        assert!(!first.failed(&failure(500), now + 6 * PATIENCE), "the first");
+        assert!(first.failed(&failure(500), now + 12 * PATIENCE));
+    }
+
+    #[test]
+    fn list_that_was_given_up_is_told_when_it_is_complete() {
+        let now = Instant::now();
+        let mut first = FirstList::default();
+        first.begin(now);
+        assert!(!first.failed(&failure(403), now) && first.failed(&failure(403), now));
+        // The next leader asks for a list of his own.
+        first.begin(now);
+        assert!(first.is_awaited());
+        assert!(first.is_complete(), "it was done without so far");
+        assert!(!first.is_complete() && !first.is_awaited(), "and is not any more");
+        assert!(!first.failed(&failure(403), now) && !first.failed(&failure(403), now + PATIENCE), "it was listed");
+    }
+}

@@ -1,0 +1,210 @@
+//! The objects of one kind: a list, and then what changes. As `kube`'s watcher does it, but that a page of a list is never held as a whole
+//! (`items.rs`), and that pages of large objects are small: the API server holds a page, too.
+
+use crate::items::Items;
+use crate::raw::Raw;
+use futures::stream::BoxStream;
+use futures::{AsyncBufRead, StreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::{ApiResource, Request};
+use kube::runtime::watcher::{Error, Event};
+use kube::{Api, Client, Resource, ResourceExt};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// Most objects of a page of a list, and of the first one.
+pub(crate) const PAGE: u32 = 500;
+/// Fewest objects of a page.
+const LEAST: u32 = 16;
+/// Bytes that a page is to have.
+const PAGE_BYTES: u64 = 8 << 20;
+/// A page that turns out to have so many is given up, and the list begins anew with smaller ones: the server cuts off what takes a minute.
+const MOST_BYTES: u64 = 4 * PAGE_BYTES;
+/// After so long the server ends a watch, and a moment later it is taken for dead.
+const WATCH_SECONDS: u32 = 290;
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// A watch that has begun.
+type Changes = BoxStream<'static, kube::Result<WatchEvent<Raw>>>;
+
+/// Follows a kind.
+pub(crate) struct Source {
+    client: Client,
+    objects: Api<Raw>,
+    path: Request,
+    selector: Option<String>,
+    /// Most objects of a page, once one was too large.
+    most: u32,
+    state: State,
+}
+
+/// The progress of a source.
+enum State {
+    /// Nothing is known.
+    Begin,
+    /// A page of the list is to be asked for: with that token, of so many objects.
+    Between(Option<String>, u32),
+    /// A page is read.
+    Page(Box<Page>),
+    /// All was listed, or a watch has ended: the next one begins at that version.
+    Listed(String),
+    /// A watch has come to that version.
+    Watching(String, Changes),
+}
+
+struct Page {
+    items: Items<Pin<Box<dyn AsyncBufRead + Send>>>,
+    /// Number of objects that were asked for.
+    limit: u32,
+    objects: u64,
+    bytes: u64,
+}
+
+impl Page {
+    /// Number of objects of the next page, at most that many.
+    fn next_limit(&self, most: u32) -> u32 {
+        let each = self.bytes.checked_div(self.objects).unwrap_or_default();
+        let fit = PAGE_BYTES.checked_div(each).map_or(most, |fit| u32::try_from(fit).unwrap_or(most));
+        fit.max(LEAST).min(most)
+    }
+
+    /// Number of objects that a page may have instead, where this one is too large; a page of the fewest never is.
+    fn smaller(&self) -> Option<u32> {
+        (self.bytes > MOST_BYTES && self.limit > LEAST).then(|| self.next_limit(fewer(self.limit)))
+    }
+}
+
+/// Number of objects of a page after one of that many was too large.
+fn fewer(limit: u32) -> u32 {
+    (limit / 4).max(LEAST)
+}
+
+impl Source {
+    pub(crate) fn new(client: Client, resource: &ApiResource, selector: Option<String>) -> Self {
+        let objects = Api::all_with(client.clone(), resource);
+        let path = Request::new(Raw::url_path(resource, None));
+        Self { client, objects, path, selector, most: PAGE, state: State::Begin }
+    }
+
+    /// What comes next. After an error it goes on where it can: the caller pauses.
+    pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
+        loop {
+            // Whatever fails from here on begins anew, but where a state is put back.
+            match std::mem::replace(&mut self.state, State::Begin) {
+                State::Begin => {
+                    self.state = State::Between(None, self.most);
+                    return Ok(Event::Init);
+                }
+                State::Between(token, limit) => {
+                    let page = self.page(token, limit).await.map_err(Error::InitialListFailed)?;
+                    self.state = State::Page(Box::new(page));
+                }
+                State::Page(page) => {
+                    if let Some(event) = self.read(page).await? {
+                        return Ok(event);
+                    }
+                }
+                State::Listed(version) => match self.objects.watch(&self.watch_params(), &version).await {
+                    Ok(changes) => self.state = State::Watching(version, changes.boxed()),
+                    Err(error) => {
+                        self.state = State::Listed(version);
+                        return Err(Error::WatchStartFailed(error));
+                    }
+                },
+                State::Watching(version, changes) => {
+                    if let Some(event) = self.change(version, changes).await? {
+                        return Ok(event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A page of the list, to be read. Without a version the server answers from its store.
+    async fn page(&mut self, token: Option<String>, limit: u32) -> kube::Result<Page> {
+        let params =
+            ListParams { label_selector: self.selector.clone(), continue_token: token, ..ListParams::default() };
+        let request = self.path.list(&params.limit(limit)).map_err(kube::Error::BuildRequest)?;
+        let body: Pin<Box<dyn AsyncBufRead + Send>> = Box::pin(self.client.request_stream(request).await?);
+        Ok(Page { items: Items::new(body), limit, objects: 0, bytes: 0 })
+    }
+
+    /// The next object of a page, the end of the list, or nothing before the next page.
+    async fn read(&mut self, mut page: Box<Page>) -> Result<Option<Event<Raw>>, Error> {
+        let broken = |error| Error::InitialListFailed(kube::Error::ReadEvents(error));
+        let next = page.items.next().await;
+        if next.is_err() {
+            // The server has cut it off, perhaps because it took too long.
+            self.most = fewer(page.limit);
+        }
+        if let Some(text) = next.map_err(broken)? {
+            page.objects = page.objects.saturating_add(1);
+            page.bytes = page.bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
+            let bad = |error| Error::InitialListFailed(kube::Error::SerdeError(error));
+            let object = serde_json::from_str(&text).map_err(bad)?;
+            if let Some(smaller) = page.smaller() {
+                // The objects of this page are told again.
+                self.most = smaller;
+            } else {
+                self.state = State::Page(page);
+            }
+            return Ok(Some(Event::InitApply(object)));
+        }
+        let limit = page.next_limit(self.most);
+        let meta = page.items.meta().map_err(broken)?;
+        let written = |text: Option<String>| text.filter(|text| !text.is_empty());
+        match (written(meta.token), written(meta.resource_version)) {
+            (Some(token), _) => {
+                self.state = State::Between(Some(token), limit);
+                Ok(None)
+            }
+            (None, Some(version)) => {
+                self.state = State::Listed(version);
+                Ok(Some(Event::InitDone))
+            }
+            (None, None) => Err(Error::NoResourceVersion),
+        }
+    }
+
+    fn watch_params(&self) -> WatchParams {
+        let params = WatchParams { label_selector: self.selector.clone(), ..WatchParams::default() };
+        params.timeout(WATCH_SECONDS)
+    }
+
+    /// The next change, nothing before the next watch.
+    async fn change(&mut self, version: String, mut changes: Changes) -> Result<Option<Event<Raw>>, Error> {
+        let patience = Duration::from_secs(u64::from(WATCH_SECONDS)).saturating_add(MARGIN);
+        let Ok(Some(next)) = tokio::time::timeout(patience, changes.next()).await else {
+            self.state = State::Listed(version);
+            return Ok(None);
+        };
+        let event = match next {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => Event::Apply(object),
+            Ok(WatchEvent::Deleted(object)) => Event::Delete(object),
+            Ok(WatchEvent::Bookmark(mark)) => {
+                self.state = State::Watching(mark.metadata.resource_version, changes);
+                return Ok(None);
+            }
+            Ok(WatchEvent::Error(status)) => {
+                // The server has forgotten what lies between (410): all is listed anew.
+                if status.code != 410 {
+                    self.state = State::Watching(version, changes);
+                }
+                return Err(Error::WatchError(status));
+            }
+            Err(error) => {
+                self.state = State::Watching(version, changes);
+                return Err(Error::WatchFailed(error));
+            }
+        };
+        let (Event::Apply(object) | Event::Delete(object)) = &event else { return Ok(Some(event)) };
+        let version =
+            object.resource_version().filter(|version| !version.is_empty()).ok_or(Error::NoResourceVersion)?;
+        self.state = State::Watching(version, changes);
+        Ok(Some(event))
+    }
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;

@@ -1,0 +1,49 @@
+//! Lists of everything, once.
+
+use super::{Kind, Wanted, kinds};
+use crate::first_list::reason;
+use crate::raw::Raw;
+use crate::source::PAGE;
+use berth_control::event::{Change, Observation};
+use kube::api::ListParams;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+
+/// Lists every kind once, for a comparison with what the watches built up.
+///
+/// # Errors
+/// When the list of a kind fails that Berth cannot do without; objects that do not decode are left out as the watches leave them out.
+pub async fn list_all(client: &Client, wanted: &Wanted) -> kube::Result<Vec<Observation>> {
+    let mut all = Vec::new();
+    for kind in kinds(wanted).into_iter().filter(|kind| kind.is_wanted(&wanted.job_kinds)) {
+        let served = kind.is_served(client).await;
+        all.extend(kind.tells.map(|tells| tells(served)));
+        if !served {
+            continue;
+        }
+        match list(client, &kind).await {
+            // A decoding error of a whole list cannot be: bad objects are left out one by one.
+            Ok(objects) => all.extend((kind.decode)(Change::Reset(objects)).ok()),
+            Err(error) if kind.dispensable => {
+                all.push(kind.unlisted(Some(reason(&watcher::Error::InitialListFailed(error)))));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+async fn list(client: &Client, kind: &Kind) -> kube::Result<Vec<Raw>> {
+    let objects: Api<Raw> = Api::all_with(kind.client(client), &kind.resource);
+    let mut all = Vec::new();
+    let first = ListParams { label_selector: kind.selector.clone(), ..ListParams::default().limit(PAGE) };
+    let mut params = first.clone();
+    loop {
+        let page = objects.list(&params).await?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = first.clone().continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}

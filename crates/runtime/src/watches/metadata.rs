@@ -1,0 +1,55 @@
+//! Objects of which the metadata alone is asked for: pods of jobs. There may be tens of thousands, and hardly any is more than looked at.
+
+use std::sync::Arc;
+
+use berth_api::labels::POD_SET;
+use berth_control::event::{JobPod, Observation};
+use http::header::ACCEPT;
+use http::{HeaderValue, Request};
+use k8s_openapi::api::core::v1::Pod;
+use kube::client::{Body, Client};
+use kube::core::ApiResource;
+
+use super::{Kind, decode};
+
+/// An object, or the part of it that a watch shows.
+const ONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Metadata alone, of a list.
+pub(crate) const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// A client to which lists and watches are answered with metadata. It sends what it is asked for by the other one.
+fn only(client: &Client) -> Client {
+    let client = client.clone();
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let watches = query.split('&').any(|pair| pair == "watch=true");
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(if watches { ONE } else { LIST }));
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Client::new(service, "default")
+}
+
+impl Kind {
+    /// Pods that their starts have told the name of their pod set.
+    pub(super) fn of_started_pods() -> Self {
+        Self {
+            resource: ApiResource::erase::<Pod>(&()),
+            decode: Arc::new(|change| decode(change, JobPod::read, Observation::JobPod, |_| None)),
+            needs: None,
+            tells: None,
+            integration: None,
+            selector: Some(POD_SET.to_owned()),
+            // Pods that no Job counts go unseen then; other kinds tell of what waits, runs and ends.
+            dispensable: true,
+            holds_up: None,
+            metadata_only: true,
+            called: Some("pods of jobs"),
+        }
+    }
+
+    /// The client that asks for objects of this kind.
+    pub(super) fn client(&self, client: &Client) -> Client {
+        if self.metadata_only { only(client) } else { client.clone() }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whole objects, for questions.
+
+use super::path_of;
+use super::pods::unread;
+use crate::watches::read_job;
+use berth_control::write::{Kind, ObjectKey, Outcome, Subresource};
+use http::header::ACCEPT;
+use k8s_openapi::api::core::v1::Pod;
+use kube::client::{Body, Client};
+
+/// A job or a pod as a watch would show it; `Busy` when it cannot be read now.
+pub(super) async fn read(client: &Client, key: &ObjectKey) -> Outcome {
+    let shown = |text: String| match key.kind {
+        Kind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
+        // An object that does not decode must not be asked for again and again.
+        _ => serde_json::from_str::<Pod>(&text).map(|_| text),
+    };
+    match get(client, path_of(key, false, Subresource::None)).await {
+        Ok(text) => match shown(text) {
+            Ok(object) => Outcome::Object(object.into()),
+            Err(error) => Outcome::Refused(format!("the {} cannot be read: {error}", key.kind.name())),
+        },
+        Err(Some((404, _))) => Outcome::Gone,
+        Err(error) => unread(error),
+    }
+}
+
+/// The text of an object, or the code and body of another answer.
+async fn get(client: &Client, path: String) -> Result<String, Option<(u16, Vec<u8>)>> {
+    let request = http::Request::get(path).header(ACCEPT, "application/json").body(Body::empty()).map_err(|_| None)?;
+    let response = client.send(request).await.map_err(|_| None)?;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect_bytes().await.map_err(|_| None)?;
+    if !(200..300).contains(&code) {
+        return Err(Some((code, body.to_vec())));
+    }
+    String::from_utf8(body.to_vec()).map_err(|_| None)
+}

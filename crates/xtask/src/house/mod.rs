@@ -1,0 +1,287 @@
+//! The measures of the house: `xtask house`. They tell how far the code is from plain words, from modules without import circles and from
+//! state with owners.
+//!
+//! Each measure is a file with a definition in its doc comment. Two of them may only go down (`baseline.rs`): sentences with a banned
+//! opening and references that lead nowhere; `make tidy` checks them. Start reading in `sources.rs`.
+
+mod baseline;
+mod circles;
+mod hub;
+mod modules;
+mod openings;
+mod prose;
+mod references;
+mod scopes;
+mod sources;
+mod type_names;
+mod vocabulary;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::tidy::{Finding, Tree, long_files};
+use baseline::Held;
+use circles::Circle;
+use sources::{Package, Sources};
+
+/// The baseline, from the root of the repository.
+const BASELINE: &str = "crates/xtask/house.txt";
+/// The name under which pages are counted, beside the packages.
+const PAGES: &str = "pages";
+/// The name that stands for every package, and for pages.
+const ALL: &str = "all";
+
+/// Lists to print in place of the table.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Options {
+    /// List the files of each import circle with what they name of each other.
+    #[arg(long)]
+    files: bool,
+    /// List the places that hang on `Control`.
+    #[arg(long)]
+    control: bool,
+    /// List sentences with a banned opening.
+    #[arg(long, value_name = "PACKAGE|pages|all")]
+    sentences: Option<String>,
+    /// List references that lead nowhere.
+    #[arg(long, value_name = "PACKAGE|pages|all")]
+    references: Option<String>,
+    /// List type names that several types have.
+    #[arg(long, value_name = "PACKAGE|all")]
+    types: Option<String>,
+    /// List identifiers with words of the private vocabulary.
+    #[arg(long, value_name = "PACKAGE|all")]
+    words: Option<String>,
+    /// Measure another checkout of this repository.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// Write the baseline with today's counts; fails where the sum of a measure went up.
+    #[arg(long)]
+    lower: bool,
+}
+
+/// Findings of one measure in one package, and the number of things that were looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    of: usize,
+    found: Vec<Finding>,
+}
+
+/// The measures with a baseline.
+struct Prose {
+    sentences: BTreeMap<String, Counted>,
+    references: BTreeMap<String, Counted>,
+}
+
+impl Prose {
+    fn of(sources: &Sources<'_>) -> Self {
+        Self { sentences: openings::counted(sources), references: references::counted(sources) }
+    }
+
+    fn held(&self) -> [Held<'_>; 2] {
+        [
+            Held { name: "sentences", findings: "sentences with a banned opening", counts: &self.sentences },
+            Held { name: "references", findings: "references that lead nowhere", counts: &self.references },
+        ]
+    }
+}
+
+/// Prints the table, or the lists that were asked for.
+///
+/// # Errors
+///
+/// Fails for a source that cannot be read, a package that does not exist, and a baseline that would have to go up.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let root = options.root.as_deref().unwrap_or(root);
+    let tree = Tree::read(root)?;
+    let sources = Sources::read(&tree)?;
+    let text = text(&sources, options)?;
+    print!("{text}");
+    if options.lower {
+        let old = tree.text(BASELINE).unwrap_or_default();
+        let new = baseline::lowered(old, &Prose::of(&sources).held()).map_err(anyhow::Error::msg)?;
+        std::fs::write(root.join(BASELINE), new).with_context(|| format!("write {BASELINE}"))?;
+        println!("house: wrote {BASELINE}");
+    }
+    Ok(())
+}
+
+/// Counts that differ from the baseline.
+///
+/// # Errors
+///
+/// Fails for a source that cannot be read.
+pub(crate) fn findings(tree: &Tree) -> Result<Vec<Finding>> {
+    let prose = Prose::of(&Sources::read(tree)?);
+    Ok(baseline::check(tree.text(BASELINE).unwrap_or_default(), &prose.held()))
+}
+
+fn text(sources: &Sources<'_>, options: &Options) -> Result<String> {
+    let mut text = String::new();
+    let lists = [&options.sentences, &options.references, &options.types, &options.words];
+    if options.files {
+        files(sources, &mut text)?;
+    }
+    if options.control {
+        control(sources, &mut text)?;
+    }
+    if options.sentences.is_some() || options.references.is_some() {
+        let prose = Prose::of(sources);
+        for (asked, counts) in [(&options.sentences, &prose.sentences), (&options.references, &prose.references)] {
+            let Some(asked) = asked else { continue };
+            for (_, counted) in chosen(counts.iter().map(|(name, counted)| (name.as_str(), counted)), asked)? {
+                counted.found.iter().try_for_each(|finding| writeln!(text, "{finding}"))?;
+            }
+        }
+    }
+    let packages = || sources.packages.iter().map(|package| (package.name, package));
+    if let Some(asked) = &options.types {
+        chosen(packages(), asked)?.into_iter().try_for_each(|(_, package)| types(package, &mut text))?;
+    }
+    if let Some(asked) = &options.words {
+        chosen(packages(), asked)?.into_iter().try_for_each(|(_, package)| words(package, &mut text))?;
+    }
+    let nothing_asked = !options.files && !options.control && !options.lower && lists.iter().all(|list| list.is_none());
+    if nothing_asked {
+        text = table(sources, &Prose::of(sources))?;
+    }
+    Ok(text)
+}
+
+/// The entries with the name that was asked for.
+fn chosen<'n, T>(entries: impl Iterator<Item = (&'n str, T)>, asked: &str) -> Result<Vec<(&'n str, T)>> {
+    let (all, mut found) = (asked == ALL, Vec::new());
+    let mut names = Vec::new();
+    for (name, entry) in entries {
+        names.push(name);
+        if all || name == asked {
+            found.push((name, entry));
+        }
+    }
+    if found.is_empty() {
+        bail!("{asked:?}: allowed are {} and {ALL}", names.join(", "));
+    }
+    Ok(found)
+}
+
+/// The table: a line a package, with a line above it about `Control`.
+fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
+    let mut text = String::new();
+    let hub = hub::measured(sources);
+    writeln!(
+        text,
+        "house: Control has {} fields, {} of them private, and impl blocks in {} files; {} other functions and {} fields take a reference to it",
+        hub.fields,
+        hub.private_fields,
+        hub.impl_files.len(),
+        hub.takers.len(),
+        hub.holders.len()
+    )?;
+    let head = [
+        "package",
+        "files",
+        "too long",
+        "circle",
+        "banned",
+        "of sentences",
+        "dangling",
+        "of references",
+        "types",
+        "words",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    let long: Vec<(&str, usize)> = long_files(sources.tree).collect();
+    let counts = |counts: &BTreeMap<String, Counted>, name: &str| {
+        counts.get(name).map_or((0, 0), |counted| (counted.found.len(), counted.of))
+    };
+    for package in &sources.packages {
+        let circle = circles::circles(package).first().map_or(0, |circle| circle.files.len());
+        let words: usize = vocabulary::counted(package).values().flat_map(BTreeMap::values).sum();
+        let long = long.iter().filter(|(path, _)| path.starts_with(&package.folder)).count();
+        let (banned, sentences) = counts(&prose.sentences, package.name);
+        let (dangling, references) = counts(&prose.references, package.name);
+        let types = type_names::collisions(package).len();
+        let numbers = [package.sources.len(), long, circle, banned, sentences, dangling, references, types, words];
+        rows.push(row(package.name, numbers.map(Some)));
+    }
+    let others = |(path, _): &&(&str, usize)| !sources.packages.iter().any(|package| path.starts_with(&package.folder));
+    let (banned, sentences) = counts(&prose.sentences, PAGES);
+    let (dangling, references) = counts(&prose.references, PAGES);
+    let [files, long_others] = [sources.pages.len(), long.iter().filter(others).count()].map(Some);
+    let [banned, sentences, dangling, references] = [banned, sentences, dangling, references].map(Some);
+    rows.push(row(PAGES, [files, long_others, None, banned, sentences, dangling, references, None, None]));
+    for row in &rows {
+        let [name, numbers @ ..] = row;
+        write!(text, "{name:<9}")?;
+        for (number, head) in numbers.iter().zip(&head[1..]) {
+            write!(text, "  {number:>width$}", width = head.len().max(5))?;
+        }
+        text.push('\n');
+    }
+    for (path, lines) in long {
+        writeln!(text, "too long: {path}: {lines} lines")?;
+    }
+    Ok(text)
+}
+
+fn row(name: &str, numbers: [Option<usize>; 9]) -> [String; 10] {
+    let mut row = std::array::from_fn(|_| String::new());
+    name.clone_into(&mut row[0]);
+    for (cell, number) in row[1..].iter_mut().zip(numbers) {
+        *cell = number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    }
+    row
+}
+
+fn files(sources: &Sources<'_>, text: &mut String) -> Result<()> {
+    for package in &sources.packages {
+        for Circle { files } in circles::circles(package) {
+            writeln!(text, "{}: circle of {} files", package.name, files.len())?;
+            for (path, named) in files {
+                writeln!(text, "  {path}")?;
+                for (other, names) in named {
+                    writeln!(text, "    {other} ({})", names.join(", "))?;
+                }
+            }
+        }
+    }
+    for (path, lines) in long_files(sources.tree) {
+        writeln!(text, "too long: {path}: {lines} lines")?;
+    }
+    Ok(())
+}
+
+fn control(sources: &Sources<'_>, text: &mut String) -> Result<()> {
+    let hub = hub::measured(sources);
+    writeln!(text, "defined in {}", hub.defined)?;
+    hub.impl_files.iter().try_for_each(|path| writeln!(text, "impl in {path}"))?;
+    hub.takers.iter().try_for_each(|place| writeln!(text, "parameter of {place}"))?;
+    hub.holders.iter().try_for_each(|place| writeln!(text, "field {place}"))?;
+    Ok(())
+}
+
+fn types(package: &Package<'_>, text: &mut String) -> Result<()> {
+    for (name, places) in type_names::collisions(package) {
+        let places: Vec<String> = places.into_iter().map(|(path, line)| format!("{path}:{line}")).collect();
+        writeln!(text, "{}: {name} {} times: {}", package.name, places.len(), places.join(", "))?;
+    }
+    Ok(())
+}
+
+fn words(package: &Package<'_>, text: &mut String) -> Result<()> {
+    for (word, idents) in vocabulary::counted(package) {
+        let sum: usize = idents.values().sum();
+        let mut idents: Vec<(String, usize)> = idents.into_iter().collect();
+        idents.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let idents: Vec<String> = idents.into_iter().map(|(ident, count)| format!("{ident} {count}")).collect();
+        writeln!(text, "{}: {word} {sum}: {}", package.name, idents.join(", "))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

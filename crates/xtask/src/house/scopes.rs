@@ -1,0 +1,299 @@
+//! Names in modules, and the file in which a path's item is defined: imports, re-exports and globs are followed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use syn::{Item, ItemUse, UseTree};
+
+use super::modules::{Module, bare};
+use super::sources::{attributes, is_for_tests};
+
+/// One name that a `use` brings in.
+#[derive(Debug)]
+pub(crate) struct Import {
+    pub(crate) path: Vec<String>,
+    /// The name in the module; `None` for a glob.
+    pub(crate) name: Option<String>,
+}
+
+/// The definition that a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Found {
+    /// An item of this file.
+    Item(usize),
+    /// A module, as an index into the list.
+    Module(usize),
+}
+
+enum Named {
+    Item,
+    Module(usize),
+    Import(Vec<String>),
+}
+
+struct Scope {
+    file: usize,
+    parent: Option<usize>,
+    names: BTreeMap<String, Vec<Named>>,
+    globs: Vec<Vec<String>>,
+}
+
+/// The names of all modules of one crate.
+pub(crate) struct Scopes(Vec<Scope>);
+
+/// Look-ups that have begun and not ended: a module and a name.
+type Begun = BTreeSet<(usize, String)>;
+
+impl Scopes {
+    /// Reads the names of modules. `imports` has the imports of each of them.
+    pub(crate) fn of(modules: &[Module<'_>], imports: &[Vec<Import>]) -> Self {
+        let scope = |module: &Module<'_>| Scope {
+            file: module.file,
+            parent: module.parent,
+            names: BTreeMap::new(),
+            globs: Vec::new(),
+        };
+        let mut scopes: Vec<Scope> = modules.iter().map(scope).collect();
+        for (index, module) in modules.iter().enumerate() {
+            if let (Some(parent), Some(name)) = (module.parent, module.name.last()) {
+                scopes[parent].names.entry(name.clone()).or_default().push(Named::Module(index));
+            }
+            for name in module.items.iter().filter(|item| !is_for_tests(attributes(item))).filter_map(defined) {
+                scopes[index].names.entry(name).or_default().push(Named::Item);
+            }
+            for import in &imports[index] {
+                match &import.name {
+                    Some(name) => {
+                        let named = Named::Import(import.path.clone());
+                        scopes[index].names.entry(name.clone()).or_default().push(named);
+                    }
+                    None => scopes[index].globs.push(import.path.clone()),
+                }
+            }
+        }
+        Self(scopes)
+    }
+
+    /// The definitions that a path in a module leads to; none for the path of another crate, a generic or a local variable.
+    ///
+    /// A path ends at the first item: variants and associated functions belong to their type. A name that a module of this crate should have and
+    /// that no source shows was made by a macro; it belongs to that module's file.
+    /// The number says how many parts of the path lead there.
+    pub(crate) fn resolve(&self, module: usize, path: &[String]) -> (Vec<Found>, usize) {
+        self.walk(module, path, &mut Begun::new())
+    }
+
+    fn walk(&self, module: usize, path: &[String], begun: &mut Begun) -> (Vec<Found>, usize) {
+        let (mut at, mut inside) = (module, false);
+        for (index, name) in path.iter().enumerate() {
+            let last = index + 1 == path.len();
+            match name.as_str() {
+                "Self" => return (Vec::new(), 0),
+                "self" => inside = true,
+                "crate" => (at, inside) = (0, true),
+                "super" => match self.0[at].parent {
+                    Some(parent) => (at, inside) = (parent, true),
+                    None => return (Vec::new(), 0),
+                },
+                name if last => {
+                    let found = self.look_up(at, name, begun);
+                    let made = found.is_empty() && inside && !self.0[at].names.contains_key(name);
+                    return (if made { vec![Found::Item(self.0[at].file)] } else { found }, path.len());
+                }
+                name => match self.step(at, name, begun) {
+                    Some(Found::Module(next)) => (at, inside) = (next, true),
+                    Some(item) => return (vec![item], index + 1),
+                    None if inside && !self.0[at].names.contains_key(name) => {
+                        return (vec![Found::Item(self.0[at].file)], index + 1);
+                    }
+                    None => return (Vec::new(), 0),
+                },
+            }
+        }
+        (vec![Found::Module(at)], path.len())
+    }
+
+    /// The module, or else the item, that a name in the middle of a path means.
+    fn step(&self, module: usize, name: &str, begun: &mut Begun) -> Option<Found> {
+        let child = self.0[module].names.get(name).into_iter().flatten().find_map(|named| match named {
+            Named::Module(index) => Some(Found::Module(*index)),
+            _ => None,
+        });
+        child.or_else(|| {
+            let found = self.look_up(module, name, begun);
+            found.iter().find(|found| matches!(found, Found::Module(_))).or(found.first()).cloned()
+        })
+    }
+
+    fn look_up(&self, module: usize, name: &str, begun: &mut Begun) -> Vec<Found> {
+        let key = (module, name.to_owned());
+        if !begun.insert(key.clone()) {
+            return Vec::new();
+        }
+        let scope = &self.0[module];
+        let mut found = BTreeSet::new();
+        for named in scope.names.get(name).into_iter().flatten() {
+            match named {
+                Named::Item => _ = found.insert(Found::Item(scope.file)),
+                Named::Module(index) => _ = found.insert(Found::Module(*index)),
+                Named::Import(path) => found.extend(self.walk(module, path, begun).0),
+            }
+        }
+        // A name of the module's own hides one that comes by a glob.
+        if !scope.names.contains_key(name) {
+            for glob in &scope.globs {
+                for target in self.walk(module, glob, begun).0 {
+                    if let Found::Module(inner) = target {
+                        found.extend(self.look_up(inner, name, begun));
+                    }
+                }
+            }
+        }
+        begun.remove(&key);
+        found.into_iter().collect()
+    }
+}
+
+/// The name that an item defines, but for modules, imports and implementations.
+fn defined(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::TraitAlias(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(bare(&ident.to_string()))
+}
+
+/// The imports of a module that are compiled when it is no test, with those in bodies of functions.
+pub(crate) fn imports(module: &Module<'_>) -> Vec<Import> {
+    struct Uses(Vec<Import>);
+    impl<'ast> Visit<'ast> for Uses {
+        fn visit_item(&mut self, item: &'ast Item) {
+            if !is_for_tests(attributes(item)) && !matches!(item, Item::Mod(_)) {
+                visit::visit_item(self, item);
+            }
+        }
+        fn visit_item_use(&mut self, item: &'ast ItemUse) {
+            if item.leading_colon.is_none() {
+                leaves(&item.tree, &mut Vec::new(), &mut self.0);
+            }
+        }
+    }
+    let mut uses = Uses(Vec::new());
+    module.items.iter().for_each(|item| uses.visit_item(item));
+    uses.0
+}
+
+/// Takes the groups of an import apart.
+fn leaves(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<Import>) {
+    let mut add = |before: &[String], last: &syn::Ident, name: &syn::Ident| {
+        let (last, name) = (bare(&last.to_string()), bare(&name.to_string()));
+        let path: Vec<String> =
+            before.iter().cloned().chain([last.clone()].into_iter().filter(|l| l != "self")).collect();
+        let name = if name == "self" { before.last().cloned() } else { Some(name) };
+        if name.is_some() {
+            found.push(Import { path, name });
+        }
+    };
+    match tree {
+        UseTree::Path(path) => {
+            before.push(bare(&path.ident.to_string()));
+            leaves(&path.tree, before, found);
+            before.pop();
+        }
+        UseTree::Name(leaf) => add(before, &leaf.ident, &leaf.ident),
+        UseTree::Rename(leaf) => add(before, &leaf.ident, &leaf.rename),
+        UseTree::Glob(_) => found.push(Import { path: before.clone(), name: None }),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::{modules, roots};
+    use super::super::sources::Sources;
+    use super::*;
+    use crate::tidy::Tree;
+
+    /// The files, or modules in braces, that a path in the module of file `b.rs` leads to.
+    fn found(files: &[(&str, &str)], path: &str) -> Vec<String> {
+        let tree = Tree::of_package(files);
+        let sources = Sources::read(&tree).unwrap();
+        let package = &sources.packages[0];
+        let modules = modules(package, roots(package)[0]);
+        let imports: Vec<Vec<Import>> = modules.iter().map(imports).collect();
+        let scopes = Scopes::of(&modules, &imports);
+        let file = |index: usize| package.sources[index].path.trim_start_matches("crates/a/src/").to_owned();
+        let from = modules.iter().position(|module| file(module.file) == "b.rs").unwrap();
+        let path: Vec<String> = path.split("::").map(str::to_owned).collect();
+        let name = |found: Found| match found {
+            Found::Item(index) => file(index),
+            Found::Module(index) => format!("{{{}}}", modules[index].name.join("::")),
+        };
+        scopes.resolve(from, &path).0.into_iter().map(name).collect()
+    }
+
+    const FILES: [(&str, &str); 7] = [
+        ("lib.rs", "mod b; mod c; mod d; pub use d::*; pub use c::e::Moved as Named; struct Top; strings! { MADE }"),
+        ("b.rs", "use super::c::{self, e, Kept}; use crate::Named; use std::fmt; use super::d::Loop; struct Own;"),
+        ("c.rs", "mod e; pub use e::Moved; pub(crate) use self::e::Other as Kept; pub use std::io::Read;"),
+        ("c/e.rs", "pub struct Moved; pub struct Other; pub enum Kind { One } mod inner { pub fn f() {} }"),
+        ("d.rs", "pub struct Seen; pub use super::d2::Loop;"),
+        ("d2.rs", ""),
+        ("unused.rs", ""),
+    ];
+
+    #[test]
+    fn paths_lead_to_the_file_of_the_definition() {
+        for (path, expected) in [
+            ("Own", "b.rs"),
+            ("super::Top", "lib.rs"),
+            ("crate::c::e::Moved", "c/e.rs"),
+            ("crate::c::Moved", "c/e.rs"),
+            ("crate::c::Kept", "c/e.rs"),
+            ("Kept", "c/e.rs"),
+            ("Named", "c/e.rs"),
+            ("crate::Seen", "d.rs"),
+            ("c::Moved::new", "c/e.rs"),
+            ("e::Kind::One", "c/e.rs"),
+            ("e::inner::f", "c/e.rs"),
+            ("super::MADE", "lib.rs"),
+            ("crate::made::X", "lib.rs"),
+        ] {
+            assert_eq!(found(&FILES, path), [expected], "{path}");
+        }
+    }
+
+    #[test]
+    fn modules_are_told_from_items() {
+        assert_eq!(found(&FILES, "super::c"), ["{c}"]);
+        assert_eq!(found(&FILES, "e"), ["{c::e}"]);
+        assert_eq!(found(&FILES, "crate"), ["{}"]);
+    }
+
+    #[test]
+    fn other_crates_locals_and_circles_of_re_exports_lead_nowhere() {
+        let none: [&str; 0] = [];
+        for path in ["fmt::Debug", "std::fmt", "local", "Self::x", "serde::Value", "super::super::x", "crate::c::Read"]
+        {
+            assert_eq!(found(&FILES, path), none, "{path}");
+        }
+        let circle = [("lib.rs", "mod b; mod c;"), ("b.rs", "pub use crate::c::X;"), ("c.rs", "pub use crate::b::X;")];
+        assert_eq!(found(&circle, "X"), none);
+    }
+
+    #[test]
+    fn a_module_and_a_function_of_one_name_are_both_found() {
+        let files = [("lib.rs", "mod b; mod plan; pub use plan::plan;"), ("b.rs", ""), ("plan.rs", "pub fn plan() {}")];
+        assert_eq!(found(&files, "crate::plan::plan"), ["plan.rs"]);
+        assert_eq!(found(&files, "crate::plan"), ["plan.rs", "{plan}"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Words of a private vocabulary in identifiers, for which docs/glossary.md has the field's terms.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::TokenTree;
+
+use super::modules::bare;
+use super::sources::{Package, each_group};
+
+/// Words with their forms; the first one stands for all.
+const WORDS: [&[&str]; 24] = [
+    &["told", "untold", "tell", "tells", "telling"],
+    &["whole"],
+    &["books", "booked", "book", "booking", "bookings", "rebooked", "unbooked"],
+    &["cards", "card"],
+    &["rung", "rungs", "ladder", "ladders", "climb", "climbs", "climbed", "climber", "climbers", "climbing"],
+    &["flight", "flights", "flying", "fly", "flown", "land", "lands", "landed", "landing"],
+    &["strays", "stray", "doubt", "doubts", "doubtful"],
+    &["surroundings"],
+    &["standing", "standings"],
+    &["ration", "rations", "rationed", "rationing"],
+    &["pace", "paces", "paced"],
+    &["brain", "brains"],
+    &["pulse", "pulses"],
+    &["freight", "freights"],
+    &["tap", "taps", "tapped"],
+    &["candidacy", "candidacies"],
+    &["governor", "governors"],
+    &["wishes", "wish", "wished"],
+    &["footing", "footings"],
+    &["heir", "heirs"],
+    &["vain"],
+    &["feuds", "feud"],
+    &["barred"],
+    &["said", "unsaid"],
+];
+
+/// The words of a package: each with the identifiers that have it and how often these stand in its sources, tests included.
+pub(crate) fn counted(package: &Package<'_>) -> BTreeMap<&'static str, BTreeMap<String, usize>> {
+    let mut idents: BTreeMap<String, usize> = BTreeMap::new();
+    for source in &package.sources {
+        each_group(source.tokens.clone(), &mut |tokens| {
+            for token in tokens {
+                if let TokenTree::Ident(ident) = token {
+                    *idents.entry(bare(&ident.to_string())).or_default() += 1;
+                }
+            }
+        });
+    }
+    let mut found: BTreeMap<&'static str, BTreeMap<String, usize>> = BTreeMap::new();
+    for (ident, count) in idents {
+        for word in private_words(&ident) {
+            found.entry(word).or_default().insert(ident.clone(), count);
+        }
+    }
+    found
+}
+
+/// The private words in an identifier, each once.
+fn private_words(ident: &str) -> Vec<&'static str> {
+    let parts = parts(ident);
+    let has = |forms: &&&[&'static str]| parts.iter().any(|part| forms.contains(&part.as_str()));
+    WORDS.iter().filter(has).filter_map(|forms| forms.first().copied()).collect()
+}
+
+/// The words of which an identifier is made, in small letters.
+fn parts(ident: &str) -> Vec<String> {
+    let chars: Vec<char> = ident.chars().collect();
+    let mut parts = vec![String::new()];
+    for (index, c) in chars.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| chars[before]);
+        let next_is_small = chars.get(index + 1).is_some_and(|next| next.is_lowercase());
+        let begins = c.is_uppercase() && before.is_some_and(|before| before.is_lowercase() || next_is_small);
+        if begins || !c.is_alphabetic() {
+            parts.push(String::new());
+        }
+        if c.is_alphabetic()
+            && let Some(part) = parts.last_mut()
+        {
+            part.extend(c.to_lowercase());
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sources::Sources;
+    use super::*;
+    use crate::tidy::Tree;
+
+    #[test]
+    fn identifiers_are_taken_apart() {
+        for (ident, expected) in [
+            ("untold_job2state", vec!["untold", "job", "state"]),
+            ("RungOfHTTPServer", vec!["rung", "of", "http", "server"]),
+            ("WHOLE_BOOKS", vec!["whole", "books"]),
+            ("_x", vec!["x"]),
+        ] {
+            assert_eq!(parts(ident), expected, "{ident}");
+        }
+    }
+
+    #[test]
+    fn identifiers_are_counted_by_word_wherever_code_has_them() {
+        let files = [
+            ("crates/a/Cargo.toml", ""),
+            (
+                "crates/a/src/lib.rs",
+                "fn untold(told: Told) { assert!(told.whole_books, \"whole {}\", r#heir); } // told",
+            ),
+            ("crates/a/tests/b.rs", "/// Whole.\nfn f() { told() }"),
+        ];
+        let tree = Tree::of(&files);
+        let sources = Sources::read(&tree).unwrap();
+        let counted = counted(&sources.packages[0]);
+        let line = |(word, idents): (&&str, &BTreeMap<String, usize>)| {
+            let idents: Vec<String> = idents.iter().map(|(ident, count)| format!("{ident} {count}")).collect();
+            format!("{word}: {}", idents.join(", "))
+        };
+        let lines: Vec<String> = counted.iter().map(line).collect();
+        let expected =
+            ["books: whole_books 1", "heir: heir 1", "told: Told 1, told 3, untold 1", "whole: whole_books 1"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn common_words_are_free() {
+        for ident in ["tolerate", "wholesale", "discard", "landscape", "paceless", "known", "outstanding"] {
+            assert!(private_words(ident).is_empty(), "{ident}");
+        }
+    }
+}

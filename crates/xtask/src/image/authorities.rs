@@ -1,0 +1,51 @@
+//! The public certificate authorities, as Mozilla lists them: a crate of the lock file has them, so that the same commit trusts the same
+//! authorities wherever it is built. A machine's own list may hold authorities of its owner.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+/// Characters in a line of base64.
+const LINE: usize = 64;
+const HEAD: &str = "# Certificate authorities of Mozilla's root program, from the crate webpki-root-certs.\n\
+    # Licence: CDLA-Permissive-2.0, https://cdla.dev/permissive-2-0/\n";
+
+/// All of them in one text, as programs read it.
+pub(super) fn pem() -> String {
+    let mut text = HEAD.to_owned();
+    for certificate in TLS_SERVER_ROOT_CERTS {
+        let encoded = STANDARD.encode(certificate);
+        text += "-----BEGIN CERTIFICATE-----\n";
+        let mut rest = encoded.as_str();
+        while !rest.is_empty() {
+            let (line, more) = rest.split_at(LINE.min(rest.len()));
+            text += line;
+            text.push('\n');
+            rest = more;
+        }
+        text += "-----END CERTIFICATE-----\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_holds_every_authority_as_it_is() {
+        let text = pem();
+        let blocks = text.split("-----BEGIN CERTIFICATE-----\n").skip(1);
+        let decoded: Vec<Vec<u8>> = blocks
+            .map(|block| {
+                let (body, rest) = block.split_once("-----END CERTIFICATE-----\n").unwrap();
+                assert!(rest.is_empty() && body.lines().all(|line| line.len() <= LINE));
+                STANDARD.decode(body.replace('\n', "")).unwrap()
+            })
+            .collect();
+        assert!(decoded.len() > 100, "{} authorities", decoded.len());
+        assert!(
+            decoded.iter().map(Vec::as_slice).eq(TLS_SERVER_ROOT_CERTS.iter().map(|certificate| certificate.as_ref()))
+        );
+    }
+}

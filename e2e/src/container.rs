@@ -1,0 +1,180 @@
+//! A program of an image, started as a kubelet has it started: under the image's user, with an environment of its own, and in a folder that
+//! it cannot look out of (chroot), which holds the files of the image's layer and what a kubelet adds to them.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{Guarded, Launch};
+
+/// Paths at which chroot may lie: some users have no folders of administrators on their PATH.
+const CHROOT: [&str; 4] = ["/usr/sbin/chroot", "/usr/bin/chroot", "/sbin/chroot", "/bin/chroot"];
+
+/// Whether this process may change its root: it runs as root.
+///
+/// # Errors
+/// When /proc is missing.
+pub fn may_change_root() -> Result<bool> {
+    Ok(fs::metadata("/proc/self").context("reading /proc/self")?.uid() == 0)
+}
+
+/// The files of a container.
+#[derive(Debug)]
+pub struct Root {
+    folder: PathBuf,
+}
+
+impl Root {
+    /// Unpacks a layer into a new folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or tar does not read the layer.
+    pub fn unpack(layer: &Path, folder: &Path) -> Result<Root> {
+        fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+        // The user as whom the program runs must be able to enter its root.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        untar(layer, folder)?;
+        Ok(Root { folder: folder.canonicalize()? })
+    }
+
+    /// The folder with the files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Everything in it, as `644 etc/hosts`, sorted by path.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn listing(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut waiting = vec![self.folder.clone()];
+        while let Some(folder) = waiting.pop() {
+            for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+                let entry = entry?;
+                let of = entry.metadata()?;
+                let path = entry.path();
+                let (within, slash) = (path.strip_prefix(&self.folder)?, if of.is_dir() { "/" } else { "" });
+                found.push((format!("{}{slash}", within.display()), of.permissions().mode() & 0o7777));
+                if of.is_dir() {
+                    waiting.push(path);
+                }
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(path, mode)| format!("{mode:o} {path}")).collect())
+    }
+
+    /// Adds a file that everybody can read, as a kubelet mounts one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&self, path: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(path);
+        fs::create_dir_all(path.parent().context("a file in no folder")?)?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Adds the libraries that a program of it needs, from this machine.
+    ///
+    /// # Errors
+    /// When ldd cannot be run, or a library cannot be copied.
+    pub fn add_libraries(&self, program: &str) -> Result<()> {
+        let output = Command::new("ldd").arg(self.folder.join(program)).output().context("starting ldd")?;
+        ensure!(output.status.success(), "ldd {program}: {}", String::from_utf8_lossy(&output.stderr));
+        for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
+            let to = self.folder.join(library.trim_start_matches('/'));
+            fs::create_dir_all(to.parent().context("a library in no folder")?)?;
+            fs::copy(library, &to).with_context(|| format!("copying {library}"))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a program in it, as `user:group` in numbers; its log goes to another folder.
+    ///
+    /// # Errors
+    /// When this machine has no chroot, or the program cannot be started.
+    pub fn start(&self, launch: &ContainerLaunch<'_>) -> Result<Guarded> {
+        let chroot = CHROOT.into_iter().find(|path| Path::new(path).is_file()).context("there is no chroot")?;
+        let (user, group) = launch.user.split_once(':').context("a user without a group")?;
+        let mut args = vec!["-i".to_owned()];
+        args.extend(launch.env.iter().map(|(name, value)| format!("{name}={value}")));
+        // A plus sign says that what follows is a number: nothing knows the user's name here.
+        args.extend([chroot.to_owned(), format!("--userspec=+{user}:+{group}"), format!("--groups=+{group}")]);
+        args.push(self.folder.display().to_string());
+        args.extend(launch.command.iter().cloned());
+        Guarded::start(Launch {
+            name: launch.name,
+            program: Path::new("env"),
+            args,
+            env: Vec::new(),
+            folder: launch.logs,
+            doomed: None,
+            restarts: false,
+        })
+    }
+
+    /// Whether a process is a program of this folder and cannot look out of it, and runs as that user.
+    ///
+    /// # Errors
+    /// With what it is instead.
+    pub fn holds(&self, process: u32, user: &str) -> Result<()> {
+        let of = |what: &str| format!("/proc/{process}/{what}");
+        let (root, program) = (fs::read_link(of("root"))?, fs::read_link(of("exe"))?);
+        ensure!(root == self.folder, "its root is {}", root.display());
+        ensure!(program.starts_with(&self.folder), "it is {}", program.display());
+        let owner = fs::metadata(of(""))?;
+        let owner = format!("{}:{}", owner.uid(), owner.gid());
+        ensure!(owner == user, "it runs as {owner}, not as {user}");
+        Ok(())
+    }
+}
+
+/// The start of a program in a [`Root`].
+#[derive(Debug)]
+pub struct ContainerLaunch<'a> {
+    /// Name of its log.
+    pub name: &'a str,
+    /// Folder of its log.
+    pub logs: &'a Path,
+    /// User and group in numbers, as images have them: `65532:65532`.
+    pub user: &'a str,
+    /// The whole environment.
+    pub env: &'a [(&'a str, &'a str)],
+    /// The program, by its path within, and its arguments.
+    pub command: &'a [String],
+}
+
+/// Unpacks a tar archive into a folder that is there, compressed or not.
+///
+/// # Errors
+/// When tar does not read it.
+pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
+    let mut command = Command::new("tar");
+    command.args(["--extract", "--numeric-owner", "--preserve-permissions"]);
+    command.arg("--file").arg(archive).arg("--directory").arg(folder).stdin(Stdio::null());
+    let output = command.output().context("starting tar")?;
+    ensure!(output.status.success(), "tar {}: {}", archive.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Paths in what ldd says: behind an arrow, or alone for the dynamic linker.
+fn libraries(said: &str) -> Vec<&str> {
+    said.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_found_in_what_ldd_says() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-x.so.2 (0x00007f)\n";
+        assert_eq!(libraries(said), ["/lib/x/libc.so.6", "/lib64/ld-x.so.2"]);
+        assert!(libraries("\tstatically linked\n").is_empty());
+    }
+}

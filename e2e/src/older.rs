@@ -1,0 +1,40 @@
+//! A binary of an older state of Berth, run by the tests of this one: some flags came later.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// The arguments of a manager without the flags that a binary does not tell of; only those of the form `--flag=value` are left out.
+///
+/// # Errors
+/// When the binary does not tell of its flags.
+pub(crate) fn known(program: &Path, args: Vec<String>) -> Result<Vec<String>> {
+    let said = Command::new(program).args(["manager", "--help"]).stdin(Stdio::null()).output();
+    let said = said.with_context(|| format!("starting {}", program.display()))?;
+    ensure!(said.status.success(), "{} manager --help: {}", program.display(), said.status);
+    Ok(told_of(&String::from_utf8_lossy(&said.stdout), args))
+}
+
+fn told_of(help: &str, mut args: Vec<String>) -> Vec<String> {
+    let told = |flag: &str| help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == flag);
+    args.retain(|arg| match arg.split_once('=') {
+        Some((flag, _)) if flag.starts_with("--") => told(flag),
+        _ => true,
+    });
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_came_later_are_left_out() {
+        let help =
+            "      --kubeconfig <KUBECONFIG>\n      --metrics-secure-port <N>\n      --metrics-bind-address <A>\n";
+        let args = ["manager", "--kubeconfig", "/x=y", "--metrics-secure=false", "--metrics-bind-address=0"];
+        let left = told_of(help, args.map(str::to_owned).to_vec());
+        assert_eq!(left, ["manager", "--kubeconfig", "/x=y", "--metrics-bind-address=0"]);
+    }
+}

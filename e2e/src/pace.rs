@@ -1,0 +1,141 @@
+//! The speed of the machine just now, so that waits have their time on a slow one, too.
+//!
+//! Every second a thread does the same bit of arithmetic and looks how long that took, on the clock and of a core. [`now`] is a clock that
+//! the limits of waits are read on: it goes by the second while the machine is no slower than it usually is under `make test`, and slower by
+//! as much where it is. A limit that was chosen where the tests usually run so holds on a machine of half the speed, and beside another build.
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Steps of the arithmetic: six milliseconds of a core.
+const STEPS: u32 = 1_000_000;
+/// Seconds of a step where the limits were chosen, in the tests' own build.
+const STEP_SECONDS: f64 = 6e-9;
+/// Wall time of the arithmetic, relative to a machine at rest, beyond which limits are stretched.
+const USUAL: f64 = 4.0;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Weight of a look beside those before it.
+const SHARE: f64 = 0.2;
+/// No machine is believed to be slower than this.
+const SLOWEST: f64 = 8.0;
+
+/// The clock, and what the looks have shown.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// When `told` was right.
+    at: Instant,
+    /// Reading of the clock at that moment.
+    told: Duration,
+    /// Wall time of the arithmetic relative to what it should be; the mean of late.
+    wall: f64,
+    /// Time of a core that the arithmetic takes, as `wall` has it.
+    core: f64,
+}
+
+impl Pace {
+    fn new(at: Instant) -> Pace {
+        Pace { at, told: Duration::ZERO, wall: 1.0, core: 1.0 }
+    }
+
+    /// Factor by which the clock goes slower.
+    fn slowness(&self) -> f64 {
+        (self.wall / USUAL).clamp(1.0, SLOWEST)
+    }
+
+    fn now(&self, at: Instant) -> Duration {
+        self.told + at.saturating_duration_since(self.at).div_f64(self.slowness())
+    }
+
+    /// Takes one more look into account.
+    fn seen(&mut self, at: Instant, wall: f64, core: f64) {
+        self.told = self.now(at);
+        self.at = at;
+        self.wall += (wall - self.wall) * SHARE;
+        self.core += (core - self.core) * SHARE;
+    }
+}
+
+/// The arithmetic; what it took on the clock and of a core, in what it should take.
+fn look() -> Option<(f64, f64)> {
+    let (begun, used) = (Instant::now(), of_a_core()?);
+    let mut state = 1_u64;
+    for _ in 0..STEPS {
+        state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    }
+    let should = f64::from(STEPS) * STEP_SECONDS;
+    Some((begun.elapsed().as_secs_f64() / should, (of_a_core()? - used) / should))
+}
+
+/// Seconds of a core that this thread has had.
+fn of_a_core() -> Option<f64> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+}
+
+static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
+    // The thread ends with the process. Where the kernel does not tell, the clock goes by the second.
+    thread::spawn(|| {
+        while let Some((wall, core)) = look() {
+            lock().seen(Instant::now(), wall, core);
+            thread::sleep(PAUSE);
+        }
+    });
+    Mutex::new(Pace::new(Instant::now()))
+});
+
+fn lock() -> MutexGuard<'static, Pace> {
+    PACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A clock for limits: it never goes faster than time, and slower while the machine is slower than usual.
+#[must_use]
+pub fn now() -> Duration {
+    lock().now(Instant::now())
+}
+
+/// Time of a core that the arithmetic takes just now, relative to the machine where limits were chosen: at least 1.
+#[must_use]
+pub fn of_cores() -> f64 {
+    lock().core.clamp(1.0, SLOWEST)
+}
+
+/// For who reads a log: how many times as long as alone things take.
+#[must_use]
+pub fn told() -> String {
+    let pace = *lock();
+    format!("the machine takes {:.1} times as long as alone, {:.1} times as much of a core", pace.wall, pace.core)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_goes_slower_on_a_slow_machine_and_never_faster() {
+        let begun = Instant::now();
+        let second = |n: u64| begun + Duration::from_secs(n);
+        let mut pace = Pace::new(begun);
+        pace.seen(second(10), 0.1, 0.1);
+        assert_eq!(pace.now(second(20)), Duration::from_secs(20), "a fast machine gains nothing");
+        for _ in 0..100 {
+            pace.seen(second(20), 2.0 * USUAL, 1.0);
+        }
+        assert_eq!(pace.now(second(20)), Duration::from_secs(20), "what has passed has passed");
+        assert!(pace.now(second(40)).abs_diff(Duration::from_secs(30)) < Duration::from_millis(10));
+        for _ in 0..100 {
+            pace.seen(second(40), 1e9, 1.0);
+        }
+        let later = pace.now(second(120)) - pace.now(second(40));
+        assert!(later.abs_diff(Duration::from_secs(10)) < Duration::from_millis(10), "every wait ends: {later:?}");
+    }
+
+    #[test]
+    fn a_look_takes_its_time() {
+        let (wall, core) = look().unwrap_or_default();
+        assert!(core > 0.0 && wall >= core * 0.9, "{wall} {core}");
+    }
+}

@@ -1,0 +1,73 @@
+//! A registry for images on loopback, and crane as its client.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::binaries;
+use crate::http::http_get;
+use crate::process::{Guarded, Launch, free_ports};
+use crate::wait::{self, STEP, Seen};
+
+/// A registry; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Registry {
+    crane: PathBuf,
+    address: String,
+    /// The folder that crane takes for docker's configuration: nobody's credentials are asked for.
+    settings: PathBuf,
+    _process: Guarded,
+}
+
+impl Registry {
+    /// Starts one; its log and its blobs go to that folder.
+    ///
+    /// # Errors
+    /// When crane cannot be built or the registry does not come up.
+    pub async fn start(folder: &Path) -> Result<Self> {
+        let crane = tokio::task::spawn_blocking(binaries::crane).await??;
+        let (settings, blobs) = (folder.join("docker-settings"), folder.join("registry"));
+        for new in [&settings, &blobs] {
+            fs::create_dir_all(new).with_context(|| format!("creating {}", new.display()))?;
+        }
+        let [port] = free_ports()?;
+        let address = format!("127.0.0.1:{port}");
+        let args = ["registry".to_owned(), "serve".to_owned(), format!("--address={address}")];
+        let process = Guarded::start(Launch {
+            name: "crane-registry",
+            program: &crane,
+            args: args.into_iter().chain([format!("--disk={}", blobs.display())]).collect(),
+            env: Vec::new(),
+            folder,
+            doomed: Some(&blobs),
+            restarts: false,
+        })?;
+        wait::until(STEP, "the registry is up", || async {
+            let answer = http_get(port, "/v2/").await;
+            Ok(Seen::when(matches!(answer, Ok((200, _))), || format!("{answer:?} {}", process.tail(3))))
+        })
+        .await?;
+        Ok(Self { crane, address, settings, _process: process })
+    }
+
+    /// The full name of an image there.
+    #[must_use]
+    pub fn image(&self, name: &str) -> String {
+        format!("{}/{name}", self.address)
+    }
+
+    /// Runs crane; what it writes.
+    ///
+    /// # Errors
+    /// When it fails; the message has its own.
+    pub async fn crane(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.crane);
+        command.args(args).env("DOCKER_CONFIG", &self.settings).stdin(Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output()).await?.context("starting crane")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "crane {} failed ({}):\n{said}", args.join(" "), output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}

@@ -1,0 +1,105 @@
+//! Who reads `/metrics`: whoever RBAC lets, over TLS, and nobody else.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use berth_e2e::control_plane::token;
+use berth_e2e::http::{http_get, https_get};
+use berth_e2e::kinds;
+use berth_e2e::manager::NAMESPACE;
+use berth_e2e::scenario::Stage;
+use futures::{StreamExt, TryStreamExt};
+use kube::Client;
+use rustls::pki_types::ServerName;
+use serde_json::json;
+use tokio_rustls::TlsConnector;
+
+use crate::webhook::rotation::trust;
+
+/// The account that may read.
+const READER: &str = "prometheus";
+/// Tokens that nobody has given out.
+const FLOOD: usize = 100;
+/// So many of them the API server may be asked about in a second, and as many at once before.
+const RATE: f64 = 10.0;
+
+/// Gives an account the right to read, as the chart's `metrics.readers` does; its token.
+pub(super) async fn admitted(client: &Client) -> Result<String> {
+    let rbac = "rbac.authorization.k8s.io";
+    let version = format!("{rbac}/v1");
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER, "namespace": "default"}}),
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "berth-metrics-reader"},
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]}),
+        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": "berth-metrics-readers"},
+            "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": "default"}],
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "berth-metrics-reader"}}),
+    ] {
+        kinds::apply(client, &object).await?;
+    }
+    token(client, "default", READER).await
+}
+
+/// Asks as everybody that there may be.
+pub(super) async fn told_apart(stage: &Stage, reader: &str) -> Result<()> {
+    let port = stage.manager.metrics_port();
+    let ask = |token: Option<String>| async move { https_get(port, "/metrics", token.as_deref()).await };
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "stranger", "namespace": "default"}});
+    kinds::apply(&stage.client, &account).await?;
+    let stranger = token(&stage.client, "default", "stranger").await?;
+
+    let (code, said) = ask(None).await?;
+    ensure!(code == 401 && said.contains("a bearer token"), "without a token: {code} {said}");
+    let (code, said) = ask(Some("made-up".to_owned())).await?;
+    ensure!(code == 401 && said.contains("does not know this token"), "with a token of nobody: {code} {said}");
+    let (code, said) = ask(Some(stranger)).await?;
+    let words = r#"User "system:serviceaccount:default:stranger" cannot get path "/metrics""#;
+    ensure!(code == 403 && said.contains(words), "with a stranger's token: {code} {said}");
+    let (code, said) = ask(Some(reader.to_owned())).await?;
+    ensure!(code == 200 && said.contains("kueue_build_info"), "with the reader's token: {code}");
+    let plain = http_get(port, "/metrics").await;
+    ensure!(plain.is_err(), "without TLS: {plain:?}");
+    // The machine itself needs no token, as before.
+    let (code, said) = https_get(port, "/debug/recompute", None).await?;
+    ensure!(code == 200 || code == 429, "/debug/recompute: {code} {said}");
+    under_the_services_name(stage, port).await?;
+    flood(stage, port).await
+}
+
+/// Whoever trusts the authority of the webhooks knows whom it reads by the name of the chart's Service.
+async fn under_the_services_name(stage: &Stage, port: u16) -> Result<()> {
+    let connector = TlsConnector::from(trust(&stage.client).await?);
+    for name in
+        ["svc", "svc.cluster.local"].map(|suffix| format!("berth-controller-manager-metrics.{NAMESPACE}.{suffix}"))
+    {
+        let tcp = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        connector.connect(ServerName::try_from(name.clone())?, tcp).await.with_context(|| format!("as {name}"))?;
+    }
+    Ok(())
+}
+
+/// Made-up tokens are not asked about one by one, and keep out nobody who is known.
+async fn flood(stage: &Stage, port: u16) -> Result<()> {
+    let asked = || async {
+        let found = stage.manager.metric("rest_client_requests_total", &[r#"resource="tokenreviews""#]).await?;
+        anyhow::Ok(found.unwrap_or(0.0))
+    };
+    let (before, begun) = (asked().await?, Instant::now());
+    let made_up = (0..FLOOD).map(|number| async move {
+        let (code, said) = https_get(port, "/metrics", Some(&format!("made-up-{number}"))).await?;
+        ensure!(code == 401 || code == 429, "{code} {said}");
+        Ok(code)
+    });
+    let codes: Vec<u16> = futures::stream::iter(made_up).buffer_unordered(16).try_collect().await?;
+    let turned_away = codes.iter().filter(|code| **code == 429).count();
+    let (more, seconds) = (asked().await? - before, begun.elapsed().as_secs_f64());
+    let allowed = RATE * (seconds + 1.0) + 1.0;
+    // Whoever sends no more than that in a second is asked about each time.
+    let is_flood = FLOOD as f64 > 1.5 * allowed;
+    ensure!(
+        more <= allowed && (turned_away > 0 || !is_flood),
+        "{more} of {FLOOD} tokens were asked about in {seconds:.1} s, {turned_away} turned away"
+    );
+    Ok(())
+}
