@@ -26,6 +26,9 @@ pub struct Departures {
     /// A pod set that is given no flavor, since it asks for nothing that counts, does not end the search for the others
     /// (`all-pod-sets-are-given-quota.md`).
     pub all_pod_sets: bool,
+    /// The flavors that a pod is given can be of one node: no two of them have different values for a node label
+    /// (`flavors-of-one-node.md`).
+    pub one_node: bool,
     /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`equal-times.md`).
     pub equals_by_lot: bool,
     /// Who is passed over for an equal that did not fit is told what that one was told (`equals-are-told-why.md`).
@@ -45,6 +48,7 @@ impl Departures {
         all_must_fit: false,
         capacity_pins: false,
         all_pod_sets: false,
+        one_node: false,
         equals_by_lot: false,
         equals_told_why: false,
     };
@@ -63,6 +67,7 @@ impl Default for Departures {
             all_must_fit: true,
             capacity_pins: true,
             all_pod_sets: true,
+            one_node: true,
             equals_by_lot: true,
             equals_told_why: true,
         }

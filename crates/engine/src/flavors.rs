@@ -2,6 +2,7 @@
 
 mod groups;
 mod mismatch;
+mod node;
 mod scan;
 
 use crate::assignment::{Assignment, Granular, Mode, PreemptionPossibility};
@@ -47,6 +48,8 @@ pub(crate) struct Request<'a> {
     pub(crate) capacity_pins: bool,
     /// Who asks for nothing that counts does not end the search for the other pod sets.
     pub(crate) all_pod_sets: bool,
+    /// The flavors that a pod is given can be of one node.
+    pub(crate) one_node: bool,
 }
 
 impl<'a> Request<'a> {
@@ -68,6 +71,7 @@ impl<'a> Request<'a> {
             all_must_fit: options.departures.all_must_fit,
             capacity_pins: options.departures.capacity_pins,
             all_pod_sets: options.departures.all_pod_sets,
+            one_node: options.departures.one_node,
         }
     }
 }
@@ -171,7 +175,8 @@ pub(crate) fn why_not(
     }
     let resource = group.covered.first().copied()?;
     let members = [Member { index, pod_set, count: pod_set.spec.count, requests: Vec::new() }];
-    let scan = Scan { store, request, members: &members, group, resource, start: 0, assumed: &[] };
+    let scan =
+        Scan { store, request, members: &members, group, resource, start: 0, assumed: &[], beside: &[], barred: &[] };
     request.not_accepted(store, pod_set, group, flavor).or_else(|| Some(scan.mismatch(flavor)?.text(store)))
 }
 

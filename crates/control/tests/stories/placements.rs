@@ -4,7 +4,7 @@ use berth_control::write::Kind;
 use serde_json::{Value, json};
 
 use crate::stories::checks::{answer, rely_on_budget};
-use crate::stories::cluster::{Cluster, job};
+use crate::stories::cluster::{Cluster, flavor, job};
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
@@ -59,4 +59,36 @@ fn a_flavor_that_cannot_be_used_for_a_moment_costs_the_reservation_and_not_the_j
         cluster.pass(10);
         assert!(cluster.workload_is(&workload, "Admitted"), "{kind:?}: {name}: {:?}", cluster.writes);
     }
+}
+
+/// The queue has one flavor for cpu and two for GPUs; the first one for GPUs has another value for the node label `pool`.
+#[test]
+fn job_whose_first_flavors_contradict_each_other_gets_a_pair_of_one_node() {
+    let mut cluster = pod_queue("9");
+    for (name, pool) in [("cpu-a", "a"), ("gpu-b", "b"), ("gpu-a", "a")] {
+        cluster.put(Kind::ResourceFlavor, flavor(name, json!({"pool": pool})));
+    }
+    let group = |resource: &str, names: &[&str]| {
+        let quota = |name: &&str| json!({"name": name, "resources": [{"name": resource, "nominalQuota": 10}]});
+        json!({"coveredResources": [resource], "flavors": names.iter().map(quota).collect::<Vec<_>>()})
+    };
+    let groups =
+        |gpus: &[&str]| json!({"spec": {"resourceGroups": [group("cpu", &["cpu-a"]), group("nvidia.com/gpu", gpus)]}});
+    let mut asks = job("a", "lq", "1", true);
+    asks["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = json!("1");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&["gpu-b"]));
+    cluster.put(Kind::JOB, asks);
+    cluster.pass(10);
+    let (workload, object) = workloads(&cluster).remove(0);
+    let reserved = condition(&object, "QuotaReserved");
+    assert_eq!(reserved["reason"], json!("NoMatchingFlavor"), "{object}");
+    let message = reserved["message"].as_str().unwrap_or_default();
+    for part in ["flavor gpu-b", "flavor cpu-a", "pool=a", "pool=b"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&["gpu-b", "gpu-a"]));
+    cluster.pass(10);
+    assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
+    let selector = &cluster.job("a")["spec"]["template"]["spec"]["nodeSelector"];
+    assert_eq!(selector, &json!({"pool": "a"}));
 }

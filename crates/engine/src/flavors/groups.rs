@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::assignment::{Assignment, Attempt, Mode, PodSetResult};
 use crate::balance::{Units, add_to};
+use crate::flavors::node::Tries;
 use crate::flavors::scan::Scan;
 use crate::flavors::{Oracle, Request, count_of, requests};
 use crate::ids::{FlavorId, ResourceId};
@@ -59,7 +60,8 @@ pub(super) fn assign_group(
     failed
 }
 
-/// What all of them get, and why it is not a plain fit.
+/// What all of them get, and why it is not a plain fit: of the combinations of flavors that can be of one node the first of those that serve
+/// the pods best. Where no flavor is passed over for another's sake there is one combination.
 fn find_flavors(
     store: &Store,
     tree: &mut Tree,
@@ -68,11 +70,35 @@ fn find_flavors(
     assignment: &mut Assignment,
     oracle: &mut Oracle<'_>,
 ) -> PodSetResult {
-    let mut result = PodSetResult::default();
     let asked = together(members);
     let order = in_turn(store, request, &asked);
-    for at in 0..asked.len() {
-        let at = order.as_ref().and_then(|order| order.get(at)).copied().unwrap_or(at);
+    let mut tries = Tries::default();
+    let mut next = |tries: &mut Tries| {
+        let result = combine(store, tree, request, (members, &asked, order.as_deref()), assignment, (tries, oracle));
+        (tries.standing(), result)
+    };
+    let mut best = next(&mut tries);
+    while tries.advance() {
+        let other = next(&mut tries);
+        if other.0 > best.0 {
+            best = other;
+        }
+    }
+    best.1
+}
+
+/// One combination of flavors, the first that was not tried.
+fn combine(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    (members, asked, order): (&[Member<'_>], &[(ResourceId, Units)], Option<&[usize]>),
+    assignment: &mut Assignment,
+    (tries, oracle): (&mut Tries, &mut Oracle<'_>),
+) -> PodSetResult {
+    let mut result = PodSetResult::default();
+    for turn in 0..asked.len() {
+        let at = order.and_then(|order| order.get(turn)).copied().unwrap_or(turn);
         let Some((resource, quantity)) = asked.get(at).copied() else { break };
         let Some(group) = request.queue.group_of(resource) else {
             if quantity == 0 || request.ignore_undeclared {
@@ -89,8 +115,13 @@ fn find_flavors(
         let first = members.first().map_or(0, |first| first.index);
         let start = progress.map_or(0, |progress| progress.next(first, resource));
         assignment.resumed |= start > 0;
-        let scan = Scan { store, request, members, group, resource, start, assumed: &assignment.usage };
-        let found = scan.run(tree, &asked, oracle);
+        let barred = tries.barred(turn);
+        let (assumed, beside) = (&assignment.usage, result.choices.as_slice());
+        let scan = Scan { store, request, members, group, resource, start, assumed, beside, barred: &barred };
+        let found = scan.run(tree, asked, oracle);
+        if order.is_some() {
+            tries.note(turn, &found);
+        }
         merge_attempts(&mut result.attempts, found.attempts, group, resource);
         if found.choices.is_empty() {
             // The group that failed is what counts, whatever was found for others before.

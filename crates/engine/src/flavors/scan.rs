@@ -22,6 +22,10 @@ pub(super) struct Scan<'a> {
     pub(super) start: usize,
     /// What earlier pod sets are given.
     pub(super) assumed: &'a [(CellId, Units)],
+    /// Flavors that the pods are given for resources of other groups.
+    pub(super) beside: &'a [Choice],
+    /// Flavors with which others of the pods' resource groups were tried before.
+    pub(super) barred: &'a [FlavorId],
 }
 
 /// What a scan found.
@@ -30,6 +34,8 @@ pub(super) struct Found {
     pub(super) choices: Vec<Choice>,
     pub(super) reasons: Vec<Why>,
     pub(super) attempts: Vec<Attempt>,
+    /// A flavor was passed over for what the pods are given of other groups.
+    pub(super) is_narrowed: bool,
 }
 
 impl Found {
@@ -79,6 +85,16 @@ impl<'a> Scan<'a> {
                     found.choices.clear();
                     return found;
                 }
+                continue;
+            }
+            if self.barred.contains(&flavor) {
+                found.is_narrowed = true;
+                found.rule_out(flavor, Self::tried_before(self.store, flavor), PendingReason::NoMatchingFlavor);
+                continue;
+            }
+            if let Some(reason) = self.of_another_node(flavor) {
+                found.is_narrowed = true;
+                found.rule_out(flavor, reason, PendingReason::NoMatchingFlavor);
                 continue;
             }
             if let Some(reason) = self.out_of_stock(flavor) {

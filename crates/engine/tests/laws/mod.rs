@@ -10,6 +10,7 @@ mod claims;
 mod digest;
 mod equals;
 mod falls;
+mod node;
 mod oracle;
 mod partial;
 mod quota;
