@@ -14,9 +14,9 @@ use berth_jobs::SharedJob;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::core::{Control, key};
+use crate::cache::{Name, WorkloadView, name_of};
+use crate::controller::{Control, key};
 use crate::event::{Change, Observation};
-use crate::view::{Name, WorkloadView, name_of};
 use crate::write::Kind;
 
 impl Control {
@@ -256,7 +256,12 @@ impl Control {
             let counts = self.leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
-                self.measures.extend(crate::transitions::measures(&old, new, local, (now, &self.view.timeline)));
+                self.measures.extend(crate::workload::transitions::measures(
+                    &old,
+                    new,
+                    local,
+                    (now, &self.view.timeline),
+                ));
                 self.measures.extend(self.tier_measures(&old, new, now));
                 self.ladder.moves.extend(self.tier_moves(&old, new, now));
                 self.measures.extend(self.training_measures(&old, new, now));

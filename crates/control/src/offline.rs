@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::core::{Control, after};
+use crate::controller::{Control, after};
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
-use crate::status::OWNED;
 use crate::surroundings::Surroundings;
+use crate::workload::status::OWNED;
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request, Subresource, Term, Write, WriteId};
 
 pub use creation::Creation;

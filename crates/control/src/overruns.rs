@@ -13,11 +13,11 @@ use berth_engine::model::{Amount, BeyondSpec, FlavorResource};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::core::{Control, key};
+use crate::cache::pods::group_uid;
+use crate::cache::shed::asks_alike;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, key};
 use crate::deltas;
-use crate::pods::group_uid;
-use crate::shed::asks_alike;
-use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 /// All usage beyond quota that is known.

@@ -4,6 +4,7 @@
 mod gpus;
 mod labels;
 mod merge;
+pub(crate) mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use berth_jobs::training::Cards;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::core::{Control, key};
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::controller::{Control, key};
 use crate::deltas;
-use crate::ladder::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::observe::same_intent;
-use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 pub(crate) use labels::{NamedClasses, Wanted, no_class};
 pub(crate) use merge::{Lost, fields};

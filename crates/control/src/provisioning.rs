@@ -1,6 +1,8 @@
 //! What is known of ProvisioningRequests: those that were made for Workloads, their PodTemplates and configurations, and
 //! whom a change of them concerns. What is decided with it is in `decide/provisioning.rs`.
 
+pub(crate) mod check;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
@@ -11,9 +13,9 @@ use berth_jobs::{controller, version_of};
 use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::checks::Check;
-use crate::core::{Control, cluster_key, key};
-use crate::view::{Name, WorkloadView};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, cluster_key, key};
+use crate::queues::checks::Check;
 use crate::write::{Kind, ObjectKey};
 
 /// What a Workload asks for, whole: kept while it has quota and waits for its checks.
@@ -33,8 +35,9 @@ impl Asked {
         status: Option<&api::WorkloadStatus>,
     ) -> Option<Box<Self>> {
         let status = status.filter(|status| status.admission.is_some() && !status.admission_checks.is_empty())?;
-        let over =
-            [types::ADMITTED, types::FINISHED].iter().any(|kind| crate::status::is_true(&status.conditions, kind));
+        let over = [types::ADMITTED, types::FINISHED]
+            .iter()
+            .any(|kind| crate::workload::status::is_true(&status.conditions, kind));
         let pod_sets = (!over).then(|| serde_json::to_string(pod_sets).unwrap_or_default().into())?;
         Some(Box::new(Self { pod_sets, parameters: berth_jobs::provisioning_parameters(annotations) }))
     }

@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
+use crate::cache::training_view::has_ended;
+use crate::cache::{Name, name_of};
 use crate::deltas;
 use crate::event::{Change, Observation};
 use crate::settings::Settings;
-use crate::training_view::has_ended;
-use crate::view::{Name, name_of};
 use crate::write::Kind;
 
 /// Label by which namespaces are selected by name.

@@ -7,11 +7,11 @@ use berth_api::conditions::types;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::core::Control;
-use crate::flight::Decision;
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Decision;
 use crate::moments::after;
-use crate::status::since;
-use crate::view::WorkloadView;
+use crate::workload::status::since;
 use crate::write::{Kind, Request};
 
 /// A smaller difference between the two clocks is none.

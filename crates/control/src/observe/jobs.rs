@@ -5,11 +5,11 @@ use berth_jobs::{JobState, Part, SharedJob, version_of};
 use jiff::Timestamp;
 
 use super::known;
-use crate::core::{Control, key};
+use crate::cache::shed::asks_alike;
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::Pods;
+use crate::controller::{Control, key};
 use crate::event::Change;
-use crate::ladder::Pods;
-use crate::shed::asks_alike;
-use crate::view::{Name, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 /// What of a job that is made of Jobs decides about these.

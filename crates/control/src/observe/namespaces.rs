@@ -6,9 +6,9 @@ use berth_engine::model as engine;
 use k8s_openapi::api::core::v1::Namespace;
 
 use super::known;
-use crate::core::{Control, key};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, key};
 use crate::event::Change;
-use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
 impl Control {

@@ -10,10 +10,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
 use super::known;
-use crate::core::{Control, key};
+use crate::cache::pods::{group_of, group_uid};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, key};
 use crate::event::Change;
-use crate::pods::{group_of, group_uid};
-use crate::view::{Name, WorkloadView};
 use crate::write::Kind;
 
 impl Control {

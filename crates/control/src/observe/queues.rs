@@ -7,10 +7,10 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use super::same_intent;
-use crate::checks::{self, Check};
-use crate::core::{Control, cluster_key, key};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, cluster_key, key};
 use crate::deltas;
-use crate::view::{Name, WorkloadView};
+use crate::queues::checks::{self, Check};
 use crate::write::Kind;
 
 impl Control {

@@ -11,11 +11,11 @@ use berth_jobs::{JobState, PodSetNeeds};
 
 use super::Found;
 use super::pods::place;
-use crate::core::{Control, key};
-use crate::decide::altered::excess;
-use crate::decide::job_pods::strays_of;
-use crate::job_pods::{Look, OddPod};
-use crate::view::WorkloadView;
+use crate::cache::WorkloadView;
+use crate::cache::job_pods::{Look, OddPod};
+use crate::controller::{Control, key};
+use crate::job::altered::excess;
+use crate::pod::job_pods::strays_of;
 use crate::write::{Kind, ObjectKey};
 
 /// Requests of a pod since its spec was changed, where its Job answers for it.

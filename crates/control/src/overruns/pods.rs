@@ -8,10 +8,10 @@ use berth_engine::model::Amount;
 use berth_jobs::pods::PodState;
 
 use super::{Found, Requests};
-use crate::core::{Control, key};
-use crate::decide::pods::right::beyond;
-use crate::pods::{group_of, group_uid};
-use crate::view::{Name, WorkloadView};
+use crate::cache::pods::{group_of, group_uid};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, key};
+use crate::pod::right::beyond;
 use crate::write::Kind;
 
 /// Place of each pod of a pod set: its requests of today, or what it was given, whichever is more, since LimitRanges, overheads and the configuration may

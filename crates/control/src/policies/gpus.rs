@@ -3,8 +3,8 @@
 use berth_engine::model as engine;
 use berth_jobs::training::{Cards, WORKER};
 
-use crate::core::Control;
-use crate::view::WorkloadView;
+use crate::cache::WorkloadView;
+use crate::controller::Control;
 
 /// GPUs that one pod asks for.
 fn gpus_of(set: &engine::PodSetSpec, cards: &Cards) -> i64 {

@@ -11,10 +11,10 @@ use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Claim, Rules, fields};
-use crate::core::Control;
+use crate::cache::{WORKLOAD_CLASS, WorkloadView};
+use crate::capacity::rules::TiersFor;
+use crate::controller::Control;
 use crate::deltas;
-use crate::ladder::rules::TiersFor;
-use crate::view::{WORKLOAD_CLASS, WorkloadView};
 use crate::write::{Kind, ObjectKey};
 
 /// Reason of the event about a label whose value has no class.

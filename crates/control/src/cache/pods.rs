@@ -1,0 +1,333 @@
+//! Managed pods as control remembers them, the groups that they form, and the StatefulSets whose groups they are.
+//!
+//! A group is found by its name, and its figures are kept by adding and taking away pods one by one: what happens to one pod
+//! costs the same however many there are.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use berth_jobs::PodSetNeeds;
+use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
+
+use crate::cache::{Name, View, WorkloadView};
+use crate::controller::{Control, key};
+use crate::write::{Kind, ObjectKey};
+
+/// A size, and the last place that a role of it has, if any.
+type LastPlace = (i32, Option<Place>);
+
+/// The pods that name one group.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Names of its pods.
+    members: BTreeSet<Box<str>>,
+    /// How they stand.
+    pub(crate) tally: Tally,
+    /// Pods that were not seen among the owners of the Workload yet.
+    pub(crate) newcomers: BTreeSet<Box<str>>,
+    /// By role, a size and the last place that there is with it: every pod of a crowded role asks, and none of them is to walk over
+    /// all others. Forgotten when a pod comes, changes or goes.
+    last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
+}
+
+/// A pod that was seen.
+#[derive(Debug)]
+struct Known {
+    state: Box<PodState>,
+    /// What it asks for, where it has no gate.
+    asked: Option<Arc<PodSetNeeds>>,
+}
+
+/// All managed pods, by name and by group.
+#[derive(Debug, Default)]
+pub(crate) struct PodBook {
+    all: BTreeMap<Name, Known>,
+    /// What pods ask for that run, once for all that ask for the same, by the digest of their requests.
+    needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
+    groups: BTreeMap<Name, Group>,
+    /// Groups with more pods than they were admitted for, to whose pods something has happened.
+    crowded: BTreeSet<Name>,
+}
+
+/// The group of a pod of that namespace.
+pub(crate) fn group_of(namespace: &str, pod: &PodState) -> Option<Name> {
+    Some((namespace.to_owned(), pod.group.as_ref()?.name.to_string()))
+}
+
+/// The name of a group stands for its uid: it is no object.
+pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
+    format!("group/{namespace}/{name}")
+}
+
+impl PodBook {
+    pub(crate) fn get(&self, name: &Name) -> Option<&PodState> {
+        self.all.get(name).map(|known| &*known.state)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+        self.all.keys()
+    }
+
+    /// The pods of a namespace, by name.
+    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Name, &'a PodState)> {
+        let first = (namespace.to_owned(), String::new());
+        let all = self.all.range(first..).take_while(move |(name, _)| name.0 == namespace);
+        all.map(|(name, known)| (name, &*known.state))
+    }
+
+    /// What a pod asks for that has no gate.
+    pub(crate) fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
+        self.all.get(name)?.asked.as_deref()
+    }
+
+    /// Notes what a pod asks for that has no gate.
+    pub(crate) fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
+        if let Some(known) = self.all.get_mut(name) {
+            known.asked = asked;
+        }
+    }
+
+    /// What pods with that digest of their requests ask for: what `compute` says where none of them is known.
+    pub(crate) fn needs(
+        &mut self,
+        digest: [u8; 16],
+        compute: impl FnOnce() -> Option<PodSetNeeds>,
+    ) -> Option<Arc<PodSetNeeds>> {
+        if let Some(known) = self.needs.get(&digest).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        // It grows with what pods ask for, and seldom.
+        self.needs.retain(|_, known| known.strong_count() > 0);
+        let made = Arc::new(compute()?);
+        self.needs.insert(digest, Arc::downgrade(&made));
+        Some(made)
+    }
+
+    /// A started pod counts for the role as which it was started, whatever its annotation says later.
+    pub(crate) fn keep_role(&self, name: &Name, pod: &mut PodState) {
+        let old = self.get(name).filter(|old| old.uid == pod.uid && !old.gated);
+        if let (Some(old), Some(new)) = (old.and_then(|old| old.group.as_ref()), pod.group.as_mut())
+            && old.name == new.name
+        {
+            new.role.clone_from(&old.role);
+        }
+    }
+
+    pub(crate) fn group(&self, name: &Name) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// The Workload of a group is gone: another one will have to name all its pods.
+    pub(crate) fn forget_owners(&mut self, group: &Name) {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.newcomers = group.members.clone();
+        }
+    }
+
+    pub(crate) fn group_mut(&mut self, name: &Name) -> Option<&mut Group> {
+        self.groups.get_mut(name)
+    }
+
+    /// The pods of a group in the order of their names.
+    pub(crate) fn members(&self, group: &Name) -> impl Iterator<Item = (&str, &PodState)> + use<'_> {
+        let namespace = group.0.clone();
+        let names = self.groups.get(group).into_iter().flat_map(|group| &group.members);
+        names.filter_map(move |name| Some((&**name, self.get(&(namespace.clone(), name.to_string()))?)))
+    }
+
+    /// Whether a pod is among the first `size` of its role.
+    pub(crate) fn has_place(&self, group: &Name, (name, pod): (&str, &PodState), size: i32) -> bool {
+        let Some(known) = self.groups.get(group) else { return false };
+        let mut places = known.last_places.borrow_mut();
+        if places.get(pod.role()).is_none_or(|(of, _)| *of != size) {
+            let of_role = self.members(group).filter(|(_, other)| other.role() == pod.role());
+            places.insert(pod.role().into(), (size, last_place(of_role, size)));
+        }
+        let last = places.get(pod.role()).and_then(|(_, last)| last.as_ref());
+        last.is_some_and(|last| Place::of(name, pod) <= *last)
+    }
+
+    /// All pods of a group are to be looked at before the next decision: once, whatever happens to how many of them.
+    pub(crate) fn crowd(&mut self, group: Name) {
+        self.crowded.insert(group);
+    }
+
+    /// The groups of which that was said, which it is not any more.
+    pub(crate) fn take_crowded(&mut self) -> BTreeSet<Name> {
+        std::mem::take(&mut self.crowded)
+    }
+
+    /// Puts a pod in place of its older state.
+    pub(crate) fn put(&mut self, name: Name, pod: PodState) {
+        let stays = self.get(&name).is_some_and(|old| group_of(&name.0, old) == group_of(&name.0, &pod));
+        let same = self.all.get(&name).filter(|known| known.state.uid == pod.uid && !pod.gated);
+        let asked = same.and_then(|known| known.asked.clone());
+        let known = self.remove(&name, stays) && stays;
+        if let Some(place) = group_of(&name.0, &pod) {
+            let group = self.groups.entry(place).or_default();
+            group.tally.add(&pod);
+            group.last_places.get_mut().clear();
+            group.members.insert(name.1.as_str().into());
+            if !known {
+                group.newcomers.insert(name.1.as_str().into());
+            }
+        }
+        self.all.insert(name, Known { state: Box::new(pod), asked });
+    }
+
+    /// Forgets a pod; `true` when there was one. Its group stays when the pod `returns`.
+    pub(crate) fn remove(&mut self, name: &Name, returns: bool) -> bool {
+        let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
+        let Some(place) = group_of(&name.0, &old) else { return true };
+        if let Some(group) = self.groups.get_mut(&place) {
+            group.tally.remove(&old);
+            group.last_places.get_mut().clear();
+            if !returns {
+                group.members.remove(name.1.as_str());
+                group.newcomers.remove(name.1.as_str());
+            }
+            if group.members.is_empty() {
+                self.groups.remove(&place);
+            }
+        }
+        true
+    }
+
+    fn of_namespace<'a, T>(
+        map: &'a BTreeMap<Name, T>,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Name> + use<'a, T> {
+        let first = (namespace.unwrap_or_default().to_owned(), String::new());
+        map.range(first..).map(|(name, _)| name).take_while(move |name| namespace.is_none_or(|place| name.0 == place))
+    }
+}
+
+/// The StatefulSets whose pods are managed, by name and by group.
+#[derive(Debug, Default)]
+pub(crate) struct SetBook {
+    all: BTreeMap<Name, SetState>,
+    groups: BTreeMap<Name, Name>,
+}
+
+impl SetBook {
+    pub(crate) fn get(&self, name: &Name) -> Option<&SetState> {
+        self.all.get(name)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+        self.all.keys()
+    }
+
+    /// The StatefulSet with that group, and its name.
+    pub(crate) fn of_group(&self, group: &Name) -> Option<(&str, &SetState)> {
+        let name = self.groups.get(group)?;
+        Some((name.1.as_str(), self.all.get(name)?))
+    }
+
+    /// Puts a StatefulSet in place of its older state.
+    pub(crate) fn put(&mut self, name: Name, set: SetState) {
+        self.remove(&name);
+        self.groups.insert((name.0.clone(), set.group.to_string()), name.clone());
+        self.all.insert(name, set);
+    }
+
+    pub(crate) fn remove(&mut self, name: &Name) {
+        if let Some(old) = self.all.remove(name) {
+            self.groups.remove(&(name.0.clone(), old.group.to_string()));
+        }
+    }
+}
+
+/// Whether a workload is that of a pod by itself which has been started, and which therefore cannot wait again.
+pub(crate) fn has_ended(control: &Control, workload: &WorkloadView) -> bool {
+    let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
+    control.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
+}
+
+impl View {
+    /// The keys of all pods and groups, or of those of a namespace.
+    pub(crate) fn pod_keys<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = ObjectKey> + use<'a> {
+        let pods = PodBook::of_namespace(&self.pods.all, namespace).map(|name| key(Kind::Pod, name));
+        let groups = PodBook::of_namespace(&self.pods.groups, namespace);
+        let sets = PodBook::of_namespace(&self.sets.groups, namespace);
+        pods.chain(groups.chain(sets).map(|name| key(Kind::PodGroup, name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn name(pod: i32) -> Name {
+        ("n".to_owned(), format!("p-{pod:03}"))
+    }
+
+    /// A pod of group `g`, in one of two roles.
+    fn made(pod: i32, gates: &[&str]) -> PodState {
+        let role = if pod % 2 == 0 { "even" } else { "odd" };
+        let gates: Vec<_> = gates.iter().map(|gate| json!({"name": gate})).collect();
+        let object = json!({
+            "metadata": {
+                "name": name(pod).1, "uid": format!("u-{pod}"), "finalizers": ["kueue.x-k8s.io/managed"],
+                "labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+                "annotations": {"kueue.x-k8s.io/role-hash": role},
+            },
+            "spec": {"schedulingGates": gates, "containers": []},
+        });
+        PodState::read(&from_value::<Pod>(object).expect("a pod"))
+    }
+
+    fn waiting(pod: i32) -> PodState {
+        made(pod, &["kueue.x-k8s.io/admission"])
+    }
+
+    /// Those that have a place with such a size, of both roles.
+    fn placed(book: &PodBook, size: i32) -> Vec<&str> {
+        let group = ("n".to_owned(), "g".to_owned());
+        let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, &*pod.state), size));
+        all.map(|(name, _)| name.1.as_str()).collect()
+    }
+
+    #[test]
+    fn places_follow_every_change_and_every_size() {
+        let mut book = PodBook::default();
+        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        assert_eq!(placed(&book, 1), ["p-000", "p-001"]);
+        assert!(placed(&book, 0).is_empty());
+        assert_eq!(placed(&book, 9).len(), 10);
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
+        book.remove(&name(0), false);
+        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-004"], "one went");
+        book.put(name(8), made(8, &[]));
+        assert_eq!(placed(&book, 2), ["p-001", "p-002", "p-003", "p-008"], "one was started");
+        book.put(name(0), waiting(0));
+        assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-003", "p-008"], "one came");
+    }
+
+    #[test]
+    fn one_walk_over_a_group_answers_for_all_its_pods() {
+        let mut book = PodBook::default();
+        (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
+        let group = ("n".to_owned(), "g".to_owned());
+        assert_eq!(placed(&book, 2).len(), 4);
+        // Whoever walked again would find that the first pod has gone.
+        book.all.remove(&name(0));
+        assert!(!book.has_place(&group, ("p-004", &waiting(4)), 2));
+        assert!(book.has_place(&group, ("p-004", &waiting(4)), 3));
+        assert_eq!(book.groups[&group].last_places.borrow().len(), 2, "by role, and none is kept for an older size");
+    }
+
+    #[test]
+    fn a_crowd_is_looked_at_once() {
+        let mut book = PodBook::default();
+        let group = ("n".to_owned(), "g".to_owned());
+        (0..3).for_each(|_| book.crowd(group.clone()));
+        assert_eq!(book.take_crowded().into_iter().collect::<Vec<_>>(), [group]);
+        assert!(book.take_crowded().is_empty());
+    }
+}

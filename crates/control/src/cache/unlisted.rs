@@ -1,0 +1,92 @@
+//! Resources that cannot be listed: Berth's role lacks a rule, or a conversion fails. Whether an object of such a kind is there and runs is not
+//! known. A Workload of it that holds quota keeps it and is left alone, one that waits is told so, and all other kinds go on.
+
+use berth_api::conditions::types;
+use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
+use serde_json::Value;
+
+use crate::cache::{Name, WorkloadView};
+use crate::controller::Control;
+use crate::event::Unlisted;
+use crate::job::unlisted_above;
+use crate::write::{Kind, ObjectKey};
+
+impl Control {
+    /// A resource cannot be listed, or can be again.
+    pub(crate) fn put_unlisted(&mut self, Unlisted { resource, kind, why }: Unlisted) {
+        let Some(kind) = kind else { return };
+        let entry = (kind, resource);
+        let changed = match why {
+            Some(why) => self.view.unlisted.insert(entry, why.clone()) != Some(why),
+            None => self.view.unlisted.remove(&entry).is_some(),
+        };
+        if !changed {
+            return;
+        }
+        let names: Vec<Name> = self.view.workloads.values().map(WorkloadView::key).collect();
+        for name in names {
+            self.mirror(&name);
+        }
+        self.everything_dirty();
+        self.replan();
+    }
+
+    /// Why objects of a kind cannot be listed, with the resource.
+    fn unlisted(&self, kind: Kind) -> Option<(&str, &str)> {
+        let ((_, resource), why) = self.view.unlisted.iter().find(|((of, _), _)| *of == kind)?;
+        Some((resource.as_str(), why.as_str()))
+    }
+
+    /// Whether objects of a kind, or what belongs to them, cannot be listed.
+    pub(crate) fn is_unlisted(&self, kind: Kind) -> bool {
+        !self.view.unlisted.is_empty() && self.unlisted(kind).is_some()
+    }
+
+    /// Whether nothing is to be decided about an object, as its kind cannot be listed.
+    pub(crate) fn is_unlisted_object(&self, object: &ObjectKey) -> bool {
+        if self.view.unlisted.is_empty() {
+            return false;
+        }
+        match object.kind {
+            Kind::PodGroup => self.unlisted_pods(&(object.namespace.clone(), object.name.clone())).is_some(),
+            Kind::Checkpoints => self.is_unlisted(Kind::TrainingJob),
+            kind => self.is_unlisted(kind),
+        }
+    }
+
+    /// The kind that cannot be listed of those that say how the pods of a group are.
+    fn unlisted_pods(&self, group: &Name) -> Option<Kind> {
+        match self.is_unlisted(Kind::Pod) {
+            true => Some(Kind::Pod),
+            false => Some(Kind::StatefulSet).filter(|kind| self.is_unlisted(*kind) && self.is_of_set(group)),
+        }
+    }
+
+    /// Whether the pods of a group are those of a StatefulSet, as far as they or their Workload say so.
+    fn is_of_set(&self, group: &Name) -> bool {
+        let mut pods = self.view.pods.members(group);
+        let rare = self.view.workloads.get(group).and_then(|workload| workload.rare.as_ref());
+        let is_set = |owner: &Value| owner.get("kind").and_then(Value::as_str) == Some(Kind::StatefulSet.name());
+        pods.any(|(_, pod)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK))
+            || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
+    }
+
+    /// Why nothing is known of the job of a workload, in words for the user; `None` where its kind is listed.
+    pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
+        if self.view.unlisted.is_empty() {
+            return None;
+        }
+        let kind = match workload.whole() {
+            Some(whole) if whole.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
+            Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
+            Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
+            // Somebody has taken the reference to its job off, and that may be of any kind.
+            None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is(types::FINISHED) => {
+                Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))
+            }
+            None => None,
+        };
+        let (resource, why) = self.unlisted(kind?)?;
+        Some(format!("Berth cannot list {resource}, and waits until it can: {why}"))
+    }
+}

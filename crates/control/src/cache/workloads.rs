@@ -1,0 +1,208 @@
+//! The workloads of the view with their indexes.
+//!
+//! What is asked for by key only is hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision
+//! may depend on the order of these maps, so whoever walks all workloads sorts, counts, or fills a set.
+//!
+//! Of 50,000 workloads most are finished and only kept to be known. Each has a place, and the tables by name and by uid hold
+//! that number alone, as both texts can be read there.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hash};
+
+use berth_api::conditions::types;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::cache::{Name, WorkloadView};
+
+/// Workloads by name, and the ways to find them.
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    /// Each in a box, since most of what is larger than a pointer would be copied when the list grows.
+    places: Vec<Option<Box<WorkloadView>>>,
+    /// Places that nobody has.
+    free: Vec<u32>,
+    /// Place by name.
+    by_name: HashTable<u32>,
+    /// Place by uid.
+    by_uid: HashTable<u32>,
+    /// Names by the uid of their controlling owner.
+    owned: FxHashMap<String, BTreeSet<Name>>,
+    /// Those that hold quota, by ClusterQueue.
+    reserving: FxHashMap<String, BTreeSet<Name>>,
+    /// Those that hold quota, by LocalQueue.
+    holding: FxHashMap<Name, BTreeSet<Name>>,
+    /// Those that are not finished, by LocalQueue.
+    members: FxHashMap<Name, BTreeSet<Name>>,
+}
+
+fn hash_of_name(namespace: &str, name: &str) -> u64 {
+    FxBuildHasher.hash_one((namespace, name))
+}
+
+fn hash_of_uid(uid: &str) -> u64 {
+    FxBuildHasher.hash_one(uid)
+}
+
+/// What stands at a place.
+fn at(places: &[Option<Box<WorkloadView>>], place: u32) -> Option<&WorkloadView> {
+    places.get(usize::try_from(place).ok()?)?.as_deref()
+}
+
+impl Workloads {
+    fn place_of(&self, namespace: &str, name: &str) -> Option<u32> {
+        let here = |place: &u32| {
+            at(&self.places, *place).is_some_and(|found| found.namespace == namespace && found.name == name)
+        };
+        self.by_name.find(hash_of_name(namespace, name), here).copied()
+    }
+
+    /// The workload of a name.
+    pub(crate) fn get(&self, name: &Name) -> Option<&WorkloadView> {
+        at(&self.places, self.place_of(&name.0, &name.1)?)
+    }
+
+    /// The workload of a name, for changes that no index sees.
+    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut WorkloadView> {
+        self.slot(self.place_of(&name.0, &name.1)?)?.as_deref_mut()
+    }
+
+    fn slot(&mut self, place: u32) -> Option<&mut Option<Box<WorkloadView>>> {
+        self.places.get_mut(usize::try_from(place).ok()?)
+    }
+
+    /// The name of the workload with a uid.
+    pub(crate) fn name_of(&self, uid: &str) -> Option<Name> {
+        self.by_uid(uid).map(WorkloadView::key)
+    }
+
+    /// All names, in no order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Name> {
+        self.values().map(WorkloadView::key)
+    }
+
+    /// All workloads, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &WorkloadView> {
+        self.places.iter().flatten().map(Box::as_ref)
+    }
+
+    /// All workloads in no order, for changes that no index sees.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut WorkloadView> {
+        self.places.iter_mut().flatten().map(Box::as_mut)
+    }
+
+    /// The workload with a uid.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<&WorkloadView> {
+        let here = |place: &u32| at(&self.places, *place).is_some_and(|found| found.uid == uid);
+        at(&self.places, *self.by_uid.find(hash_of_uid(uid), here)?)
+    }
+
+    /// Those of an index entry.
+    fn of<'a>(&'a self, entry: Option<&'a BTreeSet<Name>>) -> impl Iterator<Item = &'a WorkloadView> {
+        entry.into_iter().flatten().filter_map(|name| self.get(name))
+    }
+
+    /// Those that an owner controls.
+    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &WorkloadView> {
+        self.of(self.owned.get(uid))
+    }
+
+    /// Those that hold quota of a ClusterQueue.
+    pub(crate) fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
+        self.of(self.reserving.get(cluster_queue))
+    }
+
+    /// Those that hold quota of any ClusterQueue, in no order.
+    pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
+        self.reserving.values().flat_map(|names| self.of(Some(names)))
+    }
+
+    /// Those of a LocalQueue that hold quota.
+    pub(crate) fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+        self.of(self.holding.get(local_queue))
+    }
+
+    /// Those of a LocalQueue that are not finished.
+    pub(crate) fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
+        self.of(self.members.get(local_queue))
+    }
+
+    /// Puts a workload in place of its older state; returns the old one.
+    pub(crate) fn put(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
+        let key = new.key();
+        let known = self.place_of(&key.0, &key.1);
+        if let Some(known) = known.and_then(|place| self.slot(place)).and_then(Option::as_mut)
+            && known.indexed_as(&new)
+        {
+            return Some(std::mem::replace(known, new));
+        }
+        let old = self.remove(&key);
+        if let Some(owner) = &new.owner {
+            self.owned.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+        if let Some(queue) = new.holds() {
+            self.reserving.entry(queue.to_owned()).or_default().insert(key.clone());
+            self.holding.entry(new.local_queue()).or_default().insert(key.clone());
+        }
+        if !new.is(types::FINISHED) {
+            self.members.entry(new.local_queue()).or_default().insert(key);
+        }
+        self.settle(new);
+        old
+    }
+
+    /// Gives a workload that is not known a place, and enters that by name and by uid.
+    fn settle(&mut self, new: Box<WorkloadView>) {
+        let (by_name, by_uid) = (hash_of_name(&new.namespace, &new.name), hash_of_uid(&new.uid));
+        // Four thousand million of them are more than any memory holds.
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let place = self.free.pop().unwrap_or(next);
+        match self.slot(place) {
+            Some(slot) => *slot = Some(new),
+            None => self.places.push(Some(new)),
+        }
+        let places = &self.places;
+        let named = |place: &u32| at(places, *place).map_or(0, |found| hash_of_name(&found.namespace, &found.name));
+        self.by_name.insert_unique(by_name, place, named);
+        self.by_uid.insert_unique(by_uid, place, |place| at(places, *place).map_or(0, |found| hash_of_uid(&found.uid)));
+    }
+
+    /// Forgets a workload and every index entry of it.
+    pub(crate) fn remove(&mut self, key: &Name) -> Option<Box<WorkloadView>> {
+        let place = self.place_of(&key.0, &key.1)?;
+        let old = self.slot(place)?.take()?;
+        for (table, hash) in
+            [(&mut self.by_name, hash_of_name(&key.0, &key.1)), (&mut self.by_uid, hash_of_uid(&old.uid))]
+        {
+            if let Ok(entry) = table.find_entry(hash, |other| *other == place) {
+                entry.remove();
+            }
+        }
+        self.free.push(place);
+        if let Some(owner) = &old.owner {
+            remove_from(&mut self.owned, owner.uid.as_str(), key);
+        }
+        if let Some(queue) = old.holds() {
+            remove_from(&mut self.reserving, queue, key);
+            remove_from(&mut self.holding, &old.local_queue(), key);
+        }
+        if !old.is(types::FINISHED) {
+            remove_from(&mut self.members, &old.local_queue(), key);
+        }
+        Some(old)
+    }
+}
+
+fn remove_from<K, Q>(index: &mut FxHashMap<K, BTreeSet<Name>>, key: &Q, name: &Name)
+where
+    K: Borrow<Q> + Hash + Eq,
+    Q: Hash + Eq + ?Sized,
+{
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The tier ladder: what is known of capacity that did not turn up, and which started jobs still wait for theirs.
+//!
+//! A job that has quota but no nodes within the patience of its tier is asked about (`watch`); pods that no node takes make
+//! its flavor count as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier.
+//! Which tiers, how much patience and how long a back-off is in `rules`.
+
+pub(crate) mod climb;
+mod figures;
+mod pods;
+pub(crate) mod reclaim;
+pub(crate) mod rules;
+pub(crate) mod stock;
+pub(crate) mod watch;
+
+use std::collections::BTreeMap;
+
+use berth_api::AdmissionCheckState;
+use berth_api::berth::StockBackoffStatus;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
+use berth_api::conditions::types;
+use berth_engine::model as engine;
+use berth_jobs::JobState;
+use berth_jobs::training::child_job_name;
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::measure::TierMove;
+use crate::queues::checks::{Check, have_failed};
+use crate::training_job::restarts::told_from;
+use crate::workload::status::{find, since};
+use crate::write::{Kind, ObjectKey, StuckPod};
+use rules::{Backoff, TierRules};
+use stock::StockBook;
+
+/// What the ladder remembers beside the objects.
+#[derive(Debug, Default)]
+pub(crate) struct Ladder {
+    pub(crate) stock: StockBook,
+    /// The last answer about the pods of a started workload, by its uid.
+    pub(crate) answers: BTreeMap<String, Answer>,
+    /// Started jobs that are seen to lack pods, by uid.
+    pub(crate) lacking: BTreeMap<String, Lack>,
+    /// Running workloads that could have a better tier, by uid.
+    pub(crate) better: BTreeMap<String, climb::Better>,
+    /// Who is on the way to a better tier.
+    pub(crate) climbers: Vec<climb::Climber>,
+    /// Nodes that are being taken away, and whose pods run there.
+    pub(crate) reclaims: reclaim::Reclaims,
+    /// When to look at that next.
+    pub(crate) next_climb: Option<Timestamp>,
+    /// What the log is still to say of workloads that came to tiers, or left them.
+    pub(crate) moves: Vec<TierMove>,
+}
+
+/// Since when a started job lacks pods, as far as that was seen: not what was before the first look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lack {
+    pub(crate) since: Timestamp,
+    /// It had all of them before.
+    pub(crate) had: bool,
+}
+
+/// Pods that no node takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) at: Timestamp,
+    pub(crate) stuck: Vec<StuckPod>,
+}
+
+/// Whether a job has the pods that it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pods {
+    /// It does not run.
+    NotWanted,
+    /// It runs, and some are not ready.
+    Lacking,
+    /// All are ready, or have succeeded.
+    Ready,
+}
+
+impl Pods {
+    pub(crate) fn of(job: &JobState) -> Self {
+        if job.suspended || job.finished.is_some() {
+            Self::NotWanted
+        } else if job.ready {
+            Self::Ready
+        } else {
+            Self::Lacking
+        }
+    }
+}
+
+impl Control {
+    /// When a workload was evicted for want of capacity, if it was between these two states.
+    pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
+        let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
+        let counts = match evicted.reason.as_str() {
+            watch::STOCK_OUT | watch::RECLAIMED => true,
+            reason if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX).unwrap_or(reason) == reasons::ADMISSION_CHECK => {
+                let signals = self.tier_rules(old).map(|rules| rules.signals);
+                signals.is_some_and(|signals| signals.provisioning_failed)
+                    && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
+            }
+            _ => false,
+        };
+        (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
+    }
+
+    /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
+    fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
+        let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
+        asks && have_failed(std::slice::from_ref(check))
+    }
+
+    /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
+    pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
+        let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        own.or_else(|| workload.tiers.is_some().then_some(&rules::USUAL))
+    }
+
+    /// Takes note of what a job's new state tells about capacity.
+    pub(crate) fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
+        let pods = Pods::of(job);
+        let had = before == Some(Pods::Ready);
+        match (pods, before) {
+            (Pods::Lacking, Some(Pods::Ready) | None) => {
+                self.ladder.lacking.insert(job.uid.clone(), Lack { since: now, had });
+            }
+            (Pods::Lacking, _) => {}
+            (Pods::Ready | Pods::NotWanted, _) => drop(self.ladder.lacking.remove(&job.uid)),
+        }
+        if pods == Pods::Ready && !had && !self.ladder.stock.is_empty() {
+            self.capacity_turned_up(object, job, now);
+        }
+    }
+
+    fn capacity_turned_up(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
+        let training = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
+        let whole = training.map_or(job.uid.as_str(), |owner| &*owner.uid);
+        // A TrainingJob has a Job for each of its pod sets.
+        let concerned =
+            |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
+        // Who is on its way out may have it for a moment more: that is no word of what others would get.
+        let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
+        let started = self.view.workloads.owned_by(whole).find(runs);
+        let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
+        // One that gives workers up is whole again without them, before its Workload says so.
+        let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
+        for rung in rungs.into_iter().filter(concerned) {
+            if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods.min(wanted), now) {
+                self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
+                self.mark_policies(now);
+            }
+        }
+    }
+
+    /// Books the stock-out for which a workload was just evicted. Who does not lead has not asked about its pods: it follows what the
+    /// leader writes into the policy's status, where there is one.
+    pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
+        let Some(rules) = self.tier_rules(workload) else { return };
+        let (backoff, signals) = (rules.backoff, rules.signals);
+        let conditions = &workload.status.conditions;
+        let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
+        let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
+        let answer = self.ladder.answers.remove(&workload.uid);
+        let reclaimed = self.ladder.reclaims.take(&workload.uid);
+        if !self.leads() && self.rules_for(workload).is_some() {
+            return;
+        }
+        // What ran had its capacity until it lost it.
+        let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(self, workload));
+        let started = lost.or(started).unwrap_or(at);
+        let rungs = watch::rungs(self, workload).into_iter();
+        let concerned = rungs.filter(|rung| {
+            if let Some(reclaimed) = &reclaimed {
+                return reclaimed.concerns(rung);
+            }
+            let stuck = answer.as_ref().map(|answer| answer.stuck.as_slice());
+            let refused =
+                signals.scale_up_failed && stuck.is_some_and(|stuck| stuck.iter().any(|pod| pod.refused.is_some()));
+            if !refused && !late.is_empty() {
+                // With the others there was still patience.
+                return late.contains(&rung.pod_set);
+            }
+            // Who has not asked itself cannot tell which pod set it was.
+            let Some(stuck) = stuck else { return true };
+            stuck.iter().any(|pod| pod.pod_set == rung.pod_set && (pod.refused.is_some() || !refused))
+        });
+        for rung in concerned.collect::<Vec<_>>() {
+            self.book_stock_out(rung, (started, at), backoff, now);
+        }
+    }
+
+    /// What was given to a pod set did not turn up between these times.
+    fn book_stock_out(&mut self, rung: watch::Rung, times: (Timestamp, Timestamp), backoff: Backoff, now: Timestamp) {
+        if let Some(out) = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, times, backoff) {
+            self.engine(engine::Delta::StockOut(out));
+            self.mark_policies(now);
+        }
+    }
+
+    /// Takes over what a policy's status says of stock-outs.
+    pub(crate) fn restore_stock(&mut self, shown: &[StockBackoffStatus], now: Timestamp) {
+        for out in self.ladder.stock.restore(shown, now) {
+            self.engine(engine::Delta::StockOut(out));
+        }
+    }
+
+    /// The statuses of policies show stock-outs.
+    fn mark_policies(&mut self, now: Timestamp) {
+        for policy in self.view.policies.keys() {
+            self.schedule.mark(Kind::QueuePolicy, "", policy, now);
+        }
+    }
+}

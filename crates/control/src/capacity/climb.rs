@@ -1,0 +1,181 @@
+//! Back up the ladder: a running job goes to a better tier once that has been free for a while, at most so many times.
+
+use berth_api::conditions::types;
+use berth_engine::model::{PodSetSpec, Tier};
+use jiff::{SignedDuration, Timestamp};
+
+use super::rules::{ClimbRules, When};
+use super::watch::CLIMBED_BACK;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::Decision;
+use crate::controller::{Control, key, seconds_between};
+use crate::deltas;
+use crate::training_job::elastic::runs_since;
+use crate::workload::evict;
+use crate::workload::status::{find_true, since};
+use crate::workload::transitions::evicted_for;
+use crate::write::Kind;
+
+/// Pause between two looks at who could climb.
+const LOOK_MS: i64 = 5_000;
+
+/// A better tier that a running workload could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Better {
+    pub(crate) tier: Tier,
+    /// Seen free since then.
+    pub(crate) since: Timestamp,
+    /// The workload is to go there now.
+    pub(crate) now: bool,
+}
+
+/// A running workload that was chosen to go to a better tier.
+#[derive(Clone, Debug)]
+pub(crate) struct Climber {
+    queue: String,
+    uid: String,
+    chosen: Timestamp,
+}
+
+/// So long a climber may take to stop: one whose pods hang on a lost node holds up nobody else.
+const STOP_MS: i64 = 600_000;
+/// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
+const ARRIVAL_MS: i64 = 60_000;
+
+impl Control {
+    fn has_passed(&self, from: Timestamp, ms: i64, now: Timestamp) -> bool {
+        self.view.timeline.millis_between(from, now) >= ms
+    }
+
+    /// Looks, now and then, for running workloads that could have a better tier. Of each cohort tree one goes at a time, and the next
+    /// one when that has arrived: what is free was counted for it alone.
+    pub(crate) fn climb(&mut self, now: Timestamp) {
+        if self.ladder.next_climb.is_some_and(|at| at > now) {
+            return;
+        }
+        let climbing: Vec<(String, ClimbRules)> = self
+            .view
+            .claims
+            .iter()
+            .filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)))
+            .collect();
+        self.ladder.next_climb = None;
+        let mut climbers = std::mem::take(&mut self.ladder.climbers);
+        climbers.retain(|climber| self.is_on_the_way(climber, now));
+        self.ladder.climbers = climbers;
+        for (queue, rules) in climbing {
+            self.ladder.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+            let mut others = self.ladder.climbers.iter();
+            if !others.any(|other| self.world.are_in_one_tree(&other.queue, &queue)) {
+                self.climb_in(&queue, rules, now);
+            }
+        }
+    }
+
+    /// Whether a climber may still take what was free for it.
+    fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
+        let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
+        if self.has_passed(climber.chosen, STOP_MS, now) {
+            return false;
+        }
+        if !workload.is(types::EVICTED) && workload.reserved() {
+            let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
+            return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
+        }
+        let conditions = &workload.status.conditions;
+        let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
+        let left = since(conditions, types::QUOTA_RESERVED, "False");
+        climbs && left.is_none_or(|left| !self.has_passed(left, ARRIVAL_MS, now))
+    }
+
+    fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
+        let stays = |workload: &WorkloadView| {
+            let stayed = runs_since(workload).is_some_and(|at| self.has_passed(at, rules.min_stay_ms, now));
+            // A pod would be deleted, and what is made in its place begins anew.
+            let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
+            stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
+        };
+        let mut candidates: Vec<(i64, Timestamp, Name, String)> = self
+            .view
+            .workloads
+            .reserving(queue)
+            .filter(|workload| stays(workload))
+            .map(|workload| {
+                (workload.priority.saturating_neg(), workload.queued_first(), workload.key(), workload.uid.clone())
+            })
+            .collect();
+        candidates.sort_unstable();
+        for (_, _, name, uid) in candidates {
+            let found = self.world.better_tier(&uid);
+            let found = found.filter(|(_, flavors)| !self.ladder.stock.remembers(flavors, now)).map(|(tier, _)| tier);
+            let Some(tier) = found else {
+                self.ladder.better.remove(&uid);
+                continue;
+            };
+            let known = self.ladder.better.get(&uid).copied().filter(|known| known.tier == tier);
+            let mut better = known.unwrap_or(Better { tier, since: now, now: false });
+            let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
+            better.now |= saved && self.has_passed(better.since, rules.steady_ms, now);
+            self.ladder.better.insert(uid.clone(), better);
+            if better.now {
+                self.ladder.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
+                self.touch(key(Kind::Workload, &name));
+                return;
+            }
+        }
+    }
+
+    /// The tiers that a workload accepts, in the order in which it is tried there; `told` are those that it has by itself, and `pod_sets` what
+    /// the engine is told of it. Who has left for a better tier takes one of which a stock-out was remembered then only where nothing else is
+    /// free, though somebody may give it up meanwhile; of several the worst first, as it comes from there.
+    pub(crate) fn line_of(
+        &self,
+        workload: &WorkloadView,
+        told: Option<Vec<Tier>>,
+        pod_sets: &[PodSetSpec],
+    ) -> Option<Vec<Tier>> {
+        let left = find_true(&workload.status.conditions, types::EVICTED).filter(|left| left.reason == CLIMBED_BACK);
+        let Some(left) = left.filter(|_| !workload.reserved()) else { return told };
+        let Some(queue) = self.queue_of(workload) else { return told };
+        let of_queue = || {
+            let default = &self.rules_for(workload)?.tiers.as_ref()?.default;
+            let pinned = pod_sets.iter().any(PodSetSpec::asks_for_capacity);
+            (!pinned && !default.is_empty()).then(|| default.clone())
+        };
+        let at = left.last_transition_time.0;
+        let tiers = told.clone().or_else(of_queue)?;
+        let (mut line, remembered): (Vec<Tier>, Vec<Tier>) =
+            tiers.into_iter().partition(|tier| !self.remembers_tier(queue, *tier, at));
+        if remembered.is_empty() {
+            return told;
+        }
+        line.extend(remembered.into_iter().rev());
+        Some(line)
+    }
+
+    /// Whether each flavor that a queue has of a tier was out of stock not long before that moment.
+    fn remembers_tier(&self, queue: &str, tier: Tier, at: Timestamp) -> bool {
+        let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
+        let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
+        !flavors.is_empty()
+            && flavors.iter().all(|flavor| self.ladder.stock.remembers(std::slice::from_ref(flavor), at))
+    }
+
+    /// Whether the job of a workload says that it saved a checkpoint since a moment.
+    fn saved_since(&self, name: &Name, moment: Timestamp) -> bool {
+        let saved = self.view.workloads.get(name).and_then(|workload| self.saved_at(workload));
+        saved.is_some_and(|at| at >= moment)
+    }
+}
+
+/// Evicts a workload that is to climb.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let Some(better) = control.ladder.better.get(&workload.uid).filter(|better| better.now) else {
+        return Decision::Done;
+    };
+    let from: Vec<&str> = control.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();
+    let free = seconds_between(better.since, now);
+    let message =
+        format!("goes back up from {} to {} capacity, which has been free for {free}s", from.join(", "), better.tier);
+    Decision::write(evict(workload, now, (CLIMBED_BACK, ""), &message))
+}

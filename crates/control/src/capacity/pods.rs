@@ -1,0 +1,135 @@
+//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, what autoscalers say
+//! is asked for. Pods that leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_jobs::pods::PodState;
+use jiff::Timestamp;
+
+use super::rules::TierRules;
+use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after, key, seconds_between};
+use crate::workload::evict;
+use crate::write::{Kind, Purpose, Question, StuckPod};
+
+/// A pod that no node takes.
+struct Stuck<'a> {
+    pod: &'a PodState,
+    since: Timestamp,
+    /// The scheduler's words.
+    words: &'a str,
+    rung: &'a Rung,
+}
+
+/// Looks after a workload of pods that was admitted at that time.
+pub(super) fn decide(
+    control: &Control,
+    workload: &WorkloadView,
+    rules: &TierRules,
+    admitted: Timestamp,
+    now: Timestamp,
+) -> Decision {
+    let rungs = rungs(control, workload);
+    let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
+    let signals = rules.signals;
+    if !(signals.unschedulable || signals.scale_up_failed) || is_up(control, workload) {
+        return Decision::Done;
+    }
+    let stuck = stuck_of(control, workload, &rungs, admitted);
+    let due = |one: &Stuck<'_>| control.view.timeline.after(one.since, rules.patience_ms(one.rung.tier));
+    if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
+        return leave(workload, late, late.words, now);
+    }
+    let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
+    let refused = stuck.iter().filter(|_| signals.scale_up_failed).find_map(|(role, one)| {
+        let said = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
+        Some((one, said.refused.as_deref()?))
+    });
+    if let Some((one, words)) = refused {
+        return leave(workload, one, words, now);
+    }
+    let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
+    // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity, and a pod that gets stuck brings us back.
+    let pause = next_look(now, patience).max(control.view.timeline.after(admitted, patience));
+    let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
+        let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
+        next_question(asked, rules.patience_ms(one.rung.tier))
+    });
+    let ask = ask.min();
+    if ask.is_some_and(|at| at <= now) {
+        let known = |(role, one): (&&str, &Stuck<'_>)| {
+            let pod = StuckPod { pod_set: (*role).to_owned(), message: one.words.to_owned(), refused: None };
+            (one.pod.uid.to_string(), pod)
+        };
+        let question = Question::AskAutoscalers { pods: stuck.iter().map(known).collect() };
+        let object = key(Kind::Workload, &workload.key());
+        return Decision::write(Draft::ask(Purpose::FindStuckPods, object, question));
+    }
+    Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
+}
+
+/// Pods that no node takes, one of each role: what fails for one of equal pods fails for all.
+fn stuck_of<'a>(
+    control: &'a Control,
+    workload: &WorkloadView,
+    rungs: &'a [Rung],
+    admitted: Timestamp,
+) -> BTreeMap<&'a str, Stuck<'a>> {
+    let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
+    for pod in pods_of(control, workload) {
+        let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
+        let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
+        let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
+        if stuck.get(pod.role()).is_none_or(|known| since < known.since) {
+            stuck.insert(pod.role(), Stuck { pod, since, words, rung });
+        }
+    }
+    stuck
+}
+
+/// The roles of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+pub(super) fn late(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, evicted): (Timestamp, Timestamp),
+) -> BTreeSet<String> {
+    let Some(rules) = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable) else {
+        return BTreeSet::new();
+    };
+    let rungs = rungs(control, workload);
+    let stuck = stuck_of(control, workload, &rungs, admitted);
+    let late = stuck.values().filter(|one| after(one.since, rules.patience_ms(one.rung.tier)) <= evicted);
+    late.map(|one| one.rung.pod_set.clone()).collect()
+}
+
+fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {
+    let message = format!("{}: {words}", stuck.rung.had_no_nodes(seconds_between(stuck.since, now)));
+    Decision::write(evict(workload, now, (STOCK_OUT, ""), &message))
+}
+
+fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
+    let whole = workload.whole()?;
+    Some((whole.kind, (whole.namespace, whole.name)))
+}
+
+/// All of them are ready, or have ended.
+fn is_up(control: &Control, workload: &WorkloadView) -> bool {
+    let pods = &control.view.pods;
+    match place(workload) {
+        Some((Kind::Pod, name)) => pods.get(&name).is_none_or(|pod| pod.ready || pod.ended()),
+        Some((_, name)) => pods.group(&name).is_none_or(|group| group.tally.is_ready(workload.sizes())),
+        None => true,
+    }
+}
+
+/// A workload's pods.
+fn pods_of<'a>(control: &'a Control, workload: &WorkloadView) -> Vec<&'a PodState> {
+    let pods = &control.view.pods;
+    match place(workload) {
+        Some((Kind::Pod, name)) => pods.get(&name).into_iter().collect(),
+        Some((_, name)) => pods.members(&name).map(|(_, pod)| pod).collect(),
+        None => Vec::new(),
+    }
+}

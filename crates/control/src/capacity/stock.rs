@@ -1,0 +1,249 @@
+//! The book of stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for.
+//! One failed gang spares the next, and a failure that is long ago is forgotten.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::berth::StockBackoffStatus;
+use berth_engine::model as engine;
+use berth_engine::model::Shape;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::rules::Backoff;
+use crate::controller::{after, millis};
+use crate::deltas::quantity;
+use crate::workload::status::seconds;
+
+/// So many stock-outs fit into a status.
+const MOST_SHOWN: usize = 64;
+
+/// What is known of one flavor and shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Stock-outs in a row.
+    pub(crate) failures: u32,
+    /// So many pods at once were not to be had.
+    pub(crate) pods: i64,
+    /// When that was.
+    pub(crate) last: Timestamp,
+    /// Until then it is not asked for.
+    pub(crate) until: Timestamp,
+    /// When nothing of it is remembered any more.
+    pub(crate) forgotten: Timestamp,
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
+
+impl StockBook {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Capacity did not turn up between these times. A failure while an earlier one still holds tells of the same outage. `None`
+    /// when that was known.
+    pub(crate) fn ran_out(
+        &mut self,
+        flavor: String,
+        shape: Shape,
+        pods: i64,
+        (started, at): (Timestamp, Timestamp),
+        backoff: Backoff,
+    ) -> Option<engine::StockOut> {
+        self.0.retain(|_, entry| entry.forgotten > started);
+        let key = (flavor, shape);
+        let entry = match self.0.get(&key) {
+            Some(known) if known.until > at && known.pods <= pods => return None,
+            Some(known) if known.until > at => Entry { pods, ..known.clone() },
+            Some(known) if known.last >= at => return None,
+            known => {
+                let quiet = known.map_or(0, |known| started.as_millisecond() - known.until.as_millisecond()).max(0);
+                let forgotten = u32::try_from(quiet / backoff.decay_ms.max(1)).unwrap_or(u32::MAX);
+                let failures = known.map_or(0, |known| known.failures).saturating_sub(forgotten).saturating_add(1);
+                let until = seconds(after(at, backoff.delay_ms(failures).max(1_000)));
+                let memory = backoff.decay_ms.saturating_mul(i64::from(failures));
+                Entry { failures, pods, last: at, until, forgotten: after(until, memory) }
+            }
+        };
+        let out = stock_out(&key, &entry);
+        self.0.insert(key, entry);
+        Some(out)
+    }
+
+    /// Whether one of these flavors was out of stock not long ago.
+    pub(crate) fn remembers(&self, flavors: &[String], now: Timestamp) -> bool {
+        let recent =
+            |((flavor, _), entry): (&(String, Shape), &Entry)| flavors.contains(flavor) && entry.forgotten > now;
+        self.0.iter().any(recent)
+    }
+
+    /// What is known of some flavors, for a status: where that is too much what holds longest, and of what is over what ended last. Those
+    /// that are over are shown, too, until they are forgotten: the next leader has to know how many there were in a row.
+    pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
+        let here = |(flavor, _): &(String, Shape)| flavors.contains(flavor.as_str());
+        let known = self.0.iter().filter(|(key, entry)| here(key) && entry.forgotten > now);
+        let mut known: Vec<(&(String, Shape), &Entry)> = known.collect();
+        // Equals stay in the order of their names.
+        known.sort_by_key(|(_, entry)| Reverse(entry.until));
+        let shown = |((flavor, shape), entry): (&(String, Shape), &Entry)| StockBackoffStatus {
+            flavor: flavor.clone(),
+            requests: shape.requests.iter().map(|(name, one)| (name.clone(), quantity(name, *one))).collect(),
+            node_selector: shape.node_selector.clone(),
+            constraints: constraints_text(shape.constraints),
+            pods: entry.pods,
+            failures: i32::try_from(entry.failures).unwrap_or(i32::MAX),
+            last_failure_time: Time(seconds(entry.last)),
+            until: Time(seconds(entry.until)),
+            forgotten_at: Time(seconds(entry.forgotten)),
+        };
+        known.into_iter().take(MOST_SHOWN).map(shown).collect()
+    }
+
+    /// Takes over what a status shows and is not known better; returns what still holds.
+    pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
+        let mut outs = Vec::new();
+        for told in shown {
+            let requests = told
+                .requests
+                .iter()
+                .map(|(name, text)| (name.clone(), berth_quantity::request(name, &text.0).unwrap_or_default()));
+            let shape = Shape {
+                requests: requests.collect(),
+                node_selector: told.node_selector.clone(),
+                constraints: u64::from_str_radix(&told.constraints, 16).unwrap_or_default(),
+            };
+            let key = (told.flavor.clone(), shape);
+            let entry = Entry {
+                failures: u32::try_from(told.failures).unwrap_or_default(),
+                pods: told.pods,
+                last: told.last_failure_time.0,
+                until: told.until.0,
+                forgotten: told.forgotten_at.0,
+            };
+            // Of the same outage fewer pods may have been asked for meanwhile.
+            let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
+            if entry.forgotten <= now || self.0.get(&key).is_some_and(is_known) {
+                continue;
+            }
+            if entry.until > now {
+                outs.push(stock_out(&key, &entry));
+            }
+            self.0.insert(key, entry);
+        }
+        outs
+    }
+
+    /// So many pods of the shape got their nodes; tells whether that ends a stock-out.
+    pub(crate) fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
+        let key = (flavor.to_owned(), shape.clone());
+        let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
+            return false;
+        };
+        // Its memory is as long as before, and begins now: until then nobody would climb to what was seen to be there.
+        let memory = entry.forgotten.duration_since(entry.until);
+        entry.until = now;
+        entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);
+        true
+    }
+}
+
+/// A digest of constraints in a status.
+fn constraints_text(digest: u64) -> String {
+    if digest == 0 { String::new() } else { format!("{digest:016x}") }
+}
+
+fn stock_out((flavor, shape): &(String, Shape), entry: &Entry) -> engine::StockOut {
+    let until = entry.until;
+    let times = if entry.failures > 1 { format!(", stock-out {} in a row", entry.failures) } else { String::new() };
+    let pods = entry.pods;
+    engine::StockOut {
+        flavor: flavor.clone(),
+        shape: shape.clone(),
+        pods,
+        until: millis(until),
+        text: format!("is out of stock until {until}: {pods} pods of this shape got no nodes at {}{times}", entry.last),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    const BACKOFF: Backoff = Backoff { initial_ms: 10_000, factor: 2, max_ms: 60_000, decay_ms: 100_000 };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    /// For how long each failure keeps the flavor away, in seconds; 0 when it is no news.
+    fn delays(times: &[(i64, i64)]) -> Vec<i64> {
+        let mut book = StockBook::default();
+        let delay = |(second, pods): &(i64, i64)| {
+            let when = (at(*second), at(*second));
+            let out = book.ran_out("f".into(), Shape::default(), *pods, when, BACKOFF);
+            out.map_or(0, |out| (out.until.0 - at(*second).as_millisecond()) / 1000)
+        };
+        times.iter().map(delay).collect()
+    }
+
+    #[test]
+    fn failures_in_a_row_keep_it_away_longer_and_are_forgotten() {
+        assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (100, 4), (170, 4)]), [10, 20, 40, 60, 60]);
+        // One outage is one failure, whoever hits it; the smaller one keeps more jobs away.
+        assert_eq!(delays(&[(0, 4), (1, 4), (2, 9), (3, 2), (9, 3)]), [10, 0, 0, 7, 0]);
+        // After the third: 60 s end at 150 s; 100 s later one is forgotten, 200 s later two.
+        assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (190, 4)]), [10, 20, 40, 40]);
+        assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (2_000, 4)]), [10, 20, 40, 10]);
+        // The same failure seen again after its end is no second one.
+        assert_eq!(delays(&[(0, 4), (20, 4), (20, 4), (10, 4)]), [10, 20, 0, 0]);
+    }
+
+    #[test]
+    fn a_status_shows_what_holds_longest_and_another_leader_reads_it() {
+        let mut book = StockBook::default();
+        let flavors: Vec<String> = (0..70).map(|number| format!("f{number:02}")).collect();
+        // By name the first ones ran out first: ten of them are over when the last one runs out, and none is forgotten.
+        for (flavor, second) in flavors.iter().zip(0..) {
+            let when = (at(second), at(second));
+            book.ran_out(flavor.clone(), Shape::default(), 4, when, Backoff { initial_ms: 60_000, ..BACKOFF }).unwrap();
+        }
+        let all: BTreeSet<&str> = flavors.iter().map(String::as_str).collect();
+        let shown = book.shown(&all, at(69));
+        let names: Vec<&str> = shown.iter().map(|one| one.flavor.as_str()).collect();
+        let expected: Vec<&str> = flavors.iter().rev().take(MOST_SHOWN).map(String::as_str).collect();
+        assert_eq!(names, expected, "the longest first");
+        let mut another = StockBook::default();
+        let held: Vec<String> = another.restore(&shown, at(69)).into_iter().map(|out| out.flavor).collect();
+        assert_eq!(held, expected.into_iter().take(60).collect::<Vec<_>>(), "all that hold");
+        assert!(another.remembers(&["f07".to_owned()], at(69)), "and what is over and not forgotten");
+        assert!(book.shown(&all, at(10_000)).is_empty());
+    }
+
+    #[test]
+    fn who_follows_takes_over_that_fewer_pods_were_not_to_be_had() {
+        let flavors = BTreeSet::from(["f"]);
+        let (mut book, mut follower) = (StockBook::default(), StockBook::default());
+        for (pods, news) in [(9, 1), (4, 1), (6, 0)] {
+            let _ = book.ran_out("f".into(), Shape::default(), pods, (at(0), at(0)), BACKOFF);
+            assert_eq!(follower.restore(&book.shown(&flavors, at(1)), at(1)).len(), news, "{pods} pods");
+            assert_eq!(follower.shown(&flavors, at(1)), book.shown(&flavors, at(1)));
+        }
+    }
+
+    #[test]
+    fn capacity_that_turns_up_ends_it_for_as_many_pods() {
+        let mut book = StockBook::default();
+        book.ran_out("f".into(), Shape::default(), 4, (at(0), at(0)), BACKOFF).unwrap();
+        assert!(!book.turned_up("f", &Shape::default(), 3, at(1)), "fewer pods tell nothing");
+        assert!(!book.turned_up("g", &Shape::default(), 4, at(1)));
+        assert!(book.turned_up("f", &Shape::default(), 4, at(2)));
+        assert!(!book.turned_up("f", &Shape::default(), 4, at(3)), "it is over already");
+        let again = book.ran_out("f".into(), Shape::default(), 4, (at(2), at(5)), BACKOFF).unwrap();
+        assert_eq!(again.until, millis(at(25)), "the next one counts as the second");
+        assert!(again.text.ends_with(", stock-out 2 in a row"), "{}", again.text);
+    }
+}

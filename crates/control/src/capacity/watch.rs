@@ -1,0 +1,373 @@
+//! Whether the capacity of a started workload turns up within the patience of its tier.
+
+use std::collections::BTreeSet;
+
+use berth_api::CapacityTier;
+use berth_api::conditions::{own_reasons, reasons};
+use berth_engine::model::{Shape, Tier};
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::figures::growth_measures;
+use crate::capacity::rules::{Backoff, TierRules};
+use crate::capacity::{Answer, Lack, Pods};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after, after_seconds, key, seconds_between};
+use crate::deltas::strip_capacity;
+use crate::timeline::Timeline;
+use crate::training_job::restarts::told_from;
+use crate::workload::evict;
+use crate::write::{Kind, ObjectKey, Purpose, Question, StuckPod};
+
+/// Reason of the eviction of a workload whose capacity never turned up.
+pub(crate) const STOCK_OUT: &str = own_reasons::STOCK_OUT;
+/// Reason of the eviction of a workload that lost nodes and gets no others.
+pub(crate) const RECLAIMED: &str = own_reasons::CAPACITY_RECLAIMED;
+
+/// Reason of the eviction of a workload whose job asks for other pods than those for which it holds quota.
+pub(crate) const SPEC_CHANGED: &str = own_reasons::SPEC_CHANGED;
+/// Reason of the eviction of a workload that goes to a better tier.
+pub(crate) const CLIMBED_BACK: &str = own_reasons::CLIMBED_BACK;
+/// Reasons of evictions by which a workload leaves its tier.
+pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
+
+/// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
+pub(crate) fn returns_at_once(reason: &str) -> bool {
+    matches!(reason, reasons::PREEMPTED | reasons::NODE_FAILURES | SPEC_CHANGED | own_reasons::INVALID_ADMISSION)
+        || LEAVES_TIER.contains(&reason)
+}
+
+/// Shortest and longest pause between two looks at pods, in milliseconds.
+const PAUSE_MS: (i64, i64) = (5_000, 30_000);
+
+/// When pods that have no fault of capacity are looked at again: after the patience of the tier, within bounds.
+pub(super) fn next_look(last: Timestamp, patience_ms: i64) -> Timestamp {
+    after(last, patience_ms.clamp(PAUSE_MS.0, PAUSE_MS.1))
+}
+
+/// When autoscalers are asked again: after an eighth of the patience, within the same bounds.
+pub(super) fn next_question(last: Timestamp, patience_ms: i64) -> Timestamp {
+    next_look(last, patience_ms / 8)
+}
+
+/// What a pod set was given of tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rung {
+    pub(crate) pod_set: String,
+    pub(crate) flavor: String,
+    pub(crate) tier: Tier,
+    pub(crate) shape: Shape,
+    pub(crate) pods: i64,
+}
+
+impl Rung {
+    /// Its flavor and tier in a message.
+    pub(super) fn name(&self) -> String {
+        format!("flavor {} ({} capacity)", self.flavor, self.tier)
+    }
+
+    /// Why it is left whose nodes did not turn up.
+    pub(super) fn had_no_nodes(&self, waited: i64) -> String {
+        format!("{} had no nodes for all {} pods within {waited}s", self.name(), self.pods)
+    }
+}
+
+/// The flavors with a tier that a workload holds, each once per pod set.
+pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
+    let mut rungs = Vec::new();
+    for assignment in workload.given() {
+        let name = assignment.effective_name();
+        let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
+        let mut set = set.clone();
+        if control.overrides_selectors(workload) {
+            strip_capacity(&mut set);
+        }
+        let flavors: BTreeSet<&String> = assignment.flavors.values().collect();
+        for flavor in flavors {
+            let Some(tier) = control.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
+            rungs.push(Rung {
+                pod_set: name.to_owned(),
+                flavor: flavor.clone(),
+                tier,
+                shape: Shape::of(&set),
+                // Of an elastic job the count may have gone down since.
+                pods: assignment.count.map_or(set.count, |count| i64::from(count).min(set.count)),
+            });
+        }
+    }
+    rungs
+}
+
+impl Control {
+    /// The tier of a flavor.
+    pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
+        let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
+        labels.get(berth_api::labels::CAPACITY_TIER)?.parse().ok()
+    }
+}
+
+/// Whether a started workload lacks pods, of a TrainingJob those of any of its Jobs, and since when as far as that was seen.
+fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
+    let known = |job: &JobState| control.ladder.lacking.get(&job.uid).copied();
+    let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
+    if let Some(name) = workload.training_job() {
+        let view = control.view.training.get(&name)?;
+        let roles = workload.shape.digests.iter();
+        let jobs = roles.filter_map(|set| control.view.child_of(&name, &view.uid, &set.name));
+        let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
+        let first = |a: Lack, b: Lack| Lack { since: a.since.min(b.since), had: a.had || b.had };
+        let lack = lacking.iter().filter_map(|job| known(job)).reduce(first);
+        return (!lacking.is_empty()).then_some(lack);
+    }
+    let job = control.view.job_of(workload).filter(lacks)?;
+    Some(known(job))
+}
+
+/// When a started workload lost pods that it had, `None` where it lacks none, or never had them all.
+pub(super) fn lost_at(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
+    lacking(control, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
+}
+
+/// What is known of the pods that a started workload lacks.
+struct Look<'a> {
+    lack: Option<Lack>,
+    rungs: Vec<Rung>,
+    rules: &'a TierRules,
+    since: Timestamp,
+    last: Option<&'a Answer>,
+    timeline: &'a Timeline,
+}
+
+impl<'a> Look<'a> {
+    /// At a workload that was admitted at that time, `None` where nothing is lacking, or no tier has patience with it.
+    fn at(control: &'a Control, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
+        let rules = control.tier_rules(workload)?;
+        let lack = lacking(control, workload)?;
+        let rungs = rungs(control, workload);
+        if rungs.is_empty() {
+            return None;
+        }
+        let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
+        let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
+        let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+        Some(Self { lack, rungs, rules, since, last, timeline: &control.view.timeline })
+    }
+
+    /// When the patience with the tier of what was given is over.
+    fn due(&self, rung: &Rung) -> Timestamp {
+        self.timeline.after(self.since, self.rules.patience_ms(rung.tier))
+    }
+
+    /// Whether a pod of what was given has lacked a node for longer than there is patience with its tier.
+    fn is_late(&self, rung: &Rung) -> bool {
+        self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(rung))
+    }
+
+    /// Pods that get no node, and what their pod sets were given.
+    fn nowhere(&self) -> impl Iterator<Item = (&Rung, &'a StuckPod)> {
+        let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
+        self.last.into_iter().flat_map(|answer| &answer.stuck).filter_map(move |pod| Some((place(pod)?, pod)))
+    }
+
+    /// The first pod that is known to get no node, and what its pod set was given.
+    fn stuck(&self) -> Option<(&Rung, &'a StuckPod)> {
+        let fails = self.rules.signals.scale_up_failed;
+        self.nowhere().find(|(rung, pod)| (fails && pod.refused.is_some()) || self.is_late(rung))
+    }
+
+    /// When its pods are asked about next.
+    fn next(&self) -> Option<Timestamp> {
+        let asked = self.last.map(|answer| answer.at);
+        let next = |rung: &Rung| {
+            let (due, patience) = (self.due(rung), self.rules.patience_ms(rung.tier));
+            match asked {
+                // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the
+                // job controller makes before it replaces a pod.
+                Some(at) if at >= due => next_look(at, patience),
+                // An autoscaler may say sooner that nothing comes.
+                _ if self.rules.signals.scale_up_failed => {
+                    due.min(next_question(asked.unwrap_or(self.since), patience))
+                }
+                _ => due,
+            }
+        };
+        self.rungs.iter().map(next).min()
+    }
+}
+
+/// The pod sets of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+pub(super) fn late(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, evicted): (Timestamp, Timestamp),
+) -> BTreeSet<String> {
+    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+        return super::pods::late(control, workload, (admitted, evicted));
+    }
+    let look = Look::at(control, workload, admitted);
+    let late = look.iter().flat_map(|look| look.nowhere().filter(|(rung, _)| look.is_late(rung)));
+    late.map(|(rung, _)| rung.pod_set.clone()).collect()
+}
+
+/// Looks after a workload whose run began at that time.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
+    let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
+    if let Some(decision) = super::reclaim::decide(control, workload, begun, now) {
+        return decision;
+    }
+    if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
+        return super::pods::decide(control, workload, rules, begun, now);
+    }
+    // Where nothing is lacking, the job's next change brings us back.
+    let Some(look) = Look::at(control, workload, begun) else { return Decision::Done };
+    let Some((rung, pod)) = look.stuck() else {
+        if let Some(next) = look.next().filter(|next| *next > now) {
+            return Decision::Wait(next);
+        }
+        return find_stuck(control, workload);
+    };
+    if control.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
+        // The others train on: its TrainingJob gives up what was added.
+        return Decision::Done;
+    }
+    leave(workload, (rung, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
+}
+
+/// Why workers that were added to a TrainingJob are given up again: no node takes them.
+pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> Option<String> {
+    control.added_to(workload)?;
+    let look = Look::at(control, workload, told_from(workload)?)?;
+    let (rung, pod) = look.stuck()?;
+    let waited = seconds_between(look.since, look.last?.at);
+    Some(in_words(rung.had_no_nodes(waited), pod))
+}
+
+impl Control {
+    /// Takes an answer about the pods of a workload. What was added to a TrainingJob and gets no nodes is a stock-out, although
+    /// nothing is evicted for it.
+    pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let known = self.growth_without_nodes(&name).is_some();
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        self.ladder.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
+        let Some((rung, since, backoff)) = self.growth_without_nodes(&name) else { return };
+        if let (false, Some(workload)) = (known, self.view.workloads.get(&name)) {
+            self.measures.extend(growth_measures(workload, rung.tier, (since, now)));
+        }
+        self.book_stock_out(rung, (since, now), backoff, now);
+    }
+
+    /// What was given to workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods tells: since
+    /// when they lack them, and how long that is remembered.
+    fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
+        let workload = self.view.workloads.get(name)?;
+        let added = self.added_to(workload).filter(|added| added.keeps().is_some())?;
+        let look = Look::at(self, workload, told_from(workload)?)?;
+        Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
+    }
+}
+
+/// Asks which pods no node takes.
+pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
+    let question = Question::FindStuckPods { pods: control.pods_of(workload) };
+    Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
+}
+
+/// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.
+const LAST_QUESTION_SECONDS: i64 = 30;
+
+/// A TrainingJob's own time-out is over: before it counts, its pods are asked about, `None` when they lack no nodes. Else one that
+/// is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
+pub(crate) fn at_timeout(
+    control: &Control,
+    workload: &WorkloadView,
+    (admitted, due): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Option<Decision> {
+    let signals = control.tier_rules(workload)?.signals;
+    let lack = lacking(control, workload)?;
+    let rungs = rungs(control, workload);
+    if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
+        return None;
+    }
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        // Who cannot be asked is not waited for.
+        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(control, workload));
+    };
+    let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
+    let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;
+    Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
+}
+
+/// Whether all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
+pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        // Who cannot be asked is not waited for.
+        return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
+    };
+    if !answer.stuck.is_empty() {
+        return Some(false);
+    }
+    // One may lose its node, and another get none.
+    (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
+}
+
+/// Since when a started workload lacks pods, where the ladder would not leave for the sake of some that get no node.
+pub(crate) fn lacks_unwatched(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
+    let lack = lacking(control, workload)??;
+    let watched = watched_sets(control, workload);
+    let all = workload.shape.digests.iter().all(|set| watched.contains(&set.name));
+    (!all).then_some(lack.since)
+}
+
+/// Pod sets that have a tier with which there is patience only for so long.
+fn watched_sets(control: &Control, workload: &WorkloadView) -> BTreeSet<String> {
+    let rules = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
+    let rungs = rules.map(|_| rungs(control, workload)).unwrap_or_default();
+    rungs.into_iter().map(|rung| rung.pod_set).collect()
+}
+
+/// Asks now and then for pods that get no node, and `leaves` with what the scheduler says of the first for which the ladder would not
+/// leave, in an answer that is not older than `due`.
+pub(crate) fn leave_unwatched(
+    control: &Control,
+    workload: &WorkloadView,
+    (due, now): (Timestamp, Timestamp),
+    leaves: impl FnOnce(String) -> Decision,
+) -> Decision {
+    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        return find_stuck(control, workload);
+    };
+    let watched = watched_sets(control, workload);
+    if let Some(pod) = answer.stuck.iter().find(|pod| !watched.contains(&pod.pod_set)) {
+        return leaves(in_words(String::new(), pod));
+    }
+    let next = next_look(answer.at, PAUSE_MS.1);
+    if next > now { Decision::Wait(next) } else { find_stuck(control, workload) }
+}
+
+/// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.
+fn leave(
+    workload: &WorkloadView,
+    (rung, pod): (&Rung, &StuckPod),
+    (had, since): (bool, Timestamp),
+    now: Timestamp,
+) -> Decision {
+    let waited = seconds_between(since, now);
+    let (reason, message) = match had {
+        false => (STOCK_OUT, rung.had_no_nodes(waited)),
+        true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),
+    };
+    Decision::write(evict(workload, now, (reason, ""), &in_words(message, pod)))
+}
+
+/// With what an autoscaler says of the pod, else the scheduler.
+fn in_words(message: String, pod: &StuckPod) -> String {
+    let words = pod.refused.as_ref().unwrap_or(&pod.message);
+    match (message.is_empty(), words.is_empty()) {
+        (_, true) => message,
+        (true, false) => words.clone(),
+        (false, false) => format!("{message}: {words}"),
+    }
+}

@@ -1,0 +1,71 @@
+//! From the view to the next write of one object, one file per kind. To decide changes nothing; what has to be remembered of writes and
+//! their outcomes is noted in the file of the decision that reads it.
+
+use crate::job;
+use crate::pod as pods;
+use crate::pod::job_pods;
+use crate::provisioning::check as provisioning;
+use crate::queues;
+use crate::training_job as training;
+use crate::training_job::stored as checkpoints;
+use crate::workload;
+use jiff::Timestamp;
+
+use crate::controller::Control;
+use crate::controller::flight::{Decision, Draft};
+use crate::write::{Kind, ObjectKey};
+
+/// What to do about an object now.
+pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    job_pods::after_strays(control, by_kind(control, key, now), now)
+}
+
+fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    // Of a TrainingJob only its status is written: that holds up nothing.
+    if key.kind != Kind::TrainingJob && control.flights.busy(key) {
+        // The outcome, or the sight of the result, brings us back.
+        return Decision::Done;
+    }
+    if control.is_unlisted_object(key) {
+        // The view shows such an object as it was seen last, and it may be long gone.
+        return Decision::Done;
+    }
+    let name = (key.namespace.clone(), key.name.clone());
+    match key.kind {
+        Kind::Job(_) => job::decide(control, key, now),
+        Kind::Workload => workload::decide(control, &name, now),
+        Kind::ClusterQueue => queues::finalizer(control, key),
+        Kind::ResourceFlavor => match queues::finalizer(control, key) {
+            Decision::Done => queues::faults(control, key),
+            decision => decision,
+        },
+        Kind::Cohort => queues::faults(control, key),
+        Kind::TrainingJob => training::decide(control, &name, now),
+        Kind::Checkpoints => checkpoints::decide(control, &name, now),
+        Kind::Pod => pods::decide(control, &name, now),
+        Kind::JobPod => job_pods::decide(control, &name, now),
+        Kind::PodGroup => pods::group::decide(control, &name, now),
+        Kind::AdmissionCheck => match queues::finalizer(control, key) {
+            Decision::Done => provisioning::check(control, key, now),
+            decision => decision,
+        },
+        Kind::ProvisioningRequest => provisioning::request(control, &name),
+        Kind::Node => crate::capacity::reclaim::ask(control, key),
+        Kind::LocalQueue
+        | Kind::QueuePolicy
+        | Kind::Service
+        | Kind::ConfigMap
+        | Kind::PodTemplate
+        | Kind::Deployment
+        | Kind::StatefulSet => Decision::Done,
+    }
+}
+
+/// The status write of an object whose status is coalesced, `None` when nothing differs.
+pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    match key.kind {
+        Kind::TrainingJob if control.is_unlisted(key.kind) => None,
+        Kind::TrainingJob => training::status::status(control, key, now),
+        _ => queues::status(control, key, now),
+    }
+}

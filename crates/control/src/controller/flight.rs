@@ -1,0 +1,423 @@
+//! Writes under way: at most one per object, and what has to be seen before the next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use berth_jobs::MOST_BYTES;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+use crate::controller::after;
+use crate::controller::strays::Strays;
+use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Question, Request, WriteId};
+
+/// A decision to write, before it has an identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) purpose: Purpose,
+    pub(crate) key: ObjectKey,
+    pub(crate) request: Request<Value>,
+    /// resourceVersion the decision was derived from, 0 if none.
+    pub(crate) based_on: u64,
+    /// Events to publish once it is applied.
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Draft {
+    /// A question, booked on that object.
+    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
+        Self::of_any_version(purpose, key, Request::Ask(question))
+    }
+
+    /// A write that depends on no version of its object.
+    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
+        Self { purpose, key, request, based_on: 0, notices: Vec::new() }
+    }
+
+    /// The deletion of the object of that uid; what it owns goes after it.
+    pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
+    }
+
+    /// The deletion of the object of that uid; what it owns goes before it.
+    pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
+    }
+
+    /// The same with one more event about it.
+    pub(crate) fn telling(mut self, notice: Notice) -> Self {
+        self.notices.push(notice);
+        self
+    }
+}
+
+/// What a decision comes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// Nothing to do until something changes.
+    Done,
+    /// Look again at that time.
+    Wait(Timestamp),
+    /// Look again when fewer Workloads are being created.
+    WaitForCreations,
+    /// Look again when this object comes or changes.
+    WaitFor(ObjectKey),
+    /// Write.
+    Write(Box<Draft>),
+    /// The user is told something, once per text. What else there is to do is found when it is looked at again at once.
+    Tell(Box<Notice>),
+}
+
+impl Decision {
+    pub(crate) fn write(draft: Draft) -> Self {
+        Self::Write(Box::new(draft))
+    }
+
+    pub(crate) fn tell(notice: Notice) -> Self {
+        Self::Tell(Box::new(notice))
+    }
+
+    /// What `first` comes to; where that is `None`, or only waits, what comes `next`, looked at again not later than `first` wants it.
+    pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
+        match first {
+            None => next(),
+            Some(Self::Wait(until)) => next().not_later_than(until),
+            Some(decision) => decision,
+        }
+    }
+
+    /// This, where it does something; else what comes `next`, looked at again not later than this wants it.
+    pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+        let first = if let Self::Done = self { None } else { Some(self) };
+        Self::first_or_earliest(first, next)
+    }
+
+    /// The same, looked at again at that time at the latest.
+    pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
+        match self {
+            Self::Done => Self::Wait(until),
+            Self::Wait(at) => Self::Wait(at.min(until)),
+            decision => decision,
+        }
+    }
+}
+
+/// A write that was handed to the runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    /// The object whose decision it was.
+    pub(crate) origin: ObjectKey,
+    pub(crate) purpose: Purpose,
+    pub(crate) based_on: u64,
+    pub(crate) notices: Vec<Notice>,
+    /// Of what goes to a store of checkpoints: where that is.
+    pub(crate) place: Option<Box<CheckpointPlace>>,
+    /// A deletion before which goes what the object owns.
+    pub(crate) owned_first: bool,
+    /// The object was seen to vanish meanwhile: its result can never be seen.
+    pub(crate) vanished: bool,
+    /// Bytes of the Workload that is made or changed, or of the job that is read for that.
+    bytes: usize,
+}
+
+/// A version that the watch must show.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    version: u64,
+    /// `None`: the version exists and will come. Else a conflict made us believe in it, until then.
+    until: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Backoff {
+    until: Timestamp,
+    attempts: u32,
+}
+
+/// Book of writes under way, of versions still to be seen, and of back-offs.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    flying: FxHashMap<ObjectKey, Flight>,
+    keys: FxHashMap<WriteId, ObjectKey>,
+    /// The watch must show at least this version before the object is judged again.
+    awaited: FxHashMap<ObjectKey, Awaited>,
+    backoffs: FxHashMap<ObjectKey, Backoff>,
+    /// Those of unknown outcome that may still be applied.
+    pub(crate) strays: Strays,
+    /// What is known last of an object that was to be made and was not, by the TrainingJob or the Workload for which it is.
+    refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
+    /// Workloads that the API server refused to give quota, and until when they take none from others.
+    refused_reservations: FxHashMap<ObjectKey, Timestamp>,
+    /// Objects whose decision was to write to a busy one, or to wait for one.
+    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Creations of Workloads under way.
+    creations: usize,
+    /// Bytes of what is read and written for Workloads that are made or changed.
+    creation_bytes: usize,
+    /// Jobs that have none yet because too many others are being made, in the order in which they came.
+    held_back: VecDeque<ObjectKey>,
+    /// The same jobs: whatever touches one of them meanwhile does not queue it again.
+    held: BTreeSet<ObjectKey>,
+    last: u64,
+}
+
+/// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
+const MOST_CREATIONS: usize = 64;
+/// Bytes of what is read and written for them, of which the client holds copies.
+const MOST_CREATION_BYTES: usize = 8 << 20;
+/// First delay after a failed write.
+const FIRST_DELAY_MS: i64 = 200;
+/// How long a newer version is waited for after a conflict, longer than a watch mostly lags: too short costs a request. A
+/// conflict without a newer version comes from something between us and the store.
+const CONFLICT_PATIENCE_MS: i64 = 3_000;
+/// Longest delay between two tries of a write; the object's own changes cut it short.
+const LONGEST_DELAY_MS: i64 = 60_000;
+
+/// So many writes in a row fail for another reason than that somebody else has written meanwhile.
+const SEVERAL: u32 = 3;
+
+/// So long a workload preempts nobody after its reservation was refused: those that it evicts would come back, and be evicted again with
+/// each of its tries.
+const REFUSED_MS: i64 = 3_600_000;
+
+/// So long after its end a delay counts for the length of the next one.
+const FORGOTTEN_MS: i64 = 600_000;
+
+impl Flights {
+    /// Whether the object must be left alone now: a write is under way, or its result is not seen yet.
+    pub(crate) fn busy(&self, key: &ObjectKey) -> bool {
+        self.flying.contains_key(key) || self.awaited.contains_key(key)
+    }
+
+    /// Whether its state is about to change by a write of ours: what its pods are told changes nothing of it.
+    pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
+        self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
+    }
+
+    pub(crate) fn flying(&self, key: &ObjectKey) -> Option<&Flight> {
+        self.flying.get(key)
+    }
+
+    /// Until when the object is backing off.
+    pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
+    }
+
+    /// As [`Self::backing_off`], for a write to the object: that the answer to a question about it was "not yet" holds up further questions only,
+    /// and not what becomes of it meanwhile.
+    pub(crate) fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
+    }
+
+    /// Whether the object is backing off after several writes that failed one after the other.
+    pub(crate) fn keeps_failing(&self, key: &ObjectKey, now: Timestamp) -> bool {
+        self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)
+    }
+
+    /// The earliest end of a delay after a failed write.
+    pub(crate) fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
+        self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
+    }
+
+    pub(crate) fn start(&mut self, draft: &mut Draft, origin: ObjectKey) -> WriteId {
+        self.last = self.last.saturating_add(1);
+        let bytes = if draft.purpose == Purpose::ReadJob { MOST_BYTES } else { 0 };
+        self.creation_bytes = self.creation_bytes.saturating_add(bytes);
+        if draft.purpose.creates() {
+            self.creations = self.creations.saturating_add(1);
+        }
+        let id = WriteId(self.last);
+        self.keys.insert(id, draft.key.clone());
+        self.flying.insert(
+            draft.key.clone(),
+            Flight {
+                origin,
+                purpose: draft.purpose,
+                based_on: draft.based_on,
+                notices: std::mem::take(&mut draft.notices),
+                place: draft.request.place().cloned().map(Box::new),
+                owned_first: matches!(draft.request, Request::Delete { owned_first: true, .. }),
+                vanished: false,
+                bytes,
+            },
+        );
+        id
+    }
+
+    /// The body of a write that has begun has so many bytes. Only of Workloads it repeats all that a user wrote.
+    pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
+        let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
+        let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
+        flight.bytes = bytes;
+        self.creation_bytes = self.creation_bytes.saturating_add(bytes);
+    }
+
+    /// `origin` decides again once `key` is free.
+    pub(crate) fn block(&mut self, key: ObjectKey, origin: ObjectKey) {
+        self.blocked.entry(key).or_default().insert(origin);
+    }
+
+    /// Those that something about `key` brings back.
+    pub(crate) fn unblock(&mut self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
+        self.blocked.remove(key).unwrap_or_default()
+    }
+
+    pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
+        let key = self.keys.remove(&id)?;
+        let flight = self.flying.remove(&key)?;
+        if flight.purpose.creates() {
+            self.creations = self.creations.saturating_sub(1);
+        }
+        self.creation_bytes = self.creation_bytes.saturating_sub(flight.bytes);
+        Some((key, flight))
+    }
+
+    /// Whether as many Workloads are being created as may be at once.
+    pub(crate) fn creations_full(&self) -> bool {
+        self.creations >= MOST_CREATIONS || self.creation_bytes >= MOST_CREATION_BYTES
+    }
+
+    /// The job's turn comes when a creation ends.
+    pub(crate) fn hold_back(&mut self, job: ObjectKey) {
+        if self.held.insert(job.clone()) {
+            self.held_back.push_back(job);
+        }
+    }
+
+    /// The job whose turn it is now, if any.
+    pub(crate) fn next_held_back(&mut self) -> Option<ObjectKey> {
+        let job = if self.creations_full() { None } else { self.held_back.pop_front() }?;
+        self.held.remove(&job);
+        Some(job)
+    }
+
+    /// The object must be seen at `version` or later before it is judged again.
+    pub(crate) fn expect(&mut self, key: ObjectKey, version: u64) {
+        self.awaited.insert(key, Awaited { version, until: None });
+    }
+
+    /// A conflict says that there is something newer than `version`; the result says until when that is believed.
+    pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
+        let until = after(now, CONFLICT_PATIENCE_MS);
+        self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
+        until
+    }
+
+    /// Whether a conflict made us wait for a version that this one is.
+    pub(crate) fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
+        self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some() && awaited.version <= version)
+    }
+
+    /// Stops to believe in a version that a conflict has hinted at and that never came; `true` when there was one.
+    pub(crate) fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
+        let over = self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some_and(|until| until <= now));
+        over && self.awaited.remove(key).is_some()
+    }
+
+    /// The object was seen at a version; `true` when nothing is awaited any more.
+    pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
+        self.strays.seen(key, version);
+        match self.awaited.get(key) {
+            Some(awaited) if awaited.version > version => false,
+            Some(_) => {
+                self.awaited.remove(key);
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// The object is gone: nothing is awaited of it.
+    pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+        self.refusals.remove(key);
+        self.refused_reservations.remove(key);
+        self.awaited.remove(key);
+        self.backoffs.remove(key);
+        self.strays.vanished(key);
+        if let Some(flight) = self.flying.get_mut(key) {
+            flight.vanished = true;
+        }
+    }
+
+    pub(crate) fn succeeded(&mut self, key: &ObjectKey, origin: &ObjectKey) {
+        self.backoffs.remove(key);
+        if self.refusal(origin).is_some_and(|(object, _)| object == key) {
+            self.refusals.remove(origin);
+        }
+    }
+
+    /// The API server refused to give a workload quota; it preempts nobody until the time that this says.
+    pub(crate) fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
+        *self.refused_reservations.entry(workload.clone()).or_insert_with(|| after(now, REFUSED_MS))
+    }
+
+    /// A workload got its quota, or asks for something else: its next reservation may be taken.
+    pub(crate) fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
+        self.refused_reservations.remove(workload);
+    }
+
+    /// The same once its time is over.
+    pub(crate) fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
+        if self.refused_reservations.get(workload).is_some_and(|until| *until <= now) {
+            self.refused_reservations.remove(workload);
+        }
+    }
+
+    /// Whether others would give up their quota for a reservation that is not written.
+    pub(crate) fn was_refused_quota(&self, workload: &ObjectKey) -> bool {
+        self.refused_reservations.contains_key(workload)
+    }
+
+    /// The API server does not make an object for another one. Only TrainingJobs and Workloads tell that later.
+    pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
+        if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
+            self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
+        }
+    }
+
+    /// What it said, and of which object.
+    pub(crate) fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
+        self.refusals.get(origin)
+    }
+
+    /// A failed write: doubles the object's delay and says until when it holds.
+    pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
+        let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
+        let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
+        let delay = doubled.max(at_least_ms).min(LONGEST_DELAY_MS);
+        let until = after(now, delay);
+        self.backoffs.insert(key.clone(), Backoff { until, attempts: attempts.saturating_add(1) });
+        until
+    }
+
+    /// A delay that does not grow: the answer was "not yet".
+    pub(crate) fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
+        let until = after(now, millis);
+        self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
+        until
+    }
+
+    /// The object's delay ends by then.
+    pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
+        if let Some(backoff) = self.backoffs.get_mut(key) {
+            backoff.until = backoff.until.min(end);
+        }
+    }
+
+    /// Forgets delays that ended long ago, and who waits for others without being there any more.
+    pub(crate) fn forget_old(&mut self, now: Timestamp, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
+        self.blocked.retain(|_, waiting| {
+            waiting.retain(&is_there);
+            !waiting.is_empty()
+        });
+    }
+
+    /// An object was seen that was not there before. Unless a creation of ours is under way or was answered, one whose answer was
+    /// lost has made it.
+    pub(crate) fn appeared(&mut self, key: &ObjectKey) {
+        if !self.busy(key) {
+            self.strays.landed(key);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What became of writes: what each answer means for what was planned, and for the next try.
+
+use jiff::Timestamp;
+
+use crate::controller::Control;
+use crate::controller::flight::Flight;
+use crate::measure::Measure;
+use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
+
+impl Control {
+    /// What became of a write.
+    pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
+        let Some((object, flight)) = self.flights.land(id) else { return };
+        self.touch_related(&object);
+        let (origin, purpose) = (flight.origin.clone(), flight.purpose);
+        if origin.kind == Kind::TrainingJob && origin != object {
+            // Of what it creates it sees the Jobs only.
+            self.touch(origin.clone());
+        }
+        if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
+            // What is not there does not say for whom it was made.
+            self.touch(origin.clone());
+        }
+        self.take_outcome(object.clone(), flight, outcome, now);
+        self.retry_within_grace(&object, purpose);
+        if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
+            self.wait(origin, until);
+        }
+        if object.kind == Kind::Workload {
+            // The watch may have shown the result before the answer came.
+            self.settle(&(object.namespace, object.name));
+        }
+    }
+
+    fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
+        self.note_saving(&object, &flight, &outcome, now);
+        if matches!(outcome, Outcome::Applied { .. } | Outcome::Gone) {
+            self.note_sent_off(&flight.origin, &object);
+        }
+        if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
+            self.untold.insert(object.clone());
+        }
+        match outcome {
+            Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
+            Outcome::Checkpoints(found) => self.note_look(&object, flight.place.as_deref(), found, now),
+            Outcome::Stuck(stuck) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_stuck(&object, stuck, now);
+            }
+            Outcome::Left(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_left(&object, pods, now);
+            }
+            Outcome::Object(text) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_read(&object, &text, now);
+            }
+            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
+            Outcome::OnNode(pods) => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.note_on_node(&object.name, &pods, now);
+            }
+            Outcome::Conflict => self.take_conflict(object, &flight, now),
+            Outcome::AlreadyExists => {
+                self.flights.strays.landed(&object);
+                self.take_conflict(object.clone(), &flight, now);
+                self.note_name_taken(&object, &flight, now);
+            }
+            Outcome::Gone if object.kind == Kind::JobPod => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.forget_job_pod(&(object.namespace, object.name));
+            }
+            Outcome::Gone => {
+                self.flights.succeeded(&object, &flight.origin);
+                self.drop_plan(&object);
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::Refused(text) => self.take_refusal(object, &flight, &text, now),
+            Outcome::Busy(after) => {
+                let after = i64::try_from(after).unwrap_or(i64::MAX);
+                let until = match flight.purpose.spares_its_object() {
+                    true => self.flights.pause(&object, now, after),
+                    false => self.flights.failed(&object, now, after),
+                };
+                self.wait(object, until);
+            }
+            // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
+            Outcome::Unknown(text) => {
+                self.doubt(&object, &flight, now);
+                self.note_unanswered(&object, flight.purpose, &text);
+                let until = self.flights.failed(&object, now, 0);
+                self.wait(object, until);
+            }
+            Outcome::NotSent => {
+                self.drop_settled_plan(&object);
+                let until = self.flights.failed(&object, now, 500);
+                self.wait(object, until);
+            }
+        }
+    }
+
+    fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
+        self.flights.succeeded(&object, &flight.origin);
+        self.replan |= self.planned.made();
+        self.note_done(&object, &flight, now);
+        self.notices.extend(flight.notices);
+        let written = resource_version.parse().unwrap_or_default();
+        let version = if flight.purpose.withdraws() { u64::MAX } else { written };
+        if version > self.seen_version(&object) && !flight.vanished {
+            self.flights.expect(object, version);
+        }
+    }
+
+    /// What follows from it that a write was made, beside what the watch will show.
+    fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
+            self.rid_of_pods.insert(uid);
+        }
+        self.note_sent_job_pod(object, flight.purpose, now);
+        match flight.purpose {
+            Purpose::ProbePods => {
+                if let Some(uid) = self.uid_of(object) {
+                    self.pods_gone.insert(uid);
+                }
+            }
+            Purpose::ProbeSurplus => self.note_shrunk(object, now),
+            Purpose::SetReclaimable => {
+                if let Some(uid) = self.uid_of(&flight.origin) {
+                    self.ration.forget_ended(&uid);
+                }
+            }
+            Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
+            Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
+            Purpose::ReserveQuota => {
+                self.flights.forget_refused_reservation(object);
+                if let Some(uid) = self.uid_of(object) {
+                    self.planned.remove(&uid);
+                    self.replan = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Something else was written meanwhile, or is there already.
+    fn take_conflict(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
+        let until = self.flights.failed(&object, now, 0);
+        self.wait(object.clone(), until);
+        // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
+        // booked until the newer version is seen.
+        if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+            let until = self.flights.suspect(object.clone(), flight.based_on, now);
+            self.wait(object, until);
+        } else if flight.purpose == Purpose::ReserveQuota {
+            self.drop_plan(&object);
+        }
+    }
+
+    /// The API server says no for good: the user is told, and it is tried again all the same.
+    fn take_refusal(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
+        self.measures.push(Measure::Count {
+            name: "berth_writes_refused",
+            labels: vec![("kind", object.kind.name().to_owned())],
+            by: 1,
+        });
+        self.drop_settled_plan(&object);
+        self.note_refused_eviction(&object, flight.purpose);
+        if flight.purpose == Purpose::ReserveQuota {
+            let until = self.flights.refused_reservation(&object, now);
+            self.wait(object.clone(), until);
+        }
+        let until = self.flights.failed(&object, now, 5_000);
+        let absent = flight.purpose.makes_anew();
+        if absent {
+            self.flights.refused(&flight.origin, &object, text);
+        }
+        let absent = absent || flight.purpose == Purpose::CreateWorkload;
+        self.refused(if absent { &flight.origin } else { &object }, absent, text);
+        self.tell_job_of(&object, "refused a change by Berth", text);
+        self.wait(object, until);
+    }
+
+    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. One of ours, whose creation was
+    /// answered late, would have been seen by now.
+    fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
+        if asks && self.flights.keeps_failing(object, now) {
+            self.flights.refused(&flight.origin, object, "exists and is somebody else's: delete it");
+            self.touch(flight.origin.clone());
+        }
+    }
+
+    /// No answer says what became of a write. Where that goes on with a planned admission, nobody waits for it any longer, and its user is
+    /// told.
+    fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
+        let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
+        if self.planned.unanswered(&uid) {
+            self.replan = true;
+            let what = "does not say whether it has made a change by Berth";
+            self.tell_of_write(object, false, what, text);
+            self.tell_job_of(object, what, text);
+        }
+    }
+
+    /// Notes what the present run of a TrainingJob has.
+    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
+        if let Some(uid) = self.uid_of(origin) {
+            self.prepared.entry(uid).or_default().insert(object);
+        }
+    }
+
+    /// As [`Control::drop_plan`], unless an earlier try may still be applied: what it would reserve stays booked until that is known.
+    fn drop_settled_plan(&mut self, object: &ObjectKey) {
+        if !self.flights.strays.may_land(object) {
+            self.drop_plan(object);
+        }
+    }
+
+    /// A planned admission will not be written: the workload's own state decides again once it is seen.
+    fn drop_plan(&mut self, object: &ObjectKey) {
+        let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        self.planned.remove(&uid);
+    }
+}

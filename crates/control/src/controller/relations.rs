@@ -1,0 +1,206 @@
+//! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
+
+use berth_api::conditions::own_reasons;
+use berth_jobs::version_of;
+
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, Step, cluster_key, key};
+use crate::deltas;
+use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
+
+impl Control {
+    /// Tells whom it concerns that the API server refuses a write for it.
+    pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
+        self.tell_of_write(object, creation, "refused a change by Berth", text);
+    }
+
+    pub(crate) fn tell_of_write(&mut self, object: &ObjectKey, creation: bool, what: &str, text: &str) {
+        let mut object = object.clone();
+        if object.kind == Kind::PodGroup {
+            // Its first pod is told.
+            let group = (object.namespace, object.name);
+            let Some((pod, _)) = self.view.pods.members(&group).next() else { return };
+            object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
+        }
+        let Some(uid) = self.uid_of(&object) else { return };
+        self.notices.push(Notice {
+            key: object,
+            uid,
+            event_type: EventType::Warning,
+            reason: if creation { own_reasons::FAILED_CREATE } else { own_reasons::WRITE_REFUSED }.into(),
+            message: format!("the API server {what}: {text}"),
+            reporter: WORKLOADS,
+        });
+    }
+
+    /// Tells the job of a Workload what the API server does with a write to that: users look at their job first.
+    pub(crate) fn tell_job_of(&mut self, object: &ObjectKey, what: &str, text: &str) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let workload = self.view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
+        if let Some(job) = workload.and_then(WorkloadView::whole) {
+            self.tell_of_write(&job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
+        }
+    }
+
+    /// Tells a user of an object something that he was not told last for that reason. There may be more to tell or to do: it is looked
+    /// at again.
+    pub(crate) fn tell_once(&mut self, object: ObjectKey, notice: Notice, step: &mut Step) {
+        let told = self.told.entry(object.clone()).or_default();
+        if told.get(&notice.reason) != Some(&notice.message) {
+            told.insert(notice.reason.clone(), notice.message.clone());
+            step.notices.push(notice);
+            self.dirty.insert(object);
+        }
+    }
+
+    /// Marks everything that is decided about.
+    pub(crate) fn everything_dirty(&mut self) {
+        let jobs = self.view.jobs.keys().cloned();
+        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, &name));
+        let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
+        let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
+        let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        self.dirty.extend(self.view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
+        let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
+        let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
+        self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
+        self.dirty.extend(self.ladder.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
+        self.dirty.extend(self.view.pod_keys(None));
+        self.dirty.extend(self.view.odd_pods.keys(None));
+        self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
+        for object in training {
+            self.touch(object);
+        }
+    }
+
+    /// A priority class may be what a job waits for.
+    pub(crate) fn touch_all_jobs(&mut self) {
+        self.dirty.extend(self.view.jobs.keys().cloned());
+        self.dirty.extend(self.view.pod_keys(None));
+        let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
+        self.dirty.extend(training.collect::<Vec<_>>());
+    }
+
+    /// Whether jobs and pods of a namespace are managed. One that was not seen yet is not.
+    pub(crate) fn manages(&self, namespace: &str) -> bool {
+        let labels = self.view.namespaces.get(namespace);
+        labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
+    }
+
+    /// What surrounds the jobs of a namespace has changed.
+    pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
+        self.dirty.extend(self.view.jobs_in(namespace).cloned());
+        self.dirty.extend(self.view.pod_keys(Some(namespace)));
+        let training = self.view.training.keys().filter(|name| name.0 == namespace);
+        self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
+    }
+
+    /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
+    pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
+        let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
+        let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
+        for name in waiting {
+            self.mirror(&name);
+        }
+    }
+
+    /// Marks the Workloads that an owner controls.
+    pub(crate) fn touch_owned_by(&mut self, uid: &str) {
+        let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);
+        self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+    }
+
+    /// Marks the Jobs of a namespace that name this uid as their controller's.
+    pub(crate) fn touch_jobs_below(&mut self, namespace: &str, uid: &str) {
+        self.dirty.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+    }
+
+    /// Marks an object and those whose decisions depend on it.
+    pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => {
+                self.touch_job_pods(&object.namespace);
+                if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::whole) {
+                    self.touch(job);
+                }
+            }
+            Kind::Pod => {
+                if let Some(pod) = self.view.pods.get(&name) {
+                    let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
+                    let uid = pod.uid.to_string();
+                    self.touch_owned_by(&uid);
+                    self.dirty.extend(group.map(|group| key(Kind::PodGroup, &group)));
+                }
+            }
+            Kind::ProvisioningRequest | Kind::PodTemplate => self.dirty.extend(self.concerned_by(object)),
+            kind if kind.is_job() => {
+                self.touch_job_pods(&object.namespace);
+                let job = self.view.jobs.get(object);
+                let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
+                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
+                // The whole of which it is a part may wait for it to go.
+                let whole = job.and_then(|job| job.owner.as_ref());
+                let whole = whole.and_then(|owner| {
+                    Some((Kind::of_whole(&owner.kind)?, owner.name.to_string(), owner.uid.to_string()))
+                });
+                for workload in owned {
+                    self.touch(key(Kind::Workload, &workload));
+                }
+                if let Some((kind, name, uid)) = whole {
+                    let whole = key(kind, &(object.namespace.clone(), name));
+                    // Its capacity is that of its Jobs; and where it is gone they are what is waited for.
+                    if kind == Kind::TrainingJob || self.uid_of(&whole).as_ref() != Some(&uid) {
+                        self.touch_owned_by(&uid);
+                    }
+                    self.touch(whole);
+                }
+            }
+            _ => {}
+        }
+        // An object that does not name its owner yet cannot tell whom it concerns.
+        let blocked = self.flights.unblock(object);
+        self.dirty.extend(blocked);
+        self.touch(object.clone());
+    }
+
+    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
+            kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
+            Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
+            Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
+            Kind::JobPod => self.view.odd_pods.get(&name).map(|odd| odd.pod.uid.to_string()),
+            Kind::AdmissionCheck => self.view.checks.get(&object.name).map(|check| check.uid.clone()),
+            Kind::ProvisioningRequest => {
+                self.view.provisioning.requests.get(&name).map(|request| request.uid().to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// The version at which the view has an object, 0 when it has not.
+    pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
+            kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
+            Kind::TrainingJob => {
+                self.view.training.get(&name).map_or(0, crate::cache::training_view::TrainingView::version)
+            }
+            Kind::Pod => self.view.pods.get(&name).map_or(0, |pod| pod.version),
+            Kind::AdmissionCheck => {
+                self.view.checks.get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
+            }
+            Kind::ProvisioningRequest => {
+                self.view.provisioning.requests.get(&name).map_or(0, |request| version_of(&request.metadata))
+            }
+            Kind::PodTemplate => {
+                self.view.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
+            }
+            // Little is remembered of a pod of a job, and nothing of it awaited. Queues are never awaited: their statuses are computed from our own books and sent when they differ.
+            _ => u64::MAX,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes whose outcome is unknown, and which may be applied when the quota that they use has long been given away.
+//!
+//! A lost answer says nothing: the write was applied, or refused, or is still on its way, and reading the object does not tell
+//! the last two apart. A patch carries the version that it was derived from, so it is over as soon as the object is seen at another
+//! one; until then its object takes the same write again, or one that changes the version ([`Purpose::WithdrawStart`]), and its
+//! quota stays where it is. A creation has no version to carry: what it needs is kept until the server has given it up.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::types;
+use jiff::Timestamp;
+
+use crate::controller::flight::Flight;
+use crate::controller::{Control, after_seconds, key};
+use crate::write::{Kind, ObjectKey, Purpose};
+
+/// So long after its answer was lost a creation may still be applied. The server is told to give up before we do, and does so within
+/// seconds.
+const CREATION_SECONDS: i64 = 20;
+
+/// Writes that may still be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Strays {
+    /// By object, the version at which it must still be for such a write to succeed.
+    patches: BTreeMap<ObjectKey, u64>,
+    creations: BTreeMap<ObjectKey, Creations>,
+}
+
+/// Creations of one object whose answers were lost.
+#[derive(Clone, Copy, Debug)]
+struct Creations {
+    open: u32,
+    until: Timestamp,
+}
+
+impl Strays {
+    /// A patch that was derived from `version` may still be applied.
+    pub(crate) fn doubt(&mut self, key: ObjectKey, version: u64) {
+        self.patches.insert(key, version);
+    }
+
+    /// Whether a patch of the object may still be applied.
+    pub(crate) fn may_land(&self, key: &ObjectKey) -> bool {
+        self.patches.contains_key(key)
+    }
+
+    /// The object was seen at a version: what was derived from an older one is refused, if it was not applied.
+    pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) {
+        if self.patches.get(key).is_some_and(|derived_from| *derived_from < version) {
+            self.patches.remove(key);
+        }
+    }
+
+    /// The object is gone: its uid does not come back.
+    pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+        self.patches.remove(key);
+    }
+
+    fn doubt_creation(&mut self, key: ObjectKey, now: Timestamp) {
+        let until = after_seconds(now, CREATION_SECONDS);
+        let open = self.creations.get(&key).map_or(0, |creations| creations.open);
+        self.creations.insert(key, Creations { open: open.saturating_add(1), until });
+    }
+
+    /// One of the creations of the object was applied: it is there, and none of the others has made it.
+    pub(crate) fn landed(&mut self, key: &ObjectKey) {
+        let Some(creations) = self.creations.get_mut(key) else { return };
+        creations.open = creations.open.saturating_sub(1);
+        if creations.open == 0 {
+            self.creations.remove(key);
+        }
+    }
+
+    /// Until when a creation of the object may still be applied.
+    pub(crate) fn creation_until(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
+        self.creations.get(key).map(|creations| creations.until).filter(|until| *until > now)
+    }
+
+    /// Forgets the creations that the server has given up.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+        self.creations.retain(|_, creations| creations.until > now);
+    }
+}
+
+impl Control {
+    /// The answer to a write was lost. Of those that use quota it is remembered.
+    pub(crate) fn doubt(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        self.flights.strays.forget_old(now);
+        if flight.purpose == Purpose::StartTraining {
+            if self.uid_of(object).is_some() {
+                // It was seen before the answer could come.
+                return;
+            }
+            self.flights.strays.doubt_creation(object.clone(), now);
+        } else if flight.purpose.uses_quota() && !flight.vanished && self.seen_version(object) <= flight.based_on {
+            self.flights.strays.doubt(object.clone(), flight.based_on);
+        }
+    }
+
+    /// A leader before us may have sent starts that are still on their way: what looks as if it had not been started, and may be by
+    /// them, is held for that until it is seen at another version.
+    pub(crate) fn doubt_starts(&mut self) {
+        let mut doubted: Vec<(ObjectKey, u64)> = Vec::new();
+        for workload in self.view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
+            let Some(whole) = workload.whole() else { continue };
+            let name = (whole.namespace.clone(), whole.name.clone());
+            match whole.kind {
+                Kind::Pod => {
+                    let pod = self.view.pods.get(&name).filter(|pod| pod.gated && !pod.ended());
+                    doubted.extend(pod.map(|pod| (whole, pod.version)));
+                }
+                Kind::PodGroup => {
+                    let waiting = self.view.pods.members(&name).filter(|(_, pod)| pod.gated && !pod.ended());
+                    let object = |pod: &str| key(Kind::Pod, &(name.0.clone(), pod.to_owned()));
+                    doubted.extend(waiting.map(|(pod, state)| (object(pod), state.version)));
+                }
+                _ => {
+                    // Only from such a state it is started.
+                    let job = self.view.job_of(workload).filter(|job| job.is_suspended() && job.may_change_template);
+                    let job = job.filter(|job| job.finished.is_none());
+                    doubted.extend(job.map(|job| (whole, job.version)));
+                }
+            }
+        }
+        for (object, version) in doubted {
+            self.flights.strays.doubt(object, version);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn object() -> ObjectKey {
+        key(Kind::JOB, &("team".to_owned(), "a".to_owned()))
+    }
+
+    #[test]
+    fn a_patch_is_over_when_its_object_is_seen_at_another_version() {
+        let mut strays = Strays::default();
+        strays.doubt(object(), 7);
+        for version in [6, 7] {
+            strays.seen(&object(), version);
+            assert!(strays.may_land(&object()), "{version}");
+        }
+        strays.seen(&object(), 8);
+        assert!(!strays.may_land(&object()));
+    }
+
+    #[test]
+    fn each_lost_creation_is_over_by_itself_or_with_time() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut strays = Strays::default();
+        strays.doubt_creation(object(), now);
+        strays.doubt_creation(object(), now);
+        strays.landed(&object());
+        assert!(strays.creation_until(&object(), now).is_some(), "the other one is on its way");
+        strays.landed(&object());
+        assert_eq!(strays.creation_until(&object(), now), None);
+        strays.doubt_creation(object(), now);
+        let end = strays.creation_until(&object(), now).unwrap();
+        assert_eq!(strays.creation_until(&object(), end), None);
+        strays.forget_old(end);
+        assert!(strays.creations.is_empty());
+    }
+}

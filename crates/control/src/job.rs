@@ -1,0 +1,445 @@
+//! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
+//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
+//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that somebody else suspends in `moved`,
+//! about one that does not ask by its Workload any more in `kept`, and who decides for a job that another one owns in `owners`.
+
+pub(crate) mod altered;
+pub(crate) mod attempts;
+mod build;
+mod going;
+pub(crate) mod grace;
+pub(crate) mod job_events;
+mod kept;
+pub(crate) mod left;
+mod moved;
+mod overgrown;
+mod owners;
+mod parts;
+pub(crate) mod placement;
+mod same;
+pub(crate) mod starts;
+mod stop;
+
+use berth_api as api;
+use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
+use berth_jobs::JobState;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after_seconds, key};
+use crate::job::placement::placements;
+use crate::policies::NamedClasses;
+use crate::workload::checks;
+use crate::workload::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
+use crate::workload::names::{create, made_for_another};
+use crate::workload::pods_ready;
+use crate::workload::stops::let_go;
+use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use build::Unbuilt;
+use kept::{Asks, displaced};
+pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
+use owners::RunsWith;
+pub(crate) use owners::unlisted_above;
+
+/// Seconds in which the ends of more pods are awaited before the first is written.
+const RECLAIM_SECONDS: i64 = 5;
+/// Why a job is suspended that runs without a Workload.
+const MISSING: &str = "Missing Workload; unable to restore pod templates";
+
+/// A job with what is decided about it.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    control: &'a Control,
+    key: &'a ObjectKey,
+    job: &'a JobState,
+    now: Timestamp,
+}
+
+fn object(workload: &WorkloadView) -> ObjectKey {
+    key(Kind::Workload, &workload.key())
+}
+
+/// Decides about one job.
+pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+    let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
+    let case = Case { control, key, job, now };
+    let owned = control.view.workloads_of(&job.uid);
+    if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
+        // A decision on a state that is about to change would be made twice.
+        return Decision::Done;
+    }
+    if owned.iter().any(|workload| workload.unreadable) {
+        // Whether it may run cannot be told: it goes on as it is.
+        return Decision::Done;
+    }
+    let asks = case.asks();
+    match &asks {
+        Asks::Above(RunsWith::FreeJobSet(set)) => return case.left_alone(*set, &owned),
+        Asks::Above(RunsWith::Unlisted) => return Decision::Done,
+        _ => {}
+    }
+    if let Some(workload) = case.kept(&owned, &asks) {
+        return case.decide_kept(workload, &asks);
+    }
+    match asks {
+        Asks::Own if job.deleting => case.going(&owned),
+        Asks::Own if control.is_ending(&key.namespace) && case.ends_with_namespace(&owned) => case.go_with_namespace(),
+        Asks::Own => match &job.prebuilt_workload {
+            Some(prebuilt) => case.prebuilt(prebuilt, &owned),
+            None => case.ordinary(&owned),
+        },
+        Asks::Above(RunsWith::JobSet(set)) if !job.deleting => case.below(set),
+        Asks::NoQueue => case.tell_misplaced(),
+        Asks::Above(_) | Asks::Unmanaged(_) => Decision::Done,
+    }
+}
+
+impl Case<'_> {
+    fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
+        Notice {
+            key: self.key.clone(),
+            uid: self.job.uid.clone(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: self.job.kind.info().reporter,
+        }
+    }
+
+    /// A write to the job; the body carries uid and resourceVersion.
+    fn write(&self, purpose: Purpose, subresource: Subresource, body: Value, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft {
+            purpose,
+            key: self.key.clone(),
+            request: Request::Merge { manager: "kueue", subresource, body },
+            based_on: self.job.version,
+            notices,
+        })
+    }
+
+    fn suspend(&self, why: &str) -> Decision {
+        let notice = self.notice(EventType::Normal, reasons::STOPPED, why.to_owned());
+        let body = match self.job.whole() {
+            Some(job) if self.job.placed => job.stop_patch(),
+            Some(job) => job.suspend_patch(),
+            // Nothing was put into its template.
+            None if !self.job.placed => self.job.suspend_patch(),
+            None => return Decision::Done,
+        };
+        self.write(Purpose::SuspendJob, Subresource::None, body, vec![notice])
+    }
+
+    fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
+        let name = (self.key.namespace.clone(), name.to_owned());
+        // As long as it names no owner, only who waits for it knows whom it concerns.
+        let later = Decision::WaitFor(key(Kind::Workload, &name));
+        let Some(workload) = self.control.view.workloads.get(&name) else {
+            return if self.job.suspended { later } else { self.suspend(MISSING) };
+        };
+        match &workload.owner {
+            Some(owner) if owner.uid == self.job.uid && !workload.deleting && !self.same(workload) => {
+                self.out_of_sync(workload)
+            }
+            Some(owner) if owner.uid == self.job.uid => match displaced(owned, workload) {
+                Some(other) => self.delete(other),
+                None => self.with_workload(workload),
+            },
+            Some(_) if !self.job.suspended => self.suspend(MISSING),
+            Some(_) => made_for_another(self.control, self.key, workload, |reason, text| {
+                self.notice(EventType::Warning, reason, text)
+            }),
+            None => self.adopt(workload),
+        }
+    }
+
+    fn adopt(&self, workload: &WorkloadView) -> Decision {
+        let info = self.job.kind.info();
+        adopt(self.control, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
+    }
+
+    /// What was made beforehand asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
+    fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
+        if !self.job.suspended {
+            return self.suspend(OUT_OF_SYNC);
+        }
+        if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
+            return decision;
+        }
+        out_of_sync(workload, self.now, |kind, reason, text| self.notice(kind, reason, text))
+    }
+
+    fn ordinary(&self, owned: &[&WorkloadView]) -> Decision {
+        let live: Vec<&WorkloadView> = owned.iter().copied().filter(|workload| !workload.deleting).collect();
+        let same = live.iter().copied().find(|workload| self.same(workload));
+        let surplus = live
+            .iter()
+            .copied()
+            .find(|workload| same.is_none_or(|same| same.uid != workload.uid) && !workload.is(types::FINISHED));
+        match (same, surplus) {
+            (Some(_), Some(surplus)) => self.delete(surplus),
+            (Some(workload), None) => self.with_workload(workload),
+            (None, Some(other)) => self.without_match(other),
+            (None, None) => self.without_workload(owned),
+        }
+    }
+
+    fn delete(&self, workload: &WorkloadView) -> Decision {
+        let message = format!("Deleted not matching Workload: {}/{}", workload.namespace, workload.name);
+        let notice = self.notice(EventType::Normal, event_reasons::DELETED_WORKLOAD, message);
+        let draft = Draft::delete(Purpose::DeleteWorkload, object(workload), &workload.uid);
+        Decision::write(draft.telling(notice))
+    }
+
+    fn without_match(&self, other: &WorkloadView) -> Decision {
+        if !self.job.suspended {
+            return self.suspend("No matching Workload; restoring pod templates according to existent Workload");
+        }
+        if other.reserved() {
+            return self.delete(other);
+        }
+        let fresh = match self.build() {
+            Ok(fresh) => fresh,
+            // Why it gets no other one is told when it has none.
+            Err(Unbuilt::Invalid(_)) => return self.delete(other),
+            Err(Unbuilt::NoClass(_)) => return Decision::Done,
+            Err(Unbuilt::Lean) => return self.read(),
+        };
+        let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
+        let size = self.control.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
+        let mut draft = object_write(
+            other,
+            Purpose::UpdateWorkload,
+            json!({"metadata": {"annotations": size}, "spec": {
+                "podSets": spec.get("podSets"),
+                "queueName": spec.get("queueName"),
+                "priority": spec.get("priority"),
+                "priorityClassRef": spec.get("priorityClassRef"),
+                "maximumExecutionTimeSeconds": spec.get("maximumExecutionTimeSeconds"),
+            }}),
+        );
+        let message = format!("Updated not matching Workload for suspended job: {}/{}", other.namespace, other.name);
+        draft.notices.push(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
+        Decision::write(draft)
+    }
+
+    fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
+        if let Some(leaving) = owned.iter().find(|workload| workload.deleting) {
+            return self.leaving(leaving);
+        }
+        if self.job.finished.is_some() {
+            return Decision::Done;
+        }
+        if let Some(decision) = self.namesake() {
+            return decision;
+        }
+        if !self.job.suspended {
+            return self.suspend(MISSING);
+        }
+        if self.control.is_ending(&self.key.namespace) {
+            return Decision::Done;
+        }
+        // A large job that was read must not wait: it would be kept with all that its user wrote.
+        if self.control.flights.creations_full() && !self.job.is_large() {
+            return Decision::WaitForCreations;
+        }
+        let workload = match self.build() {
+            Ok(workload) => workload,
+            Err(Unbuilt::Lean) => return self.read(),
+            // The class, the namespace's limits or the job itself must change first; that brings us back.
+            Err(problem) => return Decision::tell(self.complaint(&problem)),
+        };
+        create(self.control, self.key, &workload, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        })
+    }
+
+    /// The Workload is being deleted: the job stops, then the Workload may go.
+    fn leaving(&self, workload: &WorkloadView) -> Decision {
+        let finished = self.job.finished.is_some();
+        if !self.job.suspended && !finished {
+            return self.suspend("Workload is deleted");
+        }
+        if !finished && let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
+            return decision;
+        }
+        if finished || !self.job.active { let_go(workload, self.now) } else { Decision::Done }
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            if has_finalizer(workload) && (self.job.finished.is_some() || workload.deleting) {
+                return Decision::write(remove_finalizer(workload));
+            }
+            if self.job.finished.is_none() && !self.job.suspended {
+                return self.suspend("Workload is finished");
+            }
+            return Decision::Done;
+        }
+        if workload.deleting {
+            return self.leaving(workload);
+        }
+        if let Some(end) = &self.job.finished {
+            if self.has_moving_parts() {
+                // A JobSet is over as soon as one of its Jobs decides that; the others are stopped afterwards.
+                return Decision::Done;
+            }
+            return self.finish(workload, end.success, &end.message);
+        }
+        if let Some((reason, text)) = self.control.untold(self.key, workload, self.classes()) {
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
+        }
+        match self.reclaimable(workload) {
+            None | Some(Decision::Wait(_)) if workload.is(types::EVICTED) => self.stop(workload),
+            reclaims => Decision::first_or_earliest(reclaims, || {
+                if self.job.suspended { self.waiting(workload) } else { self.running(workload) }
+            }),
+        }
+    }
+
+    fn finish(&self, workload: &WorkloadView, success: bool, message: &str) -> Decision {
+        finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
+    }
+
+    /// Pods of the Workload's pod sets that need not run again: those that are not left. The job counts them by its own number of pods,
+    /// which is smaller where it runs with fewer than it asked for; while more pods are left than that, all of them are needed.
+    fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
+        let runs = self.job.asked();
+        let of = |pods: &api::ReclaimablePod| {
+            let all = workload.size(&pods.name);
+            let own = runs.iter().flat_map(|sets| sets.iter()).find(|set| set.name == pods.name);
+            let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
+            api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
+        };
+        self.control.over_of(self.key, self.job).iter().map(of).collect()
+    }
+
+    /// Tells which pods are over: while the job runs, so that their quota goes back, and that only grows; and while it waits without quota, so
+    /// that it asks for those that are left.
+    fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
+        let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
+        let runs = workload.reserved() && !self.job.suspended;
+        if !(waits || runs) || !self.control.settings.reclaimable_pods {
+            return None;
+        }
+        let mut wanted = self.over(workload);
+        let old = &workload.status.reclaimable_pods;
+        if waits {
+            // What is said of a pod set stays until something else is said of it.
+            let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
+            let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
+            wanted.extend(none);
+        }
+        let differs = wanted.iter().any(|pods| {
+            let before = old.iter().find(|old| old.name == pods.name).map_or(0, |old| old.count);
+            pods.count > before || (waits && pods.count != before)
+        });
+        if !differs {
+            return None;
+        }
+        let write = |pods: &[api::ReclaimablePod]| {
+            let pods = json!({ "reclaimablePods": pods });
+            separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods)
+        };
+        if waits {
+            return Some(write(&wanted));
+        }
+        // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
+        // job ends with them.
+        let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.is_offline);
+        let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
+        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
+        let waited_for = || given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));
+        if let Some(due) = due.filter(|_| !waited_for()) {
+            return Some(Decision::Wait(due));
+        }
+        Some(write(&wanted))
+    }
+
+    /// Suspended and not evicted: start it when it is admitted.
+    fn waiting(&self, workload: &WorkloadView) -> Decision {
+        if !workload.may_run() {
+            return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
+                Decision::Done => checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text)),
+                decision => decision,
+            };
+        }
+        if let Some(decision) = self.moved(workload) {
+            return decision;
+        }
+        if !self.job.is_suspended() {
+            // A stop is under way: it is brought to its end first.
+            return self.restore(workload).unwrap_or(Decision::Done);
+        }
+        if !self.job.may_change_template {
+            return self.unlock();
+        }
+        if let Some(decision) = self.parts_unrest(workload) {
+            return decision;
+        }
+        let again = self.control.starts.again(&self.job.uid, "", workload);
+        if let Some(again) = again.filter(|again| again.due > self.now) {
+            return Decision::Wait(again.due);
+        }
+        let Some(admission) = &workload.status.admission else { return Decision::Done };
+        let queue = admission.cluster_queue.clone().unwrap_or_default();
+        let Some(job) = self.job.whole() else { return Decision::Done };
+        let placements = placements(self.control, workload);
+        match placements.and_then(|placements| Ok((job.start_patch(&placements)?, placements))) {
+            Ok((body, placements)) => {
+                if let Some(decision) = self.remake_parts(workload, &placements, &body) {
+                    return decision;
+                }
+                let text = format!("Admitted by clusterQueue {queue}");
+                let started = self.notice(EventType::Normal, reasons::STARTED, text);
+                let repeated = again
+                    .map(|again| self.notice(EventType::Warning, own_reasons::REPEATED_START, again.words(self.now)));
+                let notices = self.suspension_undone(workload).into_iter().chain([started]).chain(repeated).collect();
+                self.write(Purpose::StartJob, Subresource::None, body, notices)
+            }
+            Err(error) => self.withdraw_start().unwrap_or_else(|| {
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
+            }),
+        }
+    }
+
+    /// A pending Workload follows its job to another queue, other capacity tiers and fewer gates; any Workload follows its job to another
+    /// priority class.
+    fn follow_queue(&self, workload: &WorkloadView) -> Decision {
+        let prebuilt = self.job.prebuilt_workload.is_some();
+        let wanted = self.control.wanted_priority(workload, self.classes());
+        let wishes = Wishes {
+            pod_sets: None,
+            queue: Some(self.job.queue_name.as_deref().unwrap_or_default()),
+            priority: wanted.ok().filter(|_| !prebuilt),
+            gated_by: self.job.annotation(ADMISSION_GATED_BY),
+            tiers: self.job.annotation(CAPACITY_TIERS),
+            limit: None,
+            preempts: None,
+            prebuilt,
+        };
+        let tell = |message| Some(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
+        follow_and_tell(workload, wishes, tell).unwrap_or(Decision::Done)
+    }
+
+    fn running(&self, workload: &WorkloadView) -> Decision {
+        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+            return self.suspend("Not admitted by cluster queue");
+        }
+        if let Decision::Write(draft) = self.follow_queue(workload) {
+            return Decision::Write(draft);
+        }
+        Decision::first_or_earliest(self.overgrown(workload), || {
+            pods_ready::follow_job(self.control, workload, self.job, self.now)
+        })
+    }
+
+    /// The classes that the job names.
+    fn classes(&self) -> NamedClasses<'_> {
+        (self.job.workload_priority_class.as_deref(), self.job.pod_priority_class.as_deref())
+    }
+}

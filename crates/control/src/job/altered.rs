@@ -1,0 +1,111 @@
+//! Jobs that are not as the JobSet or TrainingJob was admitted of which they are parts: the whole ends, since whoever made such a Job would start
+//! it again.
+
+use berth_api::conditions::{own_reasons, types};
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Decision;
+use crate::workload::pods_ready;
+use crate::workload::transitions::evicted_for;
+use crate::workload::{evict_for_seconds, status_write};
+use crate::write::{Notice, Purpose};
+
+/// Runs in a row that may end with such a Job before there is no other: each of them may preempt others in vain.
+const MOST_TRIES: i32 = 5;
+/// Delay after the first run that has come to nothing, where the configuration has none; it doubles with each.
+const BACKOFF_BASE_SECONDS: i64 = 60;
+/// Longest delay, where the configuration has none.
+const BACKOFF_MAX_SECONDS: i64 = 3_600;
+
+/// Whether a workload that was evicted for that reason runs beyond the quota that it holds: it is given no time.
+pub(crate) fn runs_beyond_quota(reason: &str) -> bool {
+    reason.ends_with(own_reasons::JOB_ALTERED)
+}
+
+/// When there is another run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// After so many seconds.
+    After(i64),
+    /// After so many tries no more, until somebody activates the Workload.
+    Never(i32),
+}
+
+/// How many tries in a row have come to nothing, this one too, and the seconds before the next one.
+pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i64) {
+    let state = workload.status.requeue_state.as_ref();
+    let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
+    let settings = control.settings.wait_for_pods_ready.as_ref();
+    let (base, most) = settings.map_or((BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS), |settings| {
+        (settings.backoff_base_seconds, settings.backoff_max_seconds)
+    });
+    (count, pods_ready::backoff_seconds(base, most, count))
+}
+
+/// An eviction for something that may happen again as soon as the workload runs: the pause before the next try grows with each.
+pub(crate) fn evict_and_pause(
+    control: &Control,
+    workload: &WorkloadView,
+    now: Timestamp,
+    (reason, message): (&str, &str),
+) -> Decision {
+    Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(control, workload)))
+}
+
+/// The run of a workload ends for a Job of it. `tell` says so to whoever made the whole; its words are those of the eviction, too.
+pub(crate) fn end_run(
+    control: &Control,
+    workload: &WorkloadView,
+    now: Timestamp,
+    tell: impl FnOnce(Next) -> Notice,
+) -> Decision {
+    if !workload.active || workload.is(types::DEACTIVATION_TARGET) || workload.is(types::EVICTED) {
+        // The run ends already.
+        return Decision::Done;
+    }
+    let (count, delay) = next_pause(control, workload);
+    // Other time-outs add to the count, which makes the pause longer, and give nobody up.
+    let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
+    let gives_up = tries >= MOST_TRIES;
+    let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
+    let draft = if gives_up {
+        status_write(workload, Purpose::Deactivate, now, |edit| {
+            edit.set(types::DEACTIVATION_TARGET, true, own_reasons::JOB_ALTERED, &notice.message);
+        })
+    } else {
+        evict_for_seconds(workload, now, (own_reasons::JOB_ALTERED, ""), &notice.message, (count, delay))
+    };
+    Decision::write(draft.telling(notice))
+}
+
+/// The resource of which the pods of a Job ask for more than its pod set was admitted with, in words; `None` where there is none. Only resources
+/// count for which the queue has quota, and pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made
+/// as it was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
+pub(crate) fn excess(
+    control: &Control,
+    workload: &WorkloadView,
+    pod_set: &str,
+    (job, asks): (&JobState, Option<&[u8; 16]>),
+) -> Option<String> {
+    if asks.is_some_and(|asks| workload.shape.is_asked_by(pod_set, asks)) {
+        // Nearly always: nothing is read for that.
+        return None;
+    }
+    let whole = job.whole()?;
+    let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
+    let queue = workload.holds().and_then(|queue| control.view.cluster_queues.get(queue));
+    let counts = |resource: &String| {
+        queue.is_none_or(|queue| {
+            queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
+        })
+    };
+    let over = control.needs_of(&workload.namespace, &sets).into_iter().find_map(|mut own| {
+        own.requests.retain(|resource, _| counts(resource));
+        workload.shape.exceeded_by(pod_set, &own)
+    })?;
+    let [asked, given] = [over.asked, over.given].map(|amount| berth_quantity::format(&over.resource, amount));
+    Some(format!("wants {asked} of {} for each pod, where quota is held for {given}", over.resource))
+}

@@ -1,0 +1,65 @@
+//! The Workload of a job, made of all that its user wrote. Of a large job not all of that is kept: it is read again for this.
+
+use berth_api as api;
+use berth_api::conditions::event_reasons;
+use berth_jobs::{Priority, too_large, workload_name};
+
+use super::Case;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::key;
+use crate::policies::no_class;
+use crate::write::{EventType, Kind, Notice, Purpose, Question};
+
+/// Why no Workload can be made of a job.
+pub(super) enum Unbuilt {
+    /// A priority class that does not exist.
+    NoClass(String),
+    /// The job contradicts itself.
+    Invalid(String),
+    /// The job is large, and not all of it is known.
+    Lean,
+}
+
+impl Case<'_> {
+    /// The whole job is asked for, a few at a time: a Workload is to be made of it.
+    pub(super) fn read(&self) -> Decision {
+        let info = self.job.kind.info();
+        let name = workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
+        let workload = key(Kind::Workload, &(self.key.namespace.clone(), name));
+        if self.control.flights.busy(&workload) {
+            // The job was read for the write that is under way.
+            return Decision::WaitFor(workload);
+        }
+        if let Some(until) = self.control.flights.backing_off_from_writes(&workload, self.now) {
+            return Decision::Wait(until);
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Question::ReadObject))
+    }
+
+    /// The event about a job of which no Workload can be made.
+    pub(super) fn complaint(&self, problem: &Unbuilt) -> Notice {
+        let (reason, text) = match problem {
+            Unbuilt::NoClass(class) => no_class(class, "the job"),
+            Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
+            // Such a job is read, and nobody is told of it.
+            Unbuilt::Lean => (event_reasons::ERR_WORKLOAD_COMPOSE, "the job is not known yet".to_owned()),
+        };
+        self.notice(EventType::Warning, reason, text)
+    }
+
+    pub(super) fn build(&self) -> Result<api::Workload, Unbuilt> {
+        let job = self.job.whole().ok_or_else(|| Unbuilt::Invalid("the job was let go".to_owned()))?;
+        let sets = job.pod_sets().map_err(Unbuilt::Invalid)?;
+        if self.job.is_lean() {
+            return Err(Unbuilt::Lean);
+        }
+        let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
+        if let Some(problem) = too_large(&made) {
+            return Err(Unbuilt::Invalid(problem));
+        }
+        self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
+    }
+}

@@ -1,0 +1,100 @@
+//! A job that is being deleted. Mostly it is gone at once; somebody's finalizer may keep it as long as he likes, and neither its controller
+//! nor anybody else stops its pods then.
+
+use berth_api::conditions::{reasons, types};
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::job::left;
+use crate::workload::orphan::probe_pods;
+use crate::workload::status::find;
+use crate::workload::stops::release_for_good;
+use crate::write::{EventType, Kind, Purpose};
+
+impl Case<'_> {
+    /// Whether it goes because its namespace does: it has quota, or its pods run. That it has ended is booked as ever.
+    pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
+        let holds = |workload: &&WorkloadView| workload.holds_quota();
+        self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
+    }
+
+    /// The namespace is deleted pods first, and whatever controls pods only when none is left. A Job that keeps a pod which failed until another
+    /// one comes in its place would wait for ever: it is deleted, as it would be next.
+    pub(super) fn go_with_namespace(&self) -> Decision {
+        let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
+        Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
+    }
+
+    /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
+    pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
+        let holds = |workload: &&&WorkloadView| workload.holds_quota();
+        let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
+        if workload.deleting {
+            return self.going_with(workload);
+        }
+        if let Some(end) = &self.job.finished {
+            return if self.has_moving_parts() {
+                Decision::Done
+            } else {
+                self.finish(workload, end.success, &end.message)
+            };
+        }
+        let evicted = workload.is(types::EVICTED);
+        if !self.job.suspended {
+            return if evicted { self.ask_to_leave(workload) } else { Decision::Done };
+        }
+        let next = self.withdraw_start().or_else(|| evicted.then(|| self.drive_out()).flatten());
+        if let Some(decision) = next.or_else(|| self.remains(workload)) {
+            return decision;
+        }
+        let message = format!("{} is being deleted", self.job.kind.info().kind);
+        release_for_good(workload, &message, self.now)
+    }
+
+    /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the
+    /// job, nobody else stops these pods.
+    fn going_with(&self, workload: &WorkloadView) -> Decision {
+        if self.job.finished.is_some() || self.control.rid_of_pods.contains(&self.job.uid) {
+            return Decision::Done;
+        }
+        if !self.job.suspended {
+            return self.time_to_save(workload).unwrap_or_else(|| self.suspend("Workload is deleted"));
+        }
+        self.withdraw_start().or_else(|| self.drive_out()).unwrap_or(Decision::Done)
+    }
+
+    fn ask_to_leave(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.time_to_save(workload) {
+            return decision;
+        }
+        let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
+        self.suspend(&message.unwrap_or_default())
+    }
+
+    /// The next step that makes its pods go, `None` when all was done for it. That it is suspended does not: its controller does not act on it
+    /// any more. But it is on its way out already, and its pods may go before it.
+    fn drive_out(&self) -> Option<Decision> {
+        if let Some(decision) = self.take_parts(|_| true) {
+            return Some(decision);
+        }
+        if self.key.kind != Kind::JOB || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
+            return None;
+        }
+        let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
+        Some(Decision::write(draft))
+    }
+
+    /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop
+    /// any more: its pods are asked.
+    fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
+        let gone = self.control.pods_gone.contains(&workload.uid);
+        if self.job.leaves_pods && workload.is(types::ADMITTED) {
+            // The garbage collector lets its pods go before it, and its status counts them no more.
+            return (!gone).then(|| left::of_leaving(self.control, workload, self.now));
+        }
+        let known = gone || self.control.at_rest.contains(&self.job.uid);
+        let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
+        (!known && !never_ran).then(|| probe_pods(self.control, workload))
+    }
+}

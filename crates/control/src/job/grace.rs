@@ -1,0 +1,314 @@
+//! Before a running job is stopped, or its number of workers changes, it is asked to save its work, and given a while for that: its pods
+//! are told by an annotation, and get their signal only when they have saved or the while is over.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::{own_reasons, types};
+use berth_api::labels;
+use jiff::Timestamp;
+
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::watch::CLIMBED_BACK;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after, after_seconds, key, millis_between};
+use crate::job::altered::runs_beyond_quota;
+use crate::training_job::status::CHECKPOINT_REQUESTED;
+use crate::workload::status::{cut, find_true, is_true, seconds};
+use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
+
+/// Time for a checkpoint of a TrainingJob where no policy sets one.
+const GRACE_MS: i64 = 30_000;
+/// A job that climbs, or loses workers, after a checkpoint of so many seconds ago is asked for no other: that would keep it longer than
+/// what it loses.
+const FRESH_SECONDS: i64 = 60;
+/// So long after its end a request to save before workers go still stands for one and the same loss of workers.
+const REMEMBERED_SECONDS: i64 = 60;
+/// Why a job that loses workers is asked to save, as a reason and as that of the event of their going.
+pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
+/// Most bytes of the reason that pods are told.
+const REASON_LIMIT: usize = 512;
+
+/// Who knows of a request to save. It stands from the first try on: whatever became of that, pods may know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// The pods know, or can not be told.
+    pub(crate) pods: bool,
+    /// The status of the job has said so.
+    pub(crate) user: bool,
+}
+
+/// A running job is asked to save its work before workers of it go.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    at: Timestamp,
+    until: Timestamp,
+    /// Why, as the pods are told: a reason, and words.
+    why: (String, String),
+    pub(crate) told: Told,
+    /// They have gone.
+    pub(crate) over: bool,
+}
+
+impl Asked {
+    /// The workers go: the next ones are asked for anew.
+    pub(crate) fn end(&mut self, now: Timestamp) {
+        self.until = self.until.min(now);
+        self.over = true;
+    }
+}
+
+/// When a job saved last, and the step where it is known: of two within a second the greater step is the later one.
+type LastSave = (Timestamp, Option<i64>);
+
+/// What was known when a job was evicted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// When the eviction was written: its condition tells the second only.
+    at: Timestamp,
+    /// What the job had saved.
+    save: Option<LastSave>,
+}
+
+impl Before {
+    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save
+    /// tells no finer time, only what was known can say that it is not.
+    fn precedes(&self, save: LastSave, evicted: Timestamp) -> bool {
+        let finer = save.0.subsec_nanosecond() != 0 && seconds(self.at) == evicted;
+        let since = if finer { self.at } else { evicted };
+        save.0 >= since && self.save.is_none_or(|known| save > known)
+    }
+}
+
+/// The while that a job is given which saves its work and is to stop, or is to lose workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grace {
+    /// Why it is to save.
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) until: Timestamp,
+    /// It has saved since it was asked to, or, where it does not stop for good, shortly before.
+    pub(crate) saved: bool,
+}
+
+impl Grace {
+    /// It may go on for now.
+    pub(crate) fn lasts(&self, now: Timestamp) -> bool {
+        !self.saved && now < self.until
+    }
+
+    /// How its user is told.
+    pub(crate) fn request(&self) -> String {
+        cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
+    }
+
+    /// The next step while it lasts: the job's pods are told once, then waited for.
+    pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
+        if control.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
+            return Decision::Wait(self.until);
+        }
+        let names = [labels::STOP_AT, labels::STOP_REASON];
+        self.tell(control, workload, (Purpose::NotifyPods, names), notice)
+    }
+
+    /// Tells the pods until when and why they are to save, by annotations of these names.
+    pub(crate) fn tell(
+        &self,
+        control: &Control,
+        workload: &WorkloadView,
+        (purpose, [until, why]): (Purpose, [&str; 2]),
+        notice: Notice,
+    ) -> Decision {
+        let told = BTreeMap::from([
+            (until.to_owned(), seconds(self.until).to_string()),
+            (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
+        ]);
+        let request = Request::AnnotatePods { pods: control.pods_of(workload), annotations: told };
+        let draft = Draft::of_any_version(purpose, key(Kind::Workload, &workload.key()), request);
+        Decision::write(draft.telling(notice))
+    }
+}
+
+impl Control {
+    /// A write that asks a job to save, or evicts it, is on its way. The while begins with the first try: whoever is told again gets no
+    /// longer one, and its end is not missed, whatever is under way then.
+    pub(crate) fn note_request_to_save(&mut self, draft: &Draft, origin: &ObjectKey, now: Timestamp) {
+        if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
+            return;
+        }
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        let (uid, told) = (workload.uid.clone(), Told { pods: false, user: self.is_shown(workload) });
+        match (draft.purpose, &draft.request) {
+            (Purpose::Evict, _) => {
+                let before = Before { at: now, save: self.last_save(workload) };
+                self.saving.before.insert(uid, before);
+            }
+            (Purpose::NotifyPods, _) => {
+                self.saving.notified.entry(uid).or_insert(told);
+            }
+            (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if self.asked(workload, now).is_none() => {
+                let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+                let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
+                let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
+                let asked = Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false };
+                self.saving.asked.insert(uid, asked);
+            }
+            _ => {}
+        }
+        if let Some(end) = self.end_of_grace(&draft.key, draft.purpose) {
+            self.wait(origin.clone(), end);
+        }
+    }
+
+    /// What became of telling pods. Whoever cannot be told is not waited for longer than the others. All else is tried again with the
+    /// same annotations, so that a pod that has them notices nothing.
+    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
+        let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
+        let Some(uid) = self.uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
+        let request = match purpose {
+            Purpose::NotifyPods => self.saving.notified.get_mut(&uid),
+            _ => self.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
+        };
+        if let Some(request) = request {
+            request.pods = true;
+        }
+    }
+
+    /// The next try is made before the while is over, and what follows that waits for none.
+    pub(crate) fn retry_within_grace(&mut self, object: &ObjectKey, purpose: Purpose) {
+        if let Some(end) = self.end_of_grace(object, purpose) {
+            self.flights.not_beyond(object, end);
+        }
+    }
+
+    /// When the while is over for which pods are told to save by writes of that purpose.
+    fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
+        if !purpose.asks_to_save() {
+            return None;
+        }
+        let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
+        if purpose == Purpose::AskToSave {
+            return self.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
+        }
+        Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
+    }
+
+    /// Whether the status of the TrainingJob of a workload says that it is asked to save.
+    fn is_shown(&self, workload: &WorkloadView) -> bool {
+        let job = workload.training_job().and_then(|name| self.view.training.get(&name));
+        job.is_some_and(|job| is_true(&job.status.conditions, CHECKPOINT_REQUESTED))
+    }
+
+    /// A TrainingJob was seen, and with it what its user is told.
+    pub(crate) fn note_shown(&mut self, name: &Name) {
+        let Some(job) = self.view.training.get(name) else { return };
+        let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.is_shown(workload)) else { return };
+        let uid = workload.uid.clone();
+        if let Some(told) = self.saving.notified.get_mut(&uid) {
+            told.user = true;
+        }
+        if let Some(asked) = self.saving.asked.get_mut(&uid) {
+            asked.told.user = true;
+        }
+    }
+
+    /// The end of the while that a request gives.
+    fn end_of(&self, asked: &Asked) -> Timestamp {
+        self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
+    }
+
+    /// The request that stands.
+    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
+        let asked = self.saving.asked.get(&workload.uid)?;
+        (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
+    }
+
+    /// What the TrainingJob of a workload was given to save its work before workers go, and whether its pods know; `None` when it is
+    /// not asked.
+    pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
+        let told = self.asked(workload, now)?.told.pods;
+        Some((self.last_request(workload)?.0, told))
+    }
+
+    /// The same of the last such request, whether it is over or not.
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
+        let asked = self.saving.asked.get(&workload.uid)?;
+        let (reason, why) = &asked.why;
+        Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
+    }
+
+    /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
+    pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: (&str, &str)) -> Option<Grace> {
+        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+        Some(self.grace_to_scale(workload, (now, until), why)).filter(|grace| grace.lasts(now))
+    }
+
+    fn grace_to_scale(
+        &self,
+        workload: &WorkloadView,
+        (asked, until): (Timestamp, Timestamp),
+        (reason, why): (&str, &str),
+    ) -> Grace {
+        let saved = self.saved_at(workload).is_some_and(|at| at >= after_seconds(asked, -FRESH_SECONDS));
+        Grace { reason: reason.to_owned(), message: why.to_owned(), until, saved }
+    }
+
+    /// The while that the policy of a workload's queue sets, in milliseconds.
+    pub(crate) fn grace_ms(&self, workload: &WorkloadView) -> Option<i64> {
+        self.rules_for(workload).and_then(|rules| rules.grace_ms)
+    }
+
+    /// What the TrainingJob of a workload is given to save its work, where it does.
+    pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
+        self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
+        let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
+        // Such a run uses quota that nobody has given it.
+        if runs_beyond_quota(&evicted.reason) {
+            return None;
+        }
+        self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
+    }
+
+    /// The while of an evicted workload, `None` of one that is not. What its job was known to have saved when the eviction was written
+    /// is no answer to it: conditions tell times in whole seconds, as some stores do, and within one of these the order is not seen.
+    pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
+        let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
+        let asked = evicted.last_transition_time.0;
+        let answers = |save: LastSave| match self.saving.before.get(&workload.uid) {
+            // Who climbs does so because it has saved.
+            _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
+            Some(before) => before.precedes(save, asked),
+            None => save.0 >= asked,
+        };
+        Some(Grace {
+            reason: evicted.reason.clone(),
+            message: evicted.message.clone(),
+            until: self.view.timeline.after(asked, grace_ms),
+            saved: self.last_save(workload).is_some_and(answers),
+        })
+    }
+
+    /// Keeps what the job of a workload had saved when its eviction was stored: nobody was asked for anything before that.
+    pub(crate) fn note_evicted(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let save = self.last_save(workload);
+        if let Some(before) = self.saving.before.get_mut(&workload.uid) {
+            before.save = save;
+        }
+    }
+
+    /// When the job of a workload saved its work last, as far as that is known.
+    pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        self.last_save(workload).map(|(at, _)| at)
+    }
+
+    fn last_save(&self, workload: &WorkloadView) -> Option<LastSave> {
+        if let Some(name) = workload.training_job() {
+            let job = self.view.training.get(&name)?;
+            return self.saved_of(&name, job).map(|saved| (saved.at, saved.step));
+        }
+        let at = self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse::<Timestamp>().ok()?;
+        Some((at, None))
+    }
+}

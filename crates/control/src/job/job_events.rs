@@ -1,0 +1,187 @@
+//! Events that tell a job why it waits: with its first reason, and with another one, but at most one in five minutes. They go with writes
+//! that are made anyway; where another reason came too early, the event follows alone once the five minutes are over.
+
+use std::collections::BTreeSet;
+
+use berth_api::conditions::{reasons, types};
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Draft;
+use crate::workload::status::find;
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
+
+/// Least time between two events about one workload.
+const PAUSE: SignedDuration = SignedDuration::from_secs(300);
+/// So many workloads are remembered before those are forgotten whose pause is over.
+const FEW: usize = 1024;
+
+/// The last event of a job.
+#[derive(Debug)]
+struct Told {
+    reason: Box<str>,
+    at: Timestamp,
+}
+
+impl Told {
+    fn due(&self) -> Timestamp {
+        self.at.checked_add(PAUSE).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// What jobs were told, by the uid of their Workload.
+#[derive(Debug, Default)]
+pub(crate) struct JobEvents {
+    told: FxHashMap<Box<str>, Told>,
+    /// Workloads whose reason is another one by now, and when their jobs may be told.
+    later: BTreeSet<(Timestamp, Box<str>)>,
+    /// How many were left when those were forgotten last whose pause was over.
+    left: usize,
+}
+
+impl JobEvents {
+    /// Whether the job of a workload is told of a reason now. If it is too early for another one, it is told later.
+    fn may_tell(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
+        if let Some(told) = self.told.get(uid) {
+            let due = told.due();
+            if *told.reason == *reason {
+                // It changed for a while, and back.
+                self.later.remove(&(due, uid.into()));
+                return false;
+            }
+            if due > now {
+                self.later.insert((due, uid.into()));
+                return false;
+            }
+        }
+        self.note(uid, reason, now);
+        true
+    }
+
+    fn note(&mut self, uid: &str, reason: &str, at: Timestamp) {
+        if self.told.len() >= self.left.saturating_mul(2).max(FEW) {
+            self.told.retain(|_, told| told.due() > at);
+            self.left = self.told.len();
+        }
+        self.told.insert(uid.into(), Told { reason: reason.into(), at });
+    }
+
+    /// A workload whose job may be told now, if its reason is another one still.
+    fn next_due(&mut self, now: Timestamp) -> Option<Box<str>> {
+        let first = self.later.first().filter(|(due, _)| *due <= now)?.clone();
+        self.later.remove(&first);
+        Some(first.1)
+    }
+
+    /// When to look again.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.later.first().map(|(due, _)| *due)
+    }
+}
+
+impl Control {
+    /// Has a job told why it waits with the write that tells its Workload.
+    pub(crate) fn tell_job(&mut self, draft: &mut Draft, now: Timestamp) {
+        if !matches!(draft.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen) {
+            return;
+        }
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
+        let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
+        let (uid, before) = (workload.uid.as_str(), reason_of(workload));
+        if !self.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
+            // The leader before has told it.
+            self.job_events.note(uid, &said.reason, now);
+        } else if self.job_events.may_tell(uid, &said.reason, now) {
+            let told = event(workload, &said.reason, &said.message);
+            draft.notices.extend(told);
+        }
+    }
+
+    /// Tells the jobs whose reason changed too early to be told at once.
+    pub(crate) fn tell_jobs_later(&mut self, now: Timestamp) {
+        while let Some(uid) = self.job_events.next_due(now) {
+            let Some(workload) = self.view.workloads.by_uid(&uid) else { continue };
+            let Some((reason, message)) = reason_of(workload).filter(|(_, message)| !message.is_empty()) else {
+                continue;
+            };
+            if self.job_events.may_tell(&uid, reason, now)
+                && let Some(notice) = event(workload, reason, message)
+            {
+                self.notices.push(notice);
+            }
+        }
+    }
+}
+
+/// Why a workload waits, as it was told; `None` when it does not wait or was told nothing.
+fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
+    let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
+    let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is(types::FINISHED);
+    waits.then_some((told.reason.as_str(), told.message.as_str()))
+}
+
+/// The event at the job of a workload; of a group at its first pod by name.
+fn event(workload: &WorkloadView, reason: &str, message: &str) -> Option<Notice> {
+    let whole = workload.whole()?;
+    let (kind, name, uid) = match whole.kind {
+        Kind::PodGroup => {
+            let first = workload.group.iter().flatten().min_by(|one, other| one.name.cmp(&other.name))?;
+            (Kind::Pod, first.name.to_string(), first.uid.to_string())
+        }
+        kind => (kind, whole.name, workload.owner.as_ref()?.uid.clone()),
+    };
+    Some(Notice {
+        key: ObjectKey { kind, namespace: whole.namespace, name },
+        uid,
+        event_type: if reason == reasons::MISCONFIGURED { EventType::Warning } else { EventType::Normal },
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        reporter: SCHEDULER,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn another_reason_is_told_when_five_minutes_are_over_and_the_same_one_never() {
+        let mut events = JobEvents::default();
+        assert!(events.may_tell("u", "WaitingForQuota", at(0)));
+        assert!(!events.may_tell("u", "WaitingForQuota", at(400)));
+        assert!(events.may_tell("u", "ExceedsMaxQuota", at(401)));
+        assert!(!events.may_tell("u", "WaitingForQuota", at(500)));
+        assert_eq!(events.wake_at(), Some(at(701)));
+        assert_eq!((events.next_due(at(700)), events.next_due(at(701)).as_deref()), (None, Some("u")));
+        assert!(events.may_tell("u", "WaitingForQuota", at(701)));
+        assert_eq!(events.wake_at(), None);
+    }
+
+    #[test]
+    fn a_reason_that_comes_back_in_time_is_not_told_later() {
+        let mut events = JobEvents::default();
+        assert!(events.may_tell("u", "WaitingForQuota", at(0)));
+        assert!(!events.may_tell("u", "Suspended", at(10)));
+        assert!(!events.may_tell("u", "WaitingForQuota", at(20)));
+        assert_eq!(events.wake_at(), None);
+    }
+
+    #[test]
+    fn jobs_that_were_told_long_ago_are_forgotten() {
+        let mut events = JobEvents::default();
+        for number in 0..10_000 {
+            assert!(events.may_tell(&format!("u-{number}"), "WaitingForQuota", at(number * 10)));
+        }
+        assert!(events.told.len() <= 2 * FEW, "{}", events.told.len());
+    }
+}

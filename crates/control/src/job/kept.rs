@@ -1,0 +1,157 @@
+//! A Workload that holds quota for a job which does not ask by it any more: the job names no queue now, its kind or its namespace is not
+//! managed, it is a part of another job, or it names another Workload. Its quota is followed all the same: the job's end is the Workload's end, a
+//! job that is evicted stops, and quota that nothing uses goes back. Nothing is started or admitted again.
+
+use berth_api::conditions::types;
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use super::owners::RunsWith;
+use super::{Case, object};
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Decision;
+use crate::workload::names::has_its_name;
+use crate::workload::orphan::lost_by;
+use crate::workload::pods_ready;
+use crate::workload::stops::let_go;
+use crate::workload::{has_finalizer, remove_finalizer};
+use crate::write::{EventType, ObjectKey};
+
+/// Why nobody asks in a namespace that is not managed.
+pub(crate) const UNMANAGED_NAMESPACE: &str = "its namespace is not managed (managedJobsNamespaceSelector)";
+
+/// By what a job is to run.
+pub(super) enum Asks<'a> {
+    /// By a Workload of its own: the one that it names, where it names one.
+    Own,
+    /// By that of the job of which it is a part.
+    Above(RunsWith<'a>),
+    /// By none, as it names no queue.
+    NoQueue,
+    /// By none, as nobody manages it: why, in words for the user.
+    Unmanaged(&'static str),
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn asks(&self) -> Asks<'a> {
+        if !self.control.settings.job_kinds.contains(&self.key.kind) {
+            return Asks::Unmanaged("its job is of a kind that is not managed (integrations.frameworks)");
+        }
+        if !self.control.manages(&self.key.namespace) {
+            return Asks::Unmanaged(UNMANAGED_NAMESPACE);
+        }
+        match self.runs_with() {
+            RunsWith::Itself if self.control.manages_job(self.key.kind, self.job) => Asks::Own,
+            RunsWith::Itself => Asks::NoQueue,
+            above => Asks::Above(above),
+        }
+    }
+
+    /// Why the job does not ask by a Workload that it controls, in words for the user; `None` where it does.
+    fn unasked(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Option<String> {
+        match (asks, &self.job.prebuilt_workload) {
+            (Asks::Unmanaged(why), _) => Some((*why).to_owned()),
+            // Nobody knows.
+            (Asks::Above(RunsWith::Unlisted), _) => None,
+            (Asks::NoQueue, _) => Some("its job names no queue".to_owned()),
+            (Asks::Above(_), _) => {
+                let owner = self.job.owner.as_ref()?;
+                Some(format!("its job is a part of {} {:?}, and runs with that", owner.kind, owner.name))
+            }
+            (Asks::Own, Some(named)) => {
+                (**named != *workload.name).then(|| format!("its job names Workload {named:?} in its place"))
+            }
+            (Asks::Own, None) => None,
+        }
+    }
+
+    /// The Workload that has to be followed although the job does not ask by it, if there is one.
+    pub(super) fn kept<'w>(&self, owned: &[&'w WorkloadView], asks: &Asks<'_>) -> Option<&'w WorkloadView> {
+        let ended = self.job.finished.is_some();
+        let stays = |workload: &WorkloadView| {
+            let leaves = workload.deleting && has_finalizer(workload);
+            match workload.is(types::FINISHED) {
+                true => leaves || (ended && has_finalizer(workload)),
+                false => leaves || ended || workload.reserved(),
+            }
+        };
+        let other = |workload: &WorkloadView| match (asks, &self.job.prebuilt_workload) {
+            (Asks::Own, Some(named)) => **named != *workload.name,
+            (Asks::Own, None) => false,
+            _ => true,
+        };
+        owned.iter().copied().find(|workload| other(workload) && stays(workload))
+    }
+
+    pub(super) fn decide_kept(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Decision {
+        if self.job.deleting {
+            return self.going(&[workload]);
+        }
+        if workload.is(types::FINISHED) {
+            return Decision::write(remove_finalizer(workload));
+        }
+        if let Some(end) = &self.job.finished {
+            return if self.has_moving_parts() {
+                Decision::Done
+            } else {
+                self.finish(workload, end.success, &end.message)
+            };
+        }
+        if workload.deleting {
+            // Without quota nothing of the job has run by it, and the job is nobody's business here.
+            return if workload.reserved() { self.leaving(workload) } else { let_go(workload, self.now) };
+        }
+        if workload.is(types::EVICTED) {
+            return self.stop(workload);
+        }
+        let why = self.unasked(workload, asks).unwrap_or_default();
+        if !self.job.suspended {
+            let admitted = workload.is(types::ADMITTED) && !matches!(asks, Asks::Own);
+            return if admitted { self.runs_on(workload) } else { self.suspend(&why) };
+        }
+        self.without_quota(workload, &why)
+    }
+
+    /// What runs is not stopped for that: the Workload goes on to say how far the job is.
+    fn runs_on(&self, workload: &WorkloadView) -> Decision {
+        Decision::first_or_earliest(self.reclaimable(workload), || {
+            pods_ready::follow_job(self.control, workload, self.job, self.now)
+        })
+    }
+
+    /// What is to be done about a Workload that has the name of the job's own, and that the job does not control; `None` where there is
+    /// none.
+    pub(super) fn namesake(&self) -> Option<Decision> {
+        let info = self.job.kind.info();
+        let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
+        let found = self.control.view.workloads.get(&(self.key.namespace.clone(), name))?;
+        if self.control.flights.changing(&object(found)) || found.unreadable {
+            return Some(Decision::Done);
+        }
+        if lost_by(self.control, &found.key(), &self.job.uid).is_some() {
+            // Somebody has taken the reference off; one that was taken for left behind already is over, and makes room.
+            return Some(match (found.is(types::FINISHED), found.deleting) {
+                (true, false) => self.delete(found),
+                _ => Decision::Done,
+            });
+        }
+        if !self.job.suspended {
+            return None;
+        }
+        let warn = |reason: &str, text: String| self.notice(EventType::Warning, reason, text);
+        Some(has_its_name(self.control, self.key, found, warn))
+    }
+}
+
+/// A Workload in whose place the job has got the one that it names, and that holds nothing any more.
+pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) -> Option<&'w WorkloadView> {
+    let mut idle = owned.iter().filter(|workload| !workload.deleting && !workload.is(types::FINISHED));
+    idle.find(|workload| workload.uid != named.uid).copied()
+}
+
+/// Why a job does not ask by a Workload that it controls, in words for the user; `None` where it does.
+pub(crate) fn unasked(control: &Control, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
+    let case = Case { control, key, job, now: Timestamp::UNIX_EPOCH };
+    case.unasked(workload, &case.asks())
+}

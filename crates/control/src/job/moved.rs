@@ -1,0 +1,29 @@
+//! What becomes of a job that is admitted, and that somebody else has suspended. The webhook keeps `spec.suspend` as Berth set it; this is for
+//! what it does not see, and for the one change that it lets by: suspended and in another queue.
+
+use berth_api::conditions::own_reasons;
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::write::{EventType, Notice};
+
+impl Case<'_> {
+    /// A suspended job that names another queue than its Workload gives its quota back, and follows to that queue. `None` where it names the
+    /// same one.
+    pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
+        let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;
+        Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))
+    }
+
+    /// The event about a job that starts again although nothing was evicted: its template still has its place. A JobSet may have it from before
+    /// its start.
+    pub(super) fn suspension_undone(&self, workload: &WorkloadView) -> Option<Notice> {
+        let undone = self.job.placed && !self.key.kind.is_made_of_jobs();
+        let message = format!(
+            "Somebody else has set spec.suspend to true; it runs by Workload {}: to stop it, set spec.active of that to false",
+            workload.name
+        );
+        undone.then(|| self.notice(EventType::Warning, own_reasons::SUSPENSION_UNDONE, message))
+    }
+}

@@ -1,0 +1,31 @@
+//! Jobs whose pods are replaced while they end, again and again: their growth has an end.
+
+use berth_api::conditions::own_reasons;
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::after_seconds;
+use crate::controller::flight::Decision;
+use crate::job::altered::evict_and_pause;
+
+/// How long more than twice the pods may run for which quota is held: longer than the grace period that pods have by default, so that two drains one
+/// after the other pass.
+const OVERGROWN_SECONDS: i64 = 60;
+
+impl Case<'_> {
+    /// The eviction of a job of which more than twice the pods have run for a while for which it holds quota. Of pods that are replaced at a drain two
+    /// generations run beside each other; a third one comes of pods that are deleted while others of them still end. Nothing of it starts again
+    /// before all of them are gone.
+    pub(super) fn overgrown(&self, workload: &WorkloadView) -> Option<Decision> {
+        let (since, [runs, held]) = self.control.overruns.doubled(self.key)?;
+        let due = after_seconds(since, OVERGROWN_SECONDS);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        let text = format!(
+            "{runs} pods of the job run or end, and it has quota for {held}, as where pods are replaced while they end. It starts again when all of \
+             them are gone, and not at once"
+        );
+        Some(evict_and_pause(self.control, workload, self.now, (own_reasons::PODS_BEYOND_QUOTA, &text)))
+    }
+}

@@ -1,0 +1,195 @@
+//! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted; nothing
+//! else decides for it, and what controls its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
+
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_jobs::{JobState, Part};
+use jiff::Timestamp;
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::controller::{Control, after_seconds, key};
+use crate::job::altered::{Next, end_run, excess};
+use crate::workload::status::since;
+use crate::workload::{has_finalizer, remove_finalizer};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource};
+
+/// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
+const STOP_SECONDS: i64 = 5;
+/// What to do about Jobs that are made otherwise.
+const ADVICE: &str = "Say in the JobSet what its Jobs are to be";
+
+/// A job with its name.
+pub(super) type Named<'a> = (&'a ObjectKey, &'a JobState);
+
+/// With whom a job runs.
+pub(super) enum RunsWith<'a> {
+    /// With nobody: it is admitted by itself, or not managed.
+    Itself,
+    /// With a TrainingJob, which starts and stops its Jobs in its own decision.
+    TrainingJob,
+    /// With the managed JobSet that controls it.
+    JobSet(Named<'a>),
+    /// With a JobSet that nobody manages, of which it is a part: its controller starts it whatever is decided here.
+    FreeJobSet(Named<'a>),
+    /// With nobody knows whom: what controls it is of a kind that cannot be listed. It goes on as it is.
+    Unlisted,
+}
+
+impl<'a> Case<'a> {
+    /// With whom the job runs. One look: its controller, as the view has it.
+    pub(super) fn runs_with(&self) -> RunsWith<'a> {
+        let view = &self.control.view;
+        if unlisted_above(self.control, self.key, self.job).is_some() {
+            return RunsWith::Unlisted;
+        }
+        let Some(owner) = self.job.owner.as_ref().filter(|_| self.key.kind == Kind::JOB) else {
+            return RunsWith::Itself;
+        };
+        let Some(kind) = Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs()) else {
+            return RunsWith::Itself;
+        };
+        if kind == Kind::TrainingJob {
+            let is_part = view.training_of(self.key, self.job).is_some();
+            return if is_part { RunsWith::TrainingJob } else { RunsWith::Itself };
+        }
+        let whole = key(kind, &(self.key.namespace.clone(), owner.name.to_string()));
+        let Some((name, set)) = view.jobs.get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
+            return RunsWith::Itself;
+        };
+        if self.control.manages_job(kind, set) {
+            return RunsWith::JobSet((name, set));
+        }
+        let starts_it = set.finished.is_none() && !set.deleting && part_of(set, &name.name, &self.key.name).is_some();
+        if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
+    }
+
+    /// It runs only while the JobSet does that controls it, and only as what that was admitted with.
+    pub(super) fn below(&self, (name, set): Named<'_>) -> Decision {
+        if self.job.suspended || self.job.finished.is_some() {
+            return Decision::Done;
+        }
+        let owned = self.control.view.workloads_of(&set.uid);
+        let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).copied();
+        let is_over = set.finished.is_some();
+        match newest.filter(|_| !is_over) {
+            Some(workload) if workload.unreadable => return Decision::Done,
+            Some(workload) if workload.is(types::ADMITTED) && !set.suspended => {
+                return self.as_admitted((name, set), workload);
+            }
+            _ => {}
+        }
+        let ends = is_over || set.suspended && !set.still;
+        if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
+            // Whoever made this Job of one that runs would start it again at once, and each of these writes would make one of its
+            // controller's come too late. The JobSet is suspended first, and its controller stops its Jobs.
+            return Decision::Wait(after_seconds(self.now, 1));
+        }
+        let Some(job) = self.job.whole() else { return Decision::Done };
+        let notice = self.notice(EventType::Normal, reasons::SUSPENDED, "Kueue managed child job suspended".to_owned());
+        self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
+    }
+
+    /// It runs under the quota of its JobSet. Where it is no true part of that, the JobSet as a whole is evicted: its controller would start
+    /// this Job again, if it alone were stopped.
+    fn as_admitted(&self, (name, set): Named<'_>, workload: &WorkloadView) -> Decision {
+        if !workload.reserved() || workload.is(types::EVICTED) {
+            return Decision::Done;
+        }
+        let Some(words) = alteration(self.control, (name, set), (self.key, self.job), workload) else {
+            return Decision::Done;
+        };
+        let case = Case { key: name, job: set, ..*self };
+        end_run(self.control, workload, self.now, |next| {
+            let then = match next {
+                Next::After(delay) => format!("Tried again after {delay}s"),
+                Next::Never(tries) => {
+                    format!("Given up after {tries} tries, until spec.active of its Workload is true again")
+                }
+            };
+            let message = format!("Job {} {words}. {ADVICE}. {then}", self.key.name);
+            case.notice(EventType::Warning, own_reasons::JOB_ALTERED, message)
+        })
+    }
+
+    /// It is not long ago that the JobSet was to stop, or has ended.
+    fn is_recent(&self, set: &JobState, workload: Option<&WorkloadView>) -> bool {
+        let ended = set.finished.as_ref().and_then(|end| Timestamp::from_second(end.at?).ok());
+        let evicted = || match workload {
+            Some(newest) => since(&newest.status.conditions, types::EVICTED, "True").unwrap_or(newest.created),
+            None => Timestamp::from_millisecond(set.created).unwrap_or_default(),
+        };
+        after_seconds(ended.unwrap_or_else(evicted), STOP_SECONDS) > self.now
+    }
+
+    /// A part of a JobSet that nobody manages is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
+    pub(super) fn left_alone(&self, (name, set): Named<'_>, owned: &[&WorkloadView]) -> Decision {
+        let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is(types::FINISHED));
+        match left {
+            Some(workload) if workload.deleting && has_finalizer(workload) => {
+                return Decision::write(remove_finalizer(workload));
+            }
+            Some(workload) if !workload.deleting => return self.delete(workload),
+            _ => {}
+        }
+        if self.control.settings.job_kinds.contains(&name.kind) || self.job.queue_name.is_none() {
+            return Decision::Done;
+        }
+        let message = format!(
+            "{} {}, which makes this Job, is of a kind that is not managed: the Job runs without quota. Name {} in \
+             integrations.frameworks, and the queue in metadata.labels of the {}",
+            set.kind.info().kind,
+            name.name,
+            set.kind.info().framework,
+            set.kind.info().kind
+        );
+        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+    }
+
+    /// A job that nobody manages is told where it, or the template of its Jobs, names a queue and nothing comes of it.
+    pub(super) fn tell_misplaced(&self) -> Decision {
+        let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
+            return Decision::Done;
+        };
+        let kind = self.job.kind.info().kind;
+        let waits = match self.job.parts.is_empty() {
+            true => format!("The {kind} does not wait for quota"),
+            false => format!("Neither the {kind} nor its Jobs wait for quota"),
+        };
+        let message =
+            format!("{misplaced}, where nobody acts on it: it belongs in metadata.labels of the {kind}. {waits}");
+        Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
+    }
+}
+
+/// The kind of what controls a Job, where it is made of Jobs and cannot be listed.
+pub(crate) fn unlisted_above(control: &Control, key: &ObjectKey, job: &JobState) -> Option<Kind> {
+    let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
+    Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && control.is_unlisted(*kind))
+}
+
+/// The part of a job that the Job of that name is, `None` for one that it is not made of.
+pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'a Part> {
+    set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
+}
+
+/// What of a Job that names a JobSet as its controller is not as that was admitted, in words; `None`: it is a true part of it.
+pub(super) fn alteration(
+    control: &Control,
+    (name, set): Named<'_>,
+    (key, job): Named<'_>,
+    workload: &WorkloadView,
+) -> Option<String> {
+    let Some(part) = part_of(set, &name.name, &key.name) else {
+        let kind = set.kind.info().kind;
+        return Some(format!(
+            "names {kind} {} as its controller, and is none of the Jobs that this is made of",
+            name.name
+        ));
+    };
+    let Some(size) = &job.size else { return Some("wants pods that cannot be read".to_owned()) };
+    if size.pods > part.pods {
+        return Some(format!("wants {} pods, where quota is held for {}", size.pods, part.pods));
+    }
+    excess(control, workload, &part.name, (job, Some(&size.asks)))
+}

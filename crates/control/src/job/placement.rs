@@ -1,0 +1,27 @@
+//! Where the pods of an admitted Workload go, whatever kind of job it is of.
+
+use berth_jobs::{AdmittedAs, Placement, PlacementError};
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+
+/// What each pod set of an admission gets.
+///
+/// # Errors
+/// [`PlacementError`]: it can never start as it was admitted.
+pub(crate) fn placements(control: &Control, workload: &WorkloadView) -> Result<Vec<Placement>, PlacementError> {
+    let Some(admission) = &workload.status.admission else { return Ok(Vec::new()) };
+    let queue = admission.cluster_queue.as_deref().unwrap_or_default();
+    let about = AdmittedAs { workload: &workload.name, cluster_queue: queue, local_queue: &workload.queue };
+    let flavor = |name: &str| control.view.flavors.get(name).map(Box::as_ref);
+    let overrides = control.overrides_selectors(workload);
+    let place = |set: &berth_api::PodSetAssignment| {
+        let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
+        let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
+        let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
+        // Of an elastic job the count may have gone down since.
+        let fewer = |placement: &Placement| placement.count.min(count);
+        placement.map(|placement| Placement { overrides, count: fewer(&placement), ..placement })
+    };
+    admission.pod_set_assignments.iter().map(place).collect()
+}

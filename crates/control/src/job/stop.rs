@@ -1,0 +1,148 @@
+//! How a job stops: suspended, at rest, with the user's template back; then its quota is released.
+
+use berth_api::conditions::{reasons, training_types, types};
+
+use super::Case;
+use super::owners::{Named, alteration, part_of};
+use crate::cache::WorkloadView;
+use crate::controller::after_seconds;
+use crate::controller::flight::Decision;
+use crate::job::altered::runs_beyond_quota;
+use crate::workload::orphan::probe_pods;
+use crate::workload::status::{find, since};
+use crate::workload::stops::{release, take_back};
+use crate::write::{EventType, Purpose, Subresource};
+
+/// Time in which the job controller takes note of a start, or never will because the stop overtook it.
+const UNSEEN_START_SECONDS: i64 = 3;
+/// Time for the controller of a job that is made of Jobs to say that it has stopped. A Job in its way may keep it from saying anything.
+const SILENT_SECONDS: i64 = 10;
+
+impl Case<'_> {
+    /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
+    pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
+        if !self.job.suspended {
+            if let Some(decision) = self.time_to_save(workload) {
+                return decision;
+            }
+            let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
+            return self.suspend(&message.unwrap_or_default());
+        }
+        if !workload.reserved() {
+            return Decision::Done;
+        }
+        if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
+            return decision;
+        }
+        // They would go on where they were placed, and what has the name of one and is another would be started in its place.
+        let is_other = |part: Named<'_>| {
+            part_of(self.job, &self.key.name, &part.0.name).is_some()
+                && alteration(self.control, (self.key, self.job), part, workload).is_some()
+        };
+        if let Some(decision) = self.take_parts(|part| part.1.placed || is_other(part)) {
+            return decision;
+        }
+        release(workload, self.now)
+    }
+
+    /// The quota of a job that was not evicted, and is not to run by it, goes back for that reason once nothing of it runs: the next step.
+    pub(super) fn without_quota(&self, workload: &WorkloadView, why: &str) -> Decision {
+        let next = self.unrest(workload).or_else(|| self.restore(workload));
+        // Its Jobs would go on where they were placed.
+        next.or_else(|| self.take_parts(|(_, part)| part.placed))
+            .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, why), self.now))
+    }
+
+    /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
+    /// saves and has all its pods.
+    pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+        if find(&workload.status.conditions, types::EVICTED).is_some_and(|evicted| runs_beyond_quota(&evicted.reason)) {
+            return None;
+        }
+        // Who never says when it saves is not waited for.
+        self.control.saved_at(workload)?;
+        let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;
+        let notice = self.notice(EventType::Normal, training_types::CHECKPOINT_REQUESTED, grace.request());
+        let waits = self.job.ready && grace.lasts(self.now);
+        waits.then(|| grace.wait(self.control, workload, notice))
+    }
+
+    /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
+    /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
+    /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
+    pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.withdraw_start().or_else(|| self.drive_out_part()) {
+            return Some(decision);
+        }
+        if self.job.active {
+            return self.silence(workload);
+        }
+        let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
+        if known || !workload.reserved() {
+            return None;
+        }
+        if !self.job.placed {
+            // What may run of it runs since before it was suspended first.
+            return self.has_moving_parts().then_some(Decision::Done);
+        }
+        if self.job.seen_start {
+            // The controller writes the end of the stop into the job's status; that brings us back.
+            return (!self.job.at_rest).then_some(Decision::Done);
+        }
+        let conditions = &workload.status.conditions;
+        let last = since(conditions, types::ADMITTED, "True").max(since(conditions, types::EVICTED, "True"))?;
+        let due = after_seconds(last, UNSEEN_START_SECONDS);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        Some(probe_pods(self.control, workload))
+    }
+
+    /// The next step where the job's status says that it runs; `None` when nothing of it does, whatever the status says: of a job that is made of
+    /// Jobs all have stopped for a while, and no pod of them is left.
+    fn silence(&self, workload: &WorkloadView) -> Option<Decision> {
+        let evicted = since(&workload.status.conditions, types::EVICTED, "True");
+        let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
+            return Some(Decision::Done);
+        };
+        let due = self.control.view.timeline.after_seconds(evicted, SILENT_SECONDS);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        (!self.control.pods_gone.contains(&workload.uid)).then(|| probe_pods(self.control, workload))
+    }
+
+    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear. What looks as
+    /// if it had never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
+    pub(super) fn withdraw_start(&self) -> Option<Decision> {
+        let feared = self.control.flights.strays.may_land(self.key) && self.job.is_suspended();
+        let body = self.job.whole().filter(|_| feared)?.stop_patch();
+        Some(self.write(Purpose::WithdrawStart, Subresource::None, body, Vec::new()))
+    }
+
+    /// The next step towards the user's template, `None` when it is as the user wrote it.
+    pub(super) fn restore(&self, workload: &WorkloadView) -> Option<Decision> {
+        if !self.job.needs_restore(&workload.shape.originals) {
+            return None;
+        }
+        // The template may change only when no pod is left; the job's own change brings us back.
+        let silence = if self.job.active { self.silence(workload) } else { None };
+        if silence.is_some() {
+            return silence;
+        }
+        // A silent controller does not take note of the stop either: the placement goes with the Jobs that carry it.
+        if !self.job.may_change_template && !self.job.active {
+            return Some(self.unlock());
+        }
+        let body = self.job.whole()?.restore_patch(&workload.shape.originals)?;
+        Some(self.write(Purpose::RestoreTemplate, Subresource::None, body, Vec::new()))
+    }
+
+    /// Makes the template changeable; without such a step the job's own change is waited for.
+    pub(super) fn unlock(&self) -> Decision {
+        match self.job.whole().and_then(|job| job.unlock_patch()) {
+            Some(body) => self.write(Purpose::ClearStartTime, Subresource::Status, body, Vec::new()),
+            None => Decision::Done,
+        }
+    }
+}

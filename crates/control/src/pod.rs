@@ -1,0 +1,435 @@
+//! What happens to a pod: it waits behind its gate until its Workload is admitted, is deleted when that is evicted, and is
+//! held until its end is booked. A pod by itself has a Workload of its own, decided here; one of a group shares the group's
+//! (`member` for the pod, `group` for the Workload). One write per call.
+
+pub(crate) mod job_pods;
+mod kept;
+mod member;
+mod place;
+pub(crate) mod right;
+
+use std::collections::BTreeSet;
+
+use berth_api::conditions::{event_reasons, reasons, types};
+use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, condemnation, pod_workload};
+use berth_jobs::{JobOwner, PodSetNeeds, Priority};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, key};
+use crate::job::UNMANAGED_NAMESPACE;
+use crate::job::placement::placements;
+use crate::policies::{NamedClasses, Wanted, no_class};
+use crate::workload::checks;
+use crate::workload::follow::{Wishes, adopt, finish, follow, out_of_sync};
+use crate::workload::names::{create, made_for_another};
+use crate::workload::orphan::lost_by;
+use crate::workload::pods_ready;
+use crate::workload::status::{find_true, seconds};
+use crate::workload::stops::{let_go, release, release_as, take_back};
+use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+
+/// A pod with what is decided about it.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    pod: &'a PodState,
+    now: Timestamp,
+}
+
+/// Decides about one pod.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
+    let case = Case { control, name, pod, now };
+    let managed = case.managed();
+    match &pod.group {
+        Some(group) if managed || case.runs_with(&group.name) => {
+            case.without_own().unwrap_or_else(|| member::decide(&case, &group.name))
+        }
+        None if managed || case.has_own() => case.single(),
+        _ => case.unmanaged(),
+    }
+}
+
+/// Why a pod does not ask by a Workload of its own, in words for the user; `None` where it does.
+pub(crate) fn unasked(control: &Control, name: &Name, pod: &PodState) -> Option<String> {
+    if !control.manages(&name.0) {
+        return Some(UNMANAGED_NAMESPACE.to_owned());
+    }
+    if !control.names_a_queue(pod) {
+        return Some("its pod names no queue".to_owned());
+    }
+    if let Some(owner) = pod.owner.as_ref().filter(|owner| is_admitted_with(owner)) {
+        return Some(format!("its pod is admitted with {} {:?}, which controls it", owner.kind, owner.name));
+    }
+    pod.group.as_ref().map(|group| format!("its pod is one of group {:?}", group.name))
+}
+
+/// Whether pods that it controls are admitted with it.
+fn is_admitted_with(owner: &JobOwner) -> bool {
+    Kind::of_whole(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
+}
+
+impl<'a> Wishes<'a> {
+    fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
+        let prebuilt = pod.prebuilt_workload.is_some();
+        Self {
+            pod_sets: None,
+            queue: pod.queue_name.as_deref(),
+            priority: priority.ok().filter(|_| !prebuilt),
+            gated_by: pod.admission_gates.as_deref(),
+            tiers: pod.capacity_tiers.as_deref(),
+            limit: (!prebuilt).then(|| json!(pod.max_execution_seconds)),
+            preempts: None,
+            prebuilt,
+        }
+    }
+}
+
+/// The classes that a pod names.
+fn classes_of(pod: &PodState) -> NamedClasses<'_> {
+    (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
+}
+
+/// The event about a pod, or about the pods of its group.
+fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
+    Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
+}
+
+impl Case<'_> {
+    fn managed(&self) -> bool {
+        let settings = &self.control.settings;
+        settings.job_kinds.contains(&Kind::Pod)
+            && self.control.names_a_queue(self.pod)
+            && self.control.manages(&self.name.0)
+            && !self.pod.owner.as_deref().is_some_and(is_admitted_with)
+    }
+
+    /// Whether a Workload of its own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
+    fn has_own(&self) -> bool {
+        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        owned.any(|workload| match workload.is(types::FINISHED) {
+            true => has_finalizer(workload),
+            false => workload.reserved() || (workload.deleting && has_finalizer(workload)),
+        })
+    }
+
+    /// The next step until nothing is left of the Workload that it had before it came to a group, `None` when there is none.
+    fn without_own(&self) -> Option<Decision> {
+        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
+        let object = key(Kind::Workload, &own.key());
+        Some(if self.control.flights.busy(&object) {
+            Decision::Done
+        } else if own.deleting {
+            let_go(own, self.now)
+        } else {
+            Decision::write(Draft::delete(Purpose::DeleteWorkload, object, &own.uid))
+        })
+    }
+
+    /// Whether it has been started, and the Workload of its group holds quota.
+    fn runs_with(&self, group: &str) -> bool {
+        let workload = self.control.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
+        !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
+    }
+
+    /// It is not ours any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for our finalizer all the
+    /// same, which nobody else takes away.
+    fn unmanaged(&self) -> Decision {
+        let seen = self.control.view.namespaces.contains_key(&self.name.0);
+        match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
+            true => self.release(),
+            false => Decision::Done,
+        }
+    }
+
+    fn key(&self) -> ObjectKey {
+        key(Kind::Pod, self.name)
+    }
+
+    fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
+        notice(self.key(), self.pod, event_type, reason, message)
+    }
+
+    fn write(&self, purpose: Purpose, request: Request<Value>, notices: Vec<Notice>) -> Decision {
+        Decision::write(Draft { purpose, key: self.key(), request, based_on: self.pod.version, notices })
+    }
+
+    /// A pod by itself.
+    fn single(&self) -> Decision {
+        let owned = self.control.view.workloads_of(&self.pod.uid);
+        let busy = |workload: &&WorkloadView| self.control.flights.busy(&key(Kind::Workload, &workload.key()));
+        if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
+            return Decision::Done;
+        }
+        let live = owned.iter().copied().find(|workload| !workload.deleting);
+        if self.pod.ended() {
+            let leaving = owned.iter().copied().find(|workload| workload.deleting && has_finalizer(workload));
+            return match (live, leaving) {
+                // Who deletes the pod in the foreground waits with it for the Workload.
+                (None, Some(workload)) if !self.pod.held => Decision::write(remove_finalizer(workload)),
+                _ => self.over(live),
+            };
+        }
+        if self.pod.deleting() {
+            // Its end brings us back.
+            return Decision::Done;
+        }
+        match (live, owned.first()) {
+            (Some(workload), _) => self.with_workload(workload),
+            // Nothing has run by it, and the pod is nobody's business here.
+            (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
+            (None, None) if self.lost().is_some() => Decision::Done,
+            (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
+            (None, None) if self.pod.gated => self.without_workload(),
+            (None, None) => self.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
+        }
+    }
+
+    /// Nothing of it runs any more: that is booked, and then it is let go.
+    fn over(&self, live: Option<&WorkloadView>) -> Decision {
+        if let Some(workload) = live.filter(|workload| !workload.is(types::FINISHED)) {
+            let evicted = workload.is(types::EVICTED);
+            // Until it is told to go, a pod of an evicted Workload fails by itself, and nothing comes in its place.
+            let stopped = evicted && (self.pod.condemned || self.pod.deleting());
+            if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
+                return self.finish(workload);
+            }
+            if evicted && workload.reserved() {
+                // It cannot come back: what its user or its owner makes in its place has a Workload of its own.
+                return release_as(workload, false, self.now);
+            }
+        }
+        if self.pod.held {
+            return self.release();
+        }
+        match live {
+            Some(workload) if workload.is(types::FINISHED) && has_finalizer(workload) => {
+                Decision::write(remove_finalizer(workload))
+            }
+            _ => Decision::Done,
+        }
+    }
+
+    fn finish(&self, workload: &WorkloadView) -> Decision {
+        let success = self.pod.phase == Phase::Succeeded;
+        let usual = if success { "Pod succeeded" } else { "Pod failed" };
+        let message = self.pod.message.as_deref().filter(|text| !text.is_empty()).unwrap_or(usual);
+        finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        let evicted = find_true(&workload.status.conditions, types::EVICTED);
+        let admitted = workload.is(types::ADMITTED) && workload.reserved();
+        match (self.pod.gated, evicted) {
+            (true, _) if workload.is(types::FINISHED) => Decision::Done,
+            (false, _) if workload.is(types::FINISHED) => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
+            // It has not been started, so that it may be tried again.
+            (true, Some(_)) if workload.reserved() => {
+                self.withdraw_start().unwrap_or_else(|| release(workload, self.now))
+            }
+            (false, Some(condition)) => self.evict(&condition.reason, &condition.message),
+            (true, None) if self.pod.prebuilt_workload.is_some() && !self.is_as(workload) => {
+                self.withdraw_start().unwrap_or_else(|| self.out_of_sync(workload))
+            }
+            (true, None) if workload.reserved() && !self.managed() => {
+                self.withdraw_start().unwrap_or_else(|| self.give_back(workload))
+            }
+            (true, None) if workload.may_run() && self.control.is_ending(&self.name.0) => {
+                self.withdraw_start().unwrap_or(Decision::Done)
+            }
+            (true, None) if workload.may_run() => self.start(workload),
+            (true, _) => self.follow(workload),
+            (false, None) if admitted && self.pod.placing => self.place(workload),
+            (false, None) if admitted => self.running(workload),
+            (false, None) => self.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
+        }
+    }
+
+    /// Whether a Workload that was made beforehand asks for what its pod asks for. Admission fills in much of a pod, but
+    /// not its requests (kueue.md 5.2).
+    fn is_as(&self, workload: &WorkloadView) -> bool {
+        let Some(pod) = self.pod.whole() else { return true };
+        match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {
+            (Some(own), [given]) => i64::from(own.count) == given.count && own.requests == given.requests,
+            _ => false,
+        }
+    }
+
+    /// What a pod asks for, as its Workload would be charged for it.
+    fn needs(&self, pod: &Pod) -> Option<PodSetNeeds> {
+        let made = pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()?;
+        self.control.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
+    }
+
+    /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
+    /// a Workload may have been edited.
+    fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
+        workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
+    }
+
+    fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
+        out_of_sync(workload, self.now, |kind, reason, text| self.notice(kind, reason, text))
+    }
+
+    fn follow(&self, workload: &WorkloadView) -> Decision {
+        let prebuilt = self.pod.prebuilt_workload.is_some();
+        if let Some((reason, text)) =
+            self.control.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
+        {
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
+        }
+        let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
+        let wanted = self.control.wanted_priority(workload, classes_of(self.pod));
+        follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
+    }
+
+    /// The Workload from which somebody has taken the reference to the pod; it comes back.
+    fn lost(&self) -> Option<&WorkloadView> {
+        let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
+        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.pod.uid)?;
+        (!found.is(types::FINISHED)).then_some(found)
+    }
+
+    /// Quota by which the pod does not ask any more, and nothing of it runs.
+    fn give_back(&self, workload: &WorkloadView) -> Decision {
+        let why = unasked(self.control, self.name, self.pod).unwrap_or_default();
+        take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now)
+    }
+
+    fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.too_large(workload) {
+            return decision;
+        }
+        let decision = if self.managed() { self.follow(workload) } else { Decision::Done };
+        if !matches!(decision, Decision::Done) {
+            return decision;
+        }
+        pods_ready::follow(self.control, workload, self.pod.ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    fn without_workload(&self) -> Decision {
+        if let Some(prebuilt) = &self.pod.prebuilt_workload {
+            let name = (self.name.0.clone(), prebuilt.to_string());
+            return match self.control.view.workloads.get(&name) {
+                Some(found) if found.owner.is_none() => self.adopt(found),
+                Some(found) => made_for_another(self.control, &self.key(), found, |reason, text| {
+                    self.notice(EventType::Warning, reason, text)
+                }),
+                // As long as it names no owner, only who waits for it knows whom it concerns.
+                None => Decision::WaitFor(key(Kind::Workload, &name)),
+            };
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        let Some(pod) = self.pod.whole() else { return Decision::Done };
+        let copied = &self.control.settings.label_keys_to_copy;
+        let made = pod_workload(&pod, Priority::default(), copied)
+            .map_err(|problem| (event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+        let made = made.and_then(|made| {
+            self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
+        });
+        match made {
+            Ok(workload) => create(self.control, &self.key(), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
+            Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
+        }
+    }
+
+    fn adopt(&self, workload: &WorkloadView) -> Decision {
+        adopt(self.control, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
+    }
+
+    /// Takes the gate away and puts the placement in, in one write.
+    fn start(&self, workload: &WorkloadView) -> Decision {
+        if let Some(resource) = self.exceeds(workload) {
+            let text = format!(
+                "the pod asks for more {resource} than pod set {:?} of Workload {:?}, by which it was admitted; it does not start",
+                self.pod.role(),
+                workload.name
+            );
+            return Decision::tell(self.notice(EventType::Warning, reasons::OUT_OF_SYNC, text));
+        }
+        let set = self.owning_set();
+        let placed = placements(self.control, workload);
+        let placed = placed.and_then(|placements| self.pod.start_patch(&placements, set.as_ref()));
+        match placed {
+            Ok(Some(body)) => {
+                let admission = workload.status.admission.as_ref();
+                let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
+                let notice =
+                    self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
+                let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+                self.write(Purpose::StartJob, request, vec![notice])
+            }
+            Ok(None) => Decision::Done,
+            Err(error) => self.withdraw_start().unwrap_or_else(|| {
+                let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+                Decision::write(cannot_start(workload, self.now, &error, tell))
+            }),
+        }
+    }
+
+    /// What the StatefulSet of that name says by now through which the pod is managed.
+    fn owning_set(&self) -> Option<OwningSet> {
+        let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
+        let set = self.control.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
+        set.whole().as_ref().map(OwningSet::of)
+    }
+
+    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear.
+    fn withdraw_start(&self) -> Option<Decision> {
+        if !self.pod.gated || !self.control.flights.strays.may_land(&self.key()) {
+            return None;
+        }
+        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };
+        Some(self.write(Purpose::WithdrawStart, request, Vec::new()))
+    }
+
+    /// Its Workload was evicted.
+    fn evict(&self, reason: &str, message: &str) -> Decision {
+        self.stop(&format!("WorkloadEvictedDueTo{reason}"), message)
+    }
+
+    /// A pod cannot wait again: it is told why, and then deleted.
+    fn stop(&self, reason: &str, message: &str) -> Decision {
+        if self.pod.deleting() {
+            return Decision::Done;
+        }
+        if !self.pod.condemned {
+            let at = seconds(self.now).to_string();
+            let body = condemnation((&self.name.0, &self.name.1, &self.pod.uid), (reason, message), &at);
+            let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
+            return self.write(Purpose::CondemnPod, request, Vec::new());
+        }
+        self.delete(reasons::STOPPED, message)
+    }
+
+    /// Deletes the pod and says so.
+    fn delete(&self, reason: &str, message: &str) -> Decision {
+        let notice = self.notice(EventType::Normal, reason, message.to_owned());
+        self.write(
+            Purpose::DeletePod,
+            Request::Delete { uid: self.pod.uid.to_string(), owned_first: false },
+            vec![notice],
+        )
+    }
+
+    /// Lets go of the pod.
+    fn release(&self) -> Decision {
+        let body = self.pod.release_patch();
+        let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+        self.write(Purpose::ReleasePod, request, Vec::new())
+    }
+}

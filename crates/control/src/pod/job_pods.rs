@@ -1,0 +1,187 @@
+//! Decisions about a pod of a job that no Job answers for, or that asks for more than it was made with. The Job has made another one in place
+//! of the former: that pod is told so, and deleted, and until it is gone no quota of its Workload goes back. For the latter the Workload leaves
+//! like a victim where its queue has no room.
+
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_jobs::pods::{POD_REPORTER, condemnation};
+use jiff::Timestamp;
+
+use crate::cache::job_pods::{Look, OddPod};
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after, key};
+use crate::job::altered::evict_and_pause;
+use crate::job::left;
+use crate::pod::right::outgrown;
+use crate::workload::orphan::{Standing, standing};
+use crate::workload::status::seconds;
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource};
+
+/// Time for a Job to take back a pod that has lost its reference to it, in milliseconds.
+const ADOPTION_MS: i64 = 2_000;
+/// Pause between two looks at a pod that goes and that no watch shows, in milliseconds.
+const CHASE_MS: i64 = 5_000;
+/// Pause between two looks at a pod whose end the watch shows, in milliseconds: it may have ended before, and be kept.
+const WATCHED_MS: i64 = 30_000;
+
+/// An odd pod with what is decided about it.
+struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    odd: &'a OddPod,
+    now: Timestamp,
+}
+
+/// Decides about one odd pod.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(odd) = control.view.odd_pods.get(name) else { return Decision::Done };
+    let case = Case { control, name, odd, now };
+    let Some(workload) = control.workload_of_odd(&name.0, odd).filter(|_| !odd.has_ended()) else {
+        return Decision::Done;
+    };
+    if control.unlisted_owner(workload).is_some() {
+        // Nobody can say whether a job answers for it.
+        return Decision::Done;
+    }
+    match odd.is_beside() {
+        false => case.changed(workload),
+        true if is_stray(control, odd, workload) => case.stop(workload),
+        true => Decision::Done,
+    }
+}
+
+/// The decision, or a wait in place of one that gives quota of a workload back while pods of it run that no Job answers for.
+pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp) -> Decision {
+    if control.view.odd_pods.is_empty() {
+        return decision;
+    }
+    let Decision::Write(draft) = &decision else { return decision };
+    let gives_back =
+        matches!(draft.purpose, Purpose::ReleaseQuota | Purpose::FinishWorkload | Purpose::RemoveFinalizer);
+    let name = (draft.key.namespace.clone(), draft.key.name.clone());
+    let workload = control.view.workloads.get(&name).filter(|_| gives_back && draft.key.kind == Kind::Workload);
+    let Some(workload) = workload.filter(|workload| workload.holds_quota()) else {
+        return decision;
+    };
+    if let Some((stray, _)) = strays_of(control, workload).next() {
+        return Decision::WaitFor(key(Kind::JobPod, stray));
+    }
+    // Somebody's finalizer may keep a job whose pods were let go: its status knows nothing of them, and it may even end.
+    let mut let_go = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
+    if let_go.next().is_some() && !control.pods_gone.contains(&workload.uid) {
+        return left::of_leaving(control, workload, now);
+    }
+    decision
+}
+
+/// The pods of a workload that run beside those that its Jobs answer for.
+pub(crate) fn strays_of<'a>(
+    control: &'a Control,
+    workload: &'a WorkloadView,
+) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
+    let odd = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
+    odd.filter(move |(_, odd)| is_stray(control, odd, workload))
+}
+
+/// Whether a pod that no Job answers for is to go. One whose job was deleted without it runs on and is found by its labels (see `left`), and
+/// what somebody has left behind before our time, with a Workload that is over, is nobody's business.
+fn is_stray(control: &Control, odd: &OddPod, workload: &WorkloadView) -> bool {
+    let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
+    let job = [owner, workload.job_uid.as_deref()];
+    let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
+    let is_ours = match workload.whole() {
+        Some(whole) => whole.kind.is_admitted_with_pods(),
+        // The Workload is of another kind, or of nobody any more.
+        None => owner.is_none() && (odd.witnessed || is_named),
+    };
+    if !is_ours || !odd.witnessed && workload.is(types::FINISHED) {
+        return false;
+    }
+    // A Job that goes alone is made again by that of which it is a part, and its pods with it.
+    let is_left = || owner.is_none() || standing(control, workload) != Standing::There;
+    let goes = || control.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
+    !(odd.watched && is_named && is_left() && goes())
+}
+
+impl Case<'_> {
+    fn key(&self) -> ObjectKey {
+        key(Kind::JobPod, self.name)
+    }
+
+    fn look(&self) -> Decision {
+        Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Question::ReadObject))
+    }
+
+    /// The decision about a pod that its Job answers for. It may have been resized: one look for each change of its spec shows that.
+    fn changed(&self, workload: &WorkloadView) -> Decision {
+        let runs = workload.reserved() && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
+        let over = workload.is(types::FINISHED) || workload.deleting || workload.unreadable;
+        if !self.odd.pod.is_changed() || !runs || over {
+            return Decision::Done;
+        }
+        let asks = match &self.odd.look {
+            Some((_, generation, look)) if *generation >= self.odd.pod.generation => match look {
+                Look::Runs { asks: Some(asks), .. } => asks,
+                _ => return Decision::Done,
+            },
+            _ => return self.look(),
+        };
+        outgrown(self.control, workload, (&self.odd.pod.set, asks), &self.name.1).map_or(Decision::Done, |text| {
+            evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text))
+        })
+    }
+
+    /// The next step that makes it go, and until then a look from time to time, where no watch shows its end.
+    fn stop(&self, workload: &WorkloadView) -> Decision {
+        let due = after(self.odd.since, ADOPTION_MS);
+        if self.odd.watched && due > self.now {
+            return Decision::Wait(due);
+        }
+        match &self.odd.look {
+            None | Some((_, _, Look::Ended)) => self.look(),
+            Some((at, ..)) if self.odd.pod.deleting => {
+                let due = after(*at, if self.odd.watched { WATCHED_MS } else { CHASE_MS });
+                if due > self.now { Decision::Wait(due) } else { self.look() }
+            }
+            Some((_, _, Look::Runs { condemned: false, .. })) => {
+                let at = seconds(self.now).to_string();
+                let pod = (self.name.0.as_str(), self.name.1.as_str(), &*self.odd.pod.uid);
+                let why = self.why(workload);
+                let body = condemnation(pod, (own_reasons::EXCESS_POD, &why), &at);
+                let request = Request::Apply { manager: "kueue", subresource: Subresource::Status, body };
+                Decision::write(Draft::of_any_version(Purpose::CondemnPod, self.key(), request))
+            }
+            Some(_) => {
+                let draft = Draft::delete(Purpose::DeletePod, self.key(), &self.odd.pod.uid);
+                Decision::write(self.tell(draft, workload))
+            }
+        }
+    }
+
+    fn why(&self, workload: &WorkloadView) -> String {
+        let lost = if self.odd.watched { "no Job counts it any more" } else { "it has lost its label" };
+        format!("{lost}, and Workload {:?} has no quota for it beside the pods of its job", workload.name)
+    }
+
+    /// Adds the pod's own event, and one at its Job, at which users look first.
+    fn tell(&self, draft: Draft, workload: &WorkloadView) -> Draft {
+        let why = self.why(workload);
+        let own = Notice {
+            key: self.key(),
+            uid: self.odd.pod.uid.to_string(),
+            event_type: EventType::Normal,
+            reason: reasons::STOPPED.to_owned(),
+            message: why.clone(),
+            reporter: POD_REPORTER,
+        };
+        let at_job = self.control.job_of_odd(&self.name.0, self.odd).map(|(key, job)| Notice {
+            key: key.clone(),
+            uid: job.uid.clone(),
+            event_type: EventType::Warning,
+            reason: own_reasons::EXCESS_POD.to_owned(),
+            message: format!("Pod {} is deleted: {why}", self.name.1),
+            reporter: Kind::JOB.reporter(),
+        });
+        at_job.into_iter().fold(draft.telling(own), Draft::telling)
+    }
+}

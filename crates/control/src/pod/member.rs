@@ -1,0 +1,131 @@
+//! A pod of a group: what the group's Workload means for it.
+
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_api::labels::ROLE_HASH;
+use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
+
+use super::Case;
+use super::kept::is_needed;
+use super::right::{of_no_role, one_too_many};
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::workload::status::find_true;
+use crate::write::EventType;
+
+/// Decides about one pod of a group. What takes a look at the other pods is the group's to decide.
+pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
+    let pod = case.pod;
+    let leaves = pod.ended() || pod.deleting();
+    if pod.held && leaves && pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
+        // Its StatefulSet waits for its name, and what runs is seen without our hold on it.
+        return case.release();
+    }
+    let name = (case.name.0.clone(), group.to_owned());
+    let Some(workload) = case.control.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
+        // What has ended says nothing to a Workload that is gone, or not there yet.
+        return match pod.held && pod.ended() {
+            true => case.release(),
+            false if pod.runs() => case.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
+            false => Decision::Done,
+        };
+    };
+    if workload.unreadable {
+        return Decision::Done;
+    }
+    if pod.held && pod.deleting() && pod.ended() && !is_needed(case, workload) {
+        return case.release();
+    }
+    if workload.is(types::FINISHED) {
+        return match (pod.runs(), pod.deleting()) {
+            // Its quota is free: a group that ended before all its pods did (a start that failed, say) keeps none of them.
+            (true, false) => case.stop(reasons::NOT_ADMITTED, "Workload is finished"),
+            (false, _) if pod.held => case.release(),
+            _ => Decision::Done,
+        };
+    }
+    if workload.deleting {
+        return leaving(case, workload);
+    }
+    if leaves {
+        return Decision::Done;
+    }
+    let evicted = find_true(&workload.status.conditions, types::EVICTED);
+    let admitted = workload.is(types::ADMITTED) && workload.reserved();
+    match (pod.gated, evicted) {
+        (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
+        (false, None) if !admitted => case.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
+        (false, None) if pod.placing => case.place(workload),
+        (false, None) => case.without_right(workload).unwrap_or(Decision::Done),
+        (true, _) if case.control.is_ending(&case.name.0) => case.withdraw_start().unwrap_or(Decision::Done),
+        (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
+        (true, None) if workload.may_run() && may_start(case, workload) => case.start(workload),
+        (true, None) if workload.may_run() => case.withdraw_start().unwrap_or_else(|| without_place(case, workload)),
+        _ => case.withdraw_start().unwrap_or(Decision::Done),
+    }
+}
+
+/// It waits for good: a Workload gets no other pod sets. Kueue does not say so.
+fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    let text = format!(
+        "{}: it does not start; make it anew with the annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the \
+         group anew",
+        of_no_role(case.pod, workload)
+    );
+    Decision::tell(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
+}
+
+/// Of a group, one pod too many is deleted. A controller would make its pod again: that waits as long as others run, and is told so.
+fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    let Some(group) = case.control.view.pods.group(&workload.key()) else { return Decision::Done };
+    let role = group.tally.role(case.pod.role());
+    let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
+    // It takes the place of one that ends.
+    let succeeds = role.counting.saturating_sub(role.leaving) <= size && !of_set;
+    if group.tally.running == 0 || succeeds || !(of_set || case.pod.owner.is_some()) {
+        return Decision::Done;
+    }
+    let text = if of_set {
+        format!(
+            "Workload {:?} was admitted for {size} pods of the StatefulSet, and this is one more: it does not start; scale the \
+             StatefulSet to 0 and then to as many replicas as there shall be, or back to {size}",
+            workload.name
+        )
+    } else {
+        format!("{}: it does not start until one of them has ended", one_too_many(case.pod, workload))
+    };
+    Decision::tell(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
+}
+
+/// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
+fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
+    let owned = workload.is_owned_by(&case.pod.uid);
+    if case.pod.ended() {
+        return match (owned, case.pod.deleting()) {
+            // What has run to its end goes with the others: it would be one of the next group of that name.
+            (true, false) => case.delete(reasons::STOPPED, "The workload is deleted"),
+            (true, true) if case.pod.held => case.release(),
+            _ => Decision::Done,
+        };
+    }
+    // Whatever runs has run on its quota, also where a StatefulSet owns it.
+    if !owned && !case.pod.runs() {
+        return case.withdraw_start().unwrap_or(Decision::Done);
+    }
+    case.stop(reasons::WORKLOAD_DELETED, "The workload is deleted")
+}
+
+/// Whether it is one of the pods that were admitted, and as many of them as were admitted do not run yet: one that runs as another role has the
+/// quota of this one until it has ended.
+fn may_start(case: &Case<'_>, workload: &WorkloadView) -> bool {
+    let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+    let running = case.control.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
+    running < size && is_admitted(case, workload)
+}
+
+/// Whether it is one of the pods of its role that were admitted, and not one too many.
+pub(super) fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
+    let (name, role) = (workload.key(), case.pod.role());
+    let (pods, size) = (&case.control.view.pods, workload.size(role));
+    let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
+    counting <= size || pods.has_place(&name, (&case.name.1, case.pod), size)
+}

@@ -1,0 +1,54 @@
+//! A pod that Kueue has started without having told it its place in a topology: it is told, or its Workload is evicted.
+
+use std::collections::BTreeMap;
+use std::iter;
+
+use berth_api::TopologyAssignment;
+use berth_api::conditions::reasons;
+use berth_api::labels::HOSTNAME;
+use berth_jobs::pods::{PodState, place};
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::workload as workloads;
+use crate::write::{Purpose, Request, Subresource};
+
+/// Why a Workload is evicted that has no place for its pod: Kueue's word where it finds no other node.
+const NO_PLACE: &str = reasons::NODE_FAILURES;
+
+impl Case<'_> {
+    /// Ends the start that Kueue had begun.
+    pub(super) fn place(&self, workload: &WorkloadView) -> Decision {
+        let role = self.pod.role();
+        let set = workload.given().find(|set| set.effective_name() == role);
+        let place = match set.and_then(|set| set.topology_assignment.as_ref()) {
+            Some(assignment) => self.place_in(assignment),
+            // Kueue takes the gate away, too, where an admission names no place.
+            None => Some(BTreeMap::new()),
+        };
+        let failed = |node: &String| workload.status.unhealthy_nodes.iter().any(|failed| failed.name == *node);
+        let place = place.filter(|place| !place.get(HOSTNAME).is_some_and(failed));
+        if let Some(body) = place.and_then(|place| self.pod.place_patch(&place)) {
+            let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+            return self.write(Purpose::StartJob, request, Vec::new());
+        }
+        let message = format!(
+            "Pod {} was started without its place in the topology, and pod set {role} has none left for it; \
+             topology-aware scheduling is not supported yet",
+            self.name.1
+        );
+        Decision::write(workloads::evict(workload, self.now, (NO_PLACE, ""), &message))
+    }
+
+    /// The place of this pod among those of its role.
+    fn place_in(&self, assignment: &TopologyAssignment) -> Option<BTreeMap<String, String>> {
+        let Some(group) = &self.pod.group else { return place(assignment, iter::empty(), 0) };
+        let name = (self.name.0.clone(), group.name.to_string());
+        let (pods, role) = (&self.control.view.pods, self.pod.role());
+        let of_role = || pods.members(&name).filter(|(_, pod)| pod.role() == role && pod.runs());
+        let waits = |(other, pod): &(&str, &PodState)| pod.placing && *other < self.name.1.as_str();
+        let before = of_role().filter(waits).count();
+        place(assignment, of_role().filter_map(|(_, pod)| pod.selectors.as_deref()), before)
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a pod that runs has a place into which it fits: an admission says how many pods of which role run, and what each of them asks for.
+//! Whoever takes a gate away, raises a scale beside the webhook, or resizes a pod, has no place for it.
+
+use berth_api::conditions::{own_reasons, reasons};
+use berth_engine::model::Amount;
+use berth_jobs::PodSetNeeds;
+use berth_jobs::pods::PodState;
+
+use super::Case;
+use super::member::is_admitted;
+use crate::cache::WorkloadView;
+use crate::cache::shape::Excess;
+use crate::controller::Control;
+use crate::controller::flight::Decision;
+use crate::job::altered::evict_and_pause;
+
+impl Case<'_> {
+    /// The stop of a pod of a group that runs without a place, or asks for more than that gives it; `None` where it runs as it was admitted. Its
+    /// place waits for another pod.
+    pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
+        let role = self.pod.role();
+        if workload.sizes().all(|(known, _)| known != role) {
+            return Some(self.stop(own_reasons::ROLE_NOT_FOUND, &of_no_role(self.pod, workload)));
+        }
+        if !is_admitted(self, workload) {
+            return Some(self.stop(own_reasons::EXCESS_POD, &one_too_many(self.pod, workload)));
+        }
+        self.outgrown(workload).map(|text| self.stop(reasons::OUT_OF_SYNC, &text))
+    }
+
+    /// The eviction of a pod by itself that runs and asks for more than its Workload has quota for.
+    pub(super) fn too_large(&self, workload: &WorkloadView) -> Option<Decision> {
+        let text = self.outgrown(workload)?;
+        Some(evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text)))
+    }
+
+    /// Says by how much a running pod has outgrown its place.
+    fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
+        let asked = self.control.view.pods.asked(self.name)?;
+        outgrown(self.control, workload, (self.pod.role(), asked), &self.name.1)
+    }
+}
+
+/// Says by how much the pod of that name, which runs in that role and asks for that, has outgrown its place, where its queue has no room for what it asks
+/// for beyond that.
+pub(crate) fn outgrown(
+    control: &Control,
+    workload: &WorkloadView,
+    (role, asked): (&str, &PodSetNeeds),
+    name: &str,
+) -> Option<String> {
+    let Excess { resource, asked, given } = beyond(workload, role, asked)?;
+    if control.has_room_for(workload, &resource) {
+        return None;
+    }
+    let amount = |amount: Amount| berth_quantity::format(&resource, amount);
+    Some(format!(
+        "Pod {name} asks for {} of {resource}, pod set {role:?} of Workload {:?} has {} for each of its pods, and its ClusterQueue has no room for more",
+        amount(asked),
+        workload.name,
+        amount(given)
+    ))
+}
+
+/// What a pod asks for more of than its pod set has. LimitRanges, overheads and the configuration may have changed since the admission: neither
+/// by what the pod set asks for today nor by what it was given has the pod too much where it has not by the other.
+pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
+    let asks = workload.shape.pod_sets.iter().find(|set| set.name == role)?;
+    let given = workload.given().find(|set| set.effective_name() == role);
+    let each = |resource: &String| {
+        let given = given?;
+        let total = berth_quantity::request(resource, &given.resource_usage.get(resource)?.0).ok()?;
+        let count = i64::from(given.count.unwrap_or(1)).max(1);
+        Some(Amount::new(total.get().checked_div(count)?))
+    };
+    asked.requests.iter().find_map(|(resource, asked)| {
+        let asks = asks.requests.get(resource).copied().unwrap_or(Amount::ZERO);
+        let given = each(resource).unwrap_or(Amount::ZERO).max(asks).max(Amount::ZERO);
+        (*asked > given).then(|| Excess { resource: resource.clone(), asked: *asked, given })
+    })
+}
+
+/// Says that a Workload has no pod set for a pod.
+pub(super) fn of_no_role(pod: &PodState, workload: &WorkloadView) -> String {
+    let known: Vec<&str> = workload.sizes().map(|(role, _)| role).collect();
+    format!(
+        "the pod's role {:?} is none of the pod sets of Workload {:?} ({})",
+        pod.role(),
+        workload.name,
+        known.join(", ")
+    )
+}
+
+/// Says that a pod is one more than its role was admitted for.
+pub(super) fn one_too_many(pod: &PodState, workload: &WorkloadView) -> String {
+    let (role, size) = (pod.role(), workload.size(pod.role()));
+    format!("Workload {:?} was admitted for {size} pods of role {role:?}, and this is one more", workload.name)
+}

@@ -1,0 +1,379 @@
+//! A group of pods: it gets one Workload, all of it starts or none, and its end is that of all its pods. Its figures come
+//! from a tally; its pods are walked only when one of them has to be chosen. What is to be done with a single pod, whatever
+//! the others do, is `member`'s.
+
+mod compose;
+mod empty;
+mod set;
+
+use std::collections::BTreeSet;
+
+use berth_api::conditions::{event_reasons, reasons, types};
+use berth_api::labels::FIELD_MANAGER_RECLAIMABLE_PODS;
+use berth_jobs::pods::{PodState, STATEFUL_SET_FRAMEWORK, SetState, Tally, excess, replaced};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+
+pub(crate) use empty::without_pods;
+
+use crate::cache::pods::Group;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, key};
+use crate::job::UNMANAGED_NAMESPACE;
+use crate::pod::kept::is_needed;
+use crate::pod::{classes_of, notice};
+use crate::workload::checks;
+use crate::workload::follow::{Wishes, finish, follow};
+use crate::workload::pods_ready;
+use crate::workload::status::{find, find_true, set_in};
+use crate::workload::stops::{let_go, release, take_back};
+use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
+use crate::write::{EventType, Kind, Notice, Purpose, Request};
+
+/// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
+const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
+
+/// A group with what is decided about it.
+struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    group: &'a Group,
+    /// The StatefulSet whose pods they are, and its name.
+    set: Option<(&'a str, &'a SetState)>,
+    now: Timestamp,
+}
+
+/// Decides about one group.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let none = Group::default();
+    let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
+    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
+    if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
+        return Decision::Done;
+    }
+    match control.view.workloads.get(name) {
+        None => case.without_workload(),
+        Some(workload) if workload.group.is_none() => case.name_taken(),
+        Some(_) if control.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
+        Some(workload) if workload.unreadable => Decision::Done,
+        Some(workload) if workload.deleting => case.leaving(workload),
+        Some(workload) => case.with_workload(workload),
+    }
+}
+
+impl<'a> Case<'a> {
+    fn managed(&self) -> bool {
+        self.control.settings.job_kinds.contains(&Kind::Pod) && self.control.manages(&self.name.0)
+    }
+
+    /// Whether its Workload has to be followed, whoever is managed: it holds quota, or waits to be let go.
+    fn has_quota(&self) -> bool {
+        let workload = self.control.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
+        workload.is_some_and(|workload| {
+            let goes = workload.deleting || workload.is(types::FINISHED);
+            workload.holds().is_some() || (goes && has_finalizer(workload))
+        })
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.group.tally
+    }
+
+    fn members(&self) -> impl Iterator<Item = (&'a str, &'a PodState)> {
+        self.control.view.pods.members(self.name)
+    }
+
+    /// The pod that speaks for the group.
+    fn first(&self) -> Option<(&'a str, &'a PodState)> {
+        self.members().find(|(_, pod)| pod.counts())
+    }
+
+    /// A pod that looks as if it waited may run by now: a start of it is under way, not seen yet, or of unknown outcome.
+    fn may_be_starting(&self) -> bool {
+        let flights = &self.control.flights;
+        self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
+            let object = key(Kind::Pod, &self.pod_name(name));
+            flights.busy(&object) || flights.strays.may_land(&object)
+        })
+    }
+
+    fn pod(&self, name: &str) -> Option<&'a PodState> {
+        self.control.view.pods.get(&self.pod_name(name))
+    }
+
+    fn pod_name(&self, name: &str) -> Name {
+        (self.name.0.clone(), name.to_owned())
+    }
+
+    fn tell(&self, reason: &str, message: String) -> Decision {
+        let Some((name, pod)) = self.first() else { return Decision::Done };
+        Decision::tell(self.notice(name, pod, EventType::Warning, reason, message))
+    }
+
+    fn notice(&self, name: &str, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
+        notice(key(Kind::Pod, &self.pod_name(name)), pod, event_type, reason, message)
+    }
+
+    fn name_taken(&self) -> Decision {
+        let name = &self.name.1;
+        let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
+        let message = format!("A Workload named {name:?} {problem}");
+        self.tell(event_reasons::WORKLOAD_NAME_CONFLICT, message)
+    }
+
+    fn leaving(&self, workload: &WorkloadView) -> Decision {
+        // One that is not managed any more and does not run is stopped by nobody.
+        let ours = |pod: &PodState| self.managed() && self.control.names_a_queue(pod);
+        let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
+        let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
+        let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
+        let running = running && !workload.is(types::FINISHED);
+        if running { Decision::Done } else { let_go(workload, self.now) }
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            return if has_finalizer(workload) {
+                Decision::write(self.let_finished_go(workload))
+            } else {
+                Decision::Done
+            };
+        }
+        if let Some(decision) = self.set.and_then(|set| self.scaled(workload, set)) {
+            return decision;
+        }
+        let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+        if let Some(end) = self.tally().finish(size) {
+            return finish(workload, self.now, (end.success, &end.message), |kind, reason, text| {
+                let (name, pod) = self.members().next()?;
+                Some(self.notice(name, pod, kind, reason, text))
+            });
+        }
+        let steps = self.owners(workload).or_else(|| self.let_go(workload)).or_else(|| self.surplus(workload));
+        if let Some(decision) = steps.or_else(|| self.waiting(workload)).or_else(|| self.reclaimable(workload)) {
+            return decision;
+        }
+        if workload.is(types::EVICTED) && workload.reserved() {
+            // Its pods are on their way out; the end of the last one brings us back.
+            return match self.tally().running > 0 || self.may_be_starting() {
+                false => release(workload, self.now),
+                true => Decision::Done,
+            };
+        }
+        if self.managed() { self.follow(workload) } else { self.kept(workload) }
+    }
+
+    /// What runs in a namespace that is not managed any more runs on, and quota that nothing uses goes back.
+    fn kept(&self, workload: &WorkloadView) -> Decision {
+        if self.tally().running == 0 && !self.may_be_starting() {
+            return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
+        }
+        let ready = self.tally().is_ready(workload.sizes());
+        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    fn follow(&self, workload: &WorkloadView) -> Decision {
+        let first = self.first();
+        if let Some(decision) = self.wishes(workload, first).and_then(|wishes| follow(workload, wishes)) {
+            return decision;
+        }
+        let Some((name, pod)) = first else { return Decision::Done };
+        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
+        if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
+            return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
+        }
+        if !(workload.is(types::ADMITTED) && workload.reserved()) {
+            // The others need not be told the same.
+            return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
+        }
+        let ready = self.tally().is_ready(workload.sizes());
+        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+    }
+
+    /// What its Workload is to say: what its StatefulSet says, else its first pod. Pods of a StatefulSet say what it said when they
+    /// were made, and are believed in nothing, whether it has been seen or not.
+    fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
+        if let Some((_, set)) = self.set {
+            return Some(self.wishes_of_set(workload, set));
+        }
+        let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
+        let wishes = Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod)));
+        // A group that serves outlives its pods, and so what one of them says of its queue, as in Kueue.
+        let queue = wishes.queue.filter(|_| self.tally().serving == 0);
+        Some(Wishes { queue, ..wishes })
+    }
+
+    /// Pods that came later own the Workload too: it must outlive those that they replace. So do controllers that make pods again: it must
+    /// outlive a moment without any pod. A StatefulSet's outlives them all.
+    fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
+        let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
+        let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
+        let new: Vec<(&str, &PodState)> = new.collect();
+        if new.is_empty() || self.set.is_some() {
+            return None;
+        }
+        // A merge patch replaces the list: whoever else owns it is named again.
+        let mut others = workload.rare.as_ref().map_or_else(Vec::new, |rare| rare.owners.clone());
+        let before = others.len();
+        for maker in new.iter().filter_map(|(_, pod)| made_by(pod)) {
+            if !others.iter().any(|known| known.get("uid") == maker.get("uid")) {
+                others.push(maker);
+            }
+        }
+        let added = new.len().saturating_add(others.len().saturating_sub(before));
+        let references = self.references(workload, others, &new);
+        let mut draft =
+            object_write(workload, Purpose::AddOwners, json!({"metadata": {"ownerReferences": references}}));
+        draft.notices.push(crate::workload::notice(
+            workload,
+            EventType::Normal,
+            event_reasons::OWNER_REFERENCES_ADDED,
+            format!("Added {added} owner reference(s)"),
+            berth_jobs::pods::POD_REPORTER,
+        ));
+        Some(Decision::write(draft))
+    }
+
+    /// The list of owners of a Workload: those, the pods of which it is known that they own it and that are there, and new ones.
+    fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
+        let known = workload.group.iter().flatten();
+        let known = known.filter(|member| self.pod(&member.name).is_some_and(|pod| pod.uid == member.uid));
+        let known = known.map(|member| (&*member.name, &*member.uid));
+        let new = new.iter().map(|(name, pod)| (*name, &*pod.uid));
+        let reference =
+            |(name, uid): (&str, &str)| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        others.into_iter().chain(known.chain(new).map(reference)).collect()
+    }
+
+    /// A finished Workload goes with its pods, and not with the controllers that made them: whatever they make from then on under the name of
+    /// the group is another run.
+    fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
+        let mut draft = remove_finalizer(workload);
+        let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
+        let makes = |owner: &Value| {
+            let ours = |pod: &PodState| {
+                pod.prebuilt_workload.is_none()
+                    && made_by(pod).is_some_and(|maker| maker.get("uid") == owner.get("uid"))
+            };
+            self.members().any(|(_, pod)| ours(pod))
+        };
+        let stay: Vec<Value> = others.iter().filter(|owner| !makes(owner)).cloned().collect();
+        if let Request::Merge { body, .. } = &mut draft.request
+            && stay.len() < others.len()
+            && let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("ownerReferences".to_owned(), Value::from(self.references(workload, stay, &[])));
+        }
+        draft
+    }
+
+    /// The pod that was needed for what became of others by now.
+    fn let_go(&self, workload: &WorkloadView) -> Option<Decision> {
+        let tally = self.tally();
+        if tally.kept == 0 || (tally.staying > 0 && tally.kept_failed == 0) {
+            return None;
+        }
+        let kept = self.members().filter(|(_, pod)| pod.held && pod.deleting() && pod.ended());
+        let free = kept.map(|(name, _)| self.pod_name(name)).find(|name| {
+            let busy = self.control.flights.busy(&key(Kind::Pod, name));
+            !busy && self.member(name).is_some_and(|member| !is_needed(&member, workload))
+        })?;
+        Some(self.member(&free)?.release())
+    }
+
+    /// Pods beyond the size of their role go, and failed ones whose place is taken are let go.
+    fn surplus(&self, workload: &WorkloadView) -> Option<Decision> {
+        workload.sizes().find_map(|(role, size)| {
+            let tally = self.tally().role(role);
+            let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
+            // A pod that ends makes its successor not one too many, and a pod that a controller would make again at once waits until there
+            // is a place for it.
+            let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
+            if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
+                return Some(decision);
+            }
+            let taken = tally.inactive > 0 && tally.inactive.saturating_add(tally.counting) > size;
+            let name = self.pod_name(replaced(of_role()).filter(|_| taken)?);
+            Some(self.member(&name)?.release())
+        })
+    }
+
+    /// Deletes the one of these pods that is the first to go.
+    fn delete_excess(&self, pods: impl Iterator<Item = (&'a str, &'a PodState)>) -> Option<Decision> {
+        let name = self.pod_name(excess(pods)?);
+        Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
+    }
+
+    /// One of its pods as it is decided about by itself.
+    fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::Case<'b>>
+    where
+        'a: 'b,
+    {
+        let pod = self.control.view.pods.get(name)?;
+        Some(crate::pod::Case { control: self.control, name, pod, now: self.now })
+    }
+
+    /// The condition that some pods are to be replaced. While it is true the Workload is not admitted again.
+    fn waiting(&self, workload: &WorkloadView) -> Option<Decision> {
+        let of_set = |(_, pod): (&str, &PodState)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK);
+        if self.set.is_some() || self.first().is_some_and(of_set) {
+            return None;
+        }
+        let old = find(&workload.status.conditions, WAITING);
+        let was = old.is_some_and(|condition| condition.status == "True");
+        let absent = self.tally().absent(workload.sizes()) > 0;
+        // Of a Workload that was made beforehand, some may just not have come yet.
+        let made_of_them = || self.members().next().is_some_and(|(_, pod)| pod.prebuilt_workload.is_none());
+        let waits = absent && (was || self.tally().has_inactive() || made_of_them() || self.has_lost_one(workload));
+        if !waits && !was {
+            return None;
+        }
+        let evicted = find_true(&workload.status.conditions, types::EVICTED);
+        let text = |condition: &Condition| (condition.reason.clone(), condition.message.clone());
+        let (reason, message) = match (waits, evicted, old) {
+            (false, ..) => (reasons::PODS_READY.to_owned(), "No pods need replacement".to_owned()),
+            (true, Some(evicted), _) => text(evicted),
+            (true, None, Some(old)) if was => text(old),
+            (true, None, _) => (reasons::PODS_FAILED.to_owned(), "Some Failed pods need replacement".to_owned()),
+        };
+        waits_for_pods(workload, (waits, &reason, &message), old, self.now)
+    }
+
+    /// Whether a pod that owned the Workload is not there any more.
+    fn has_lost_one(&self, workload: &WorkloadView) -> bool {
+        workload.group.iter().flatten().any(|member| self.pod(&member.name).is_none_or(|pod| pod.uid != member.uid))
+    }
+
+    fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
+        let wanted = self.tally().reclaimable();
+        let old = &workload.status.reclaimable_pods;
+        let before = |name: &str| old.iter().find(|old| old.name == name).map_or(0, |old| old.count);
+        let known: BTreeSet<&str> = workload.sizes().map(|(name, _)| name).collect();
+        let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
+        let pods = json!({ "reclaimablePods": wanted });
+        (grown && workload.reserved() && self.control.settings.reclaimable_pods)
+            .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
+    }
+}
+
+/// The write of the condition that pods are to be replaced, `None` where it stands so already.
+fn waits_for_pods(
+    workload: &WorkloadView,
+    (waits, reason, message): (bool, &str, &str),
+    old: Option<&Condition>,
+    now: Timestamp,
+) -> Option<Decision> {
+    let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
+    if !set_in(&mut conditions, WAITING, (waits, reason, message), workload.generation, now) {
+        return None;
+    }
+    let status = json!({"conditions": conditions});
+    Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
+}
+
+/// How a Workload refers to the controller that makes a pod again.
+fn made_by(pod: &PodState) -> Option<Value> {
+    serde_json::to_value(pod.maker_reference()?).ok()
+}

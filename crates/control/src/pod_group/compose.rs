@@ -1,0 +1,163 @@
+//! The Workload of a group that has none: made once all pods are there, or of the first one where that is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::conditions::event_reasons;
+use berth_jobs::Priority;
+use berth_jobs::pods::{MOST_ROLES, PodState, STATEFUL_SET_FRAMEWORK, group_workload, placed, role_hash};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::Case;
+use crate::controller::flight::Decision;
+use crate::controller::key;
+use crate::pod::classes_of;
+use crate::policies::no_class;
+use crate::workload::names::create;
+use crate::write::{EventType, Kind};
+
+impl Case<'_> {
+    pub(super) fn without_workload(&self) -> Decision {
+        if self.control.is_ending(&self.name.0) {
+            // Nothing starts there any more.
+            return Decision::Done;
+        }
+        if let Some(set) = self.set {
+            return self.compose_set(set);
+        }
+        if self.tally().running > 0 {
+            // They run without admission: they are stopped first.
+            return Decision::Done;
+        }
+        let Some((name, first)) = self.first() else { return Decision::Done };
+        if first.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
+            // It is made of the set, which may not have been seen yet.
+            return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
+        }
+        if first.prebuilt_workload.is_some() {
+            // Whoever makes it beforehand gives it the name of the group.
+            return Decision::WaitFor(key(Kind::Workload, self.name));
+        }
+        let Some(size) = first.group.as_ref().and_then(|group| group.total) else {
+            let total = berth_api::labels::POD_GROUP_TOTAL_COUNT;
+            return self.refuse(format!("pod {name}: annotation {total} must be the number of pods in the group"));
+        };
+        let there = self.tally().counting().saturating_sub(self.tally().leaving());
+        if there < size && self.tally().fast == 0 {
+            return self.refuse(format!("group {:?} has fewer runnable pods than its size, {size}", self.name.1));
+        }
+        if let Some(decision) = (there > size).then(|| self.delete_excess(self.members())).flatten() {
+            return decision;
+        }
+        if let Some(problem) = self.disagreement(name, first, size) {
+            return self.refuse(problem);
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        self.compose(name, first, size)
+    }
+
+    fn refuse(&self, problem: String) -> Decision {
+        self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
+    }
+
+    /// Two pods that cannot be of one group.
+    fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
+        let roles = self.tally().counting_roles().count();
+        if roles > MOST_ROLES {
+            return Some(format!("group {:?} has {roles} roles; {MOST_ROLES} are allowed", self.name.1));
+        }
+        self.members().filter(|(_, pod)| pod.counts()).find_map(|(other, pod)| {
+            if pod.queue_name != first.queue_name {
+                let queue = |pod: &PodState| pod.queue_name.as_deref().unwrap_or_default().to_owned();
+                return Some(format!(
+                    "pods {name} and {other} have different queues: {} and {}",
+                    queue(first),
+                    queue(pod)
+                ));
+            }
+            let total = pod.group.as_ref().and_then(|group| group.total);
+            (total != Some(size)).then(|| {
+                let total = total.map_or_else(|| "none".to_owned(), |total| total.to_string());
+                format!("pods {name} and {other} say different sizes of their group: {size} and {total}")
+            })
+        })
+    }
+
+    /// The labels that a Workload takes over: any of its pods may say them, and none may say them otherwise.
+    fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
+        let keys = &self.control.settings.label_keys_to_copy;
+        let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
+        // Whoever copies nothing need not read all pods of a large group.
+        for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
+            let labels = pod.whole().and_then(|pod| pod.metadata.labels).unwrap_or_default();
+            for (key, value) in labels.into_iter().filter(|(key, _)| keys.contains(key)) {
+                match said.get(&key) {
+                    Some((other, before)) if *before != value => {
+                        return Err(format!(
+                            "pods {other} and {name} have different values of label {key}, which the Workload takes over: \
+                             {before} and {value}"
+                        ));
+                    }
+                    Some(_) => {}
+                    None => drop(said.insert(key, (name, value))),
+                }
+            }
+        }
+        Ok(said.into_iter().map(|(key, (_, value))| (key, value)).collect())
+    }
+
+    fn compose(&self, name: &str, first: &PodState, size: i32) -> Decision {
+        // Pods beyond the size are made again by their controllers whenever they go: they wait.
+        let members = placed(self.members(), size);
+        let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
+        for (_, pod) in &members {
+            let count = counts.entry(pod.role()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let partial = counts.values().fold(0, |sum: i32, count| sum.saturating_add(*count)) < size;
+        let mut roles: Vec<(String, &str, Pod, i32)> = Vec::new();
+        for (role, count) in counts {
+            let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
+            // All of a role are alike. One that has run to its end under an earlier Workload cannot be asked any more.
+            let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
+            let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
+            roles.push((shape, role, pod, count));
+            if partial {
+                // Those that are to come are taken for pods like the first.
+                break;
+            }
+        }
+        // Which role is tried first decides about the better flavor: that depends on what its pods are, and not on what they call it.
+        roles.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
+        let named = roles.into_iter().map(|(_, role, pod, count)| (role, pod, if partial { size } else { count }));
+        let roles: Vec<(&str, Pod, i32)> = named.collect();
+        let mut makers: Vec<OwnerReference> = Vec::new();
+        for maker in members.iter().filter_map(|(_, pod)| pod.maker_reference()) {
+            if !makers.iter().any(|known| known.uid == maker.uid) {
+                makers.push(maker);
+            }
+        }
+        let members: Vec<(&str, &str)> = members.iter().map(|(name, pod)| (*name, &*pod.uid)).collect();
+        let made = self.copied_labels().and_then(|labels| {
+            let mut made = group_workload(&self.name.1, &roles, &members, Priority::default(), &BTreeSet::new())?;
+            made.metadata.labels.get_or_insert_default().extend(labels);
+            made.metadata.owner_references.get_or_insert_default().extend(makers);
+            Ok(made)
+        });
+        let made = match made {
+            Ok(made) => made,
+            Err(problem) => return self.refuse(problem),
+        };
+        match self.control.with_priority(made, classes_of(first)) {
+            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
+                self.notice(name, first, EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
+            Err(class) => {
+                let (reason, text) = no_class(&class, "the pods");
+                self.tell(reason, text)
+            }
+        }
+    }
+}

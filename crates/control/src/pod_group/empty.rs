@@ -1,0 +1,44 @@
+//! A group without a pod, whose Workload the controllers of its pods keep: they may make pods again, and its place in the queue is still there
+//! then. Quota that nothing uses goes back.
+
+use berth_api::conditions::{reasons, types};
+use jiff::Timestamp;
+
+use super::{WAITING, waits_for_pods};
+use crate::cache::WorkloadView;
+use crate::controller::after_seconds;
+use crate::controller::flight::Decision;
+use crate::workload::status::{find, find_true};
+use crate::workload::stops::{release, take_back};
+
+/// Seconds in which a controller makes a pod again, so that its group goes on without another admission.
+const MADE_AGAIN_SECONDS: i64 = 10;
+
+/// Decides about the Workload of such a group; `None` where nothing is to be done for the want of pods.
+pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if workload.unreadable || workload.rare.as_ref().is_none_or(|rare| rare.owners.is_empty()) {
+        // It goes with the last pod.
+        return Some(Decision::Done);
+    }
+    if workload.is(types::FINISHED) || !workload.reserved() {
+        // Whoever made it beforehand has yet to make its pods.
+        return None;
+    }
+    let conditions = &workload.status.conditions;
+    if workload.is(types::EVICTED) {
+        return Some(release(workload, now));
+    }
+    let Some(waits) = find_true(conditions, WAITING) else {
+        let message = "No pod of the group is left";
+        return waits_for_pods(workload, (true, reasons::PODS_FAILED, message), find(conditions, WAITING), now);
+    };
+    if !workload.active {
+        return None;
+    }
+    let due = after_seconds(waits.last_transition_time.0, MADE_AGAIN_SECONDS);
+    if due > now {
+        return Some(Decision::Wait(due));
+    }
+    let message = "No pod of the group is left: it waits until its pods are there again";
+    Some(take_back(workload, (reasons::PENDING_EVALUATION, message), now))
+}

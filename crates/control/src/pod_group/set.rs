@@ -1,0 +1,130 @@
+//! The group of a StatefulSet's pods: its Workload is made of the StatefulSet and stays through its updates. At zero replicas
+//! it holds no quota and waits.
+
+use std::collections::BTreeSet;
+
+use berth_api::conditions::{event_reasons, reasons, types};
+use berth_jobs::Priority;
+use berth_jobs::pods::{STATEFUL_SET_REPORTER, SetState, stateful_set_workload};
+use serde_json::Value;
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::controller::key;
+use crate::policies::{NamedClasses, no_class};
+use crate::workload::columns::Annotations;
+use crate::workload::follow::{Wishes, follow};
+use crate::workload::names::create;
+use crate::workload::status::find;
+use crate::workload::{ON_HOLD, status_write};
+use crate::write::{EventType, Kind, Notice, Purpose};
+
+impl Case<'_> {
+    pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
+        let asks = set.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name;
+        if set.deleting || set.replicas <= 0 || !asks {
+            return Decision::Done;
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        let notice = |event_type, reason: &str, message| Notice {
+            key: key(Kind::StatefulSet, &self.pod_name(name)),
+            uid: set.uid.to_string(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: STATEFUL_SET_REPORTER,
+        };
+        let Some(object) = set.whole() else { return Decision::Done };
+        let copied = &self.control.settings.label_keys_to_copy;
+        let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
+            Ok(made) => made,
+            Err(problem) => {
+                return Decision::tell(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
+            }
+        };
+        match self.control.with_priority(made, classes_of_set(set)) {
+            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
+                notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
+            Err(class) => {
+                let (reason, text) = no_class(&class, "the StatefulSet");
+                Decision::tell(notice(EventType::Warning, reason, text))
+            }
+        }
+    }
+
+    /// The pod sets for its replicas.
+    fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
+        let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
+        self.control.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
+    }
+
+    /// What its Workload is to say, while it has replicas.
+    pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
+        let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
+        Wishes {
+            pod_sets: Some(set).filter(|_| resized).and_then(|set| self.pod_sets(set)),
+            queue: set.queue_name.as_deref(),
+            priority: self.control.wanted_priority(workload, classes_of_set(set)).ok(),
+            gated_by: set.admission_gates.as_deref(),
+            tiers: set.capacity_tiers.as_deref(),
+            limit: None,
+            preempts: None,
+            prebuilt: false,
+        }
+    }
+
+    /// What a Workload without quota takes over from its StatefulSet, and what the number of replicas means for it; `None` when it is
+    /// as it should be.
+    pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
+        let condition = find(&workload.status.conditions, types::QUOTA_RESERVED).filter(|c| c.status == "False");
+        let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
+        if set.replicas <= 0 {
+            let running = self.tally().running > 0 || (workload.reserved() && self.may_be_starting());
+            if on_hold || running || (!workload.active && !workload.reserved()) {
+                return Some(Decision::Done);
+            }
+            if !workload.active {
+                // It is evicted, which gives its quota back.
+                return None;
+            }
+            let message = "StatefulSet scaled to zero; workload on hold";
+            return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                edit.take_back(ON_HOLD, message);
+            })));
+        }
+        let rescaled = is_rescaled(workload, set);
+        let runs = || self.tally().running > 0 || self.may_be_starting();
+        if rescaled && workload.reserved() && !workload.is(types::EVICTED) && !runs() {
+            // It was at zero, and is back before anybody could take its quota.
+            let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
+            return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
+                edit.take_back(reasons::PENDING_EVALUATION, &message);
+            })));
+        }
+        let followed = Some(workload).filter(|workload| !workload.reserved());
+        if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
+            return Some(decision);
+        }
+        // What is still of another size could not be made anew: it must not be admitted for that.
+        (on_hold && !rescaled).then(|| {
+            let message = "Workload no longer on hold; waiting for quota reservation";
+            Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
+                edit.pending(reasons::PENDING_EVALUATION, message);
+            }))
+        })
+    }
+}
+
+/// The classes that a StatefulSet names.
+fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
+    (set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
+}
+
+/// Its Workload is for another number of replicas.
+fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
+    workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
+}

@@ -1,0 +1,110 @@
+//! The status of a QueuePolicy: where it holds, jobs by tier, and what is out of stock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::CapacityTier;
+use berth_api::berth::{QueuePolicyStatus, TierStatus};
+use berth_api::conditions::{own_reasons, reasons, types};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::controller::Control;
+use crate::controller::flight::Draft;
+use crate::policies::Policy;
+use crate::queues::draft;
+use crate::workload::status::set_in;
+use crate::write::ObjectKey;
+
+/// So many fields that give way are told.
+const TOLD: usize = 3;
+
+/// The status write of a policy, `None` when nothing differs.
+pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let policy = control.view.policies.get(&key.name)?;
+    let old = policy.object.status.clone().unwrap_or_default();
+    let governed: BTreeSet<&String> = control
+        .view
+        .claims
+        .iter()
+        .filter(|(_, claim)| claim.of.iter().any(|policy| **policy == key.name))
+        .map(|(queue, _)| queue)
+        .collect();
+    let mut conditions = old.conditions.clone();
+    let generation = policy.object.metadata.generation.unwrap_or_default();
+    let (active, reason, message) = standing(control, policy, &key.name, &governed);
+    set_in(&mut conditions, types::ACTIVE, (active, reason, &message), generation, now);
+    let new = QueuePolicyStatus {
+        conditions,
+        tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(control, &governed) } else { Vec::new() },
+        backoffs: control.ladder.stock.shown(&flavors(control, &governed), now),
+        cluster_queues: governed.into_iter().cloned().collect(),
+    };
+    if new == old {
+        return None;
+    }
+    // A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
+    Some(draft(
+        key,
+        &policy.object.metadata,
+        json!({
+            "conditions": new.conditions, "clusterQueues": new.cluster_queues, "tiers": new.tiers,
+            "backoffs": new.backoffs,
+        }),
+        [&old.conditions, &new.conditions],
+    ))
+}
+
+/// Whether all that it says counts where it claims to: status, reason and message.
+fn standing(
+    control: &Control,
+    policy: &Policy,
+    name: &str,
+    governed: &BTreeSet<&String>,
+) -> (bool, &'static str, String) {
+    if let Some(Err(problem)) = &policy.selector {
+        return (false, own_reasons::INVALID_SELECTOR, problem.clone());
+    }
+    let lost = control.view.claims.iter().flat_map(|(queue, claim)| {
+        let own = claim.lost.iter().filter(|lost| *lost.policy == *name);
+        own.map(move |lost| format!("ClusterQueue {queue}: {}", lost.text))
+    });
+    let lost: Vec<String> = lost.collect();
+    if !lost.is_empty() {
+        let mut message = lost.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        if lost.len() > TOLD {
+            message.push_str(&format!("; and {} more", lost.len().saturating_sub(TOLD)));
+        }
+        return (false, own_reasons::CONFLICT, message);
+    }
+    let missing = policy.object.spec.cluster_queues.iter().filter(|queue| !governed.contains(queue));
+    let missing: Vec<&str> = missing.map(String::as_str).collect();
+    if missing.is_empty() {
+        return (true, reasons::ACTIVE, format!("Governs {} ClusterQueue(s)", governed.len()));
+    }
+    (
+        false,
+        own_reasons::CLUSTER_QUEUE_NOT_FOUND,
+        format!("spec.clusterQueues names {}, which do not exist", missing.join(", ")),
+    )
+}
+
+/// The flavors that some ClusterQueues offer.
+fn flavors<'a>(control: &'a Control, queues: &BTreeSet<&String>) -> BTreeSet<&'a str> {
+    let queues = queues.iter().filter_map(|queue| control.view.cluster_queues.get(*queue));
+    let groups = queues.flat_map(|queue| &queue.spec.resource_groups);
+    groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
+}
+
+/// Admitted workloads of some ClusterQueues by tier.
+fn tiers(control: &Control, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
+    let mut counts: BTreeMap<CapacityTier, i32> = CapacityTier::ALL.into_iter().map(|tier| (tier, 0)).collect();
+    let admitted = queues.iter().flat_map(|queue| control.view.workloads.reserving(queue));
+    for workload in admitted.filter(|workload| workload.is(types::ADMITTED)) {
+        for tier in control.tiers_held(workload) {
+            let count = counts.entry(tier).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    let status = |(tier, count): (CapacityTier, i32)| TierStatus { tier: tier.to_string(), admitted_workloads: count };
+    counts.into_iter().map(status).collect()
+}

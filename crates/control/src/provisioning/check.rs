@@ -1,0 +1,379 @@
+//! The check that asks an autoscaler for capacity (kueue.md 6.14): its templates, its request, and what the answer means.
+//!
+//! A request belongs to one attempt of one Workload with one reservation. The Workload makes the templates, then the request, and
+//! takes the answer over as the state of its check; the request takes the templates over, and goes when nobody needs it.
+
+use berth_api as api;
+use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
+use berth_api::conditions::{check_states, event_reasons, own_reasons, reasons, types};
+use berth_api::labels;
+use berth_jobs::{LimitSummary, PlacementError, Provisioning, RequestedPods, controller, version_of};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::{Value, json};
+
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::watch::rungs;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, key};
+use crate::job::placement::placements;
+use crate::provisioning::{Asked, TemplateView};
+use crate::queues::checks::Check;
+use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
+use crate::workload::{notice, status_write};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+
+/// Field manager and reporter of what the check's controller does in Kueue.
+const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
+const REPORTER: &str = "kueue-provisioning-request-controller";
+/// Pause before a workload is tried again whose pods cannot be described for now.
+const RETRY_SECONDS: i32 = 60;
+
+/// The number of the attempt for which a check asks, beginning at 1.
+fn attempt_of(state: &api::AdmissionCheckState) -> i32 {
+    state.retry_count.unwrap_or_default().saturating_add(1)
+}
+
+/// The request that a check of a workload made, or is to make.
+fn request_of(workload: &WorkloadView, state: &api::AdmissionCheckState) -> String {
+    let named = |update: &api::PodSetUpdate| update.annotations.get(labels::CONSUME_PROVISIONING_REQUEST).cloned();
+    let consumed = state.pod_set_updates.iter().find_map(named);
+    consumed.unwrap_or_else(|| berth_jobs::provisioning_request_name(&workload.name, &state.name, attempt_of(state)))
+}
+
+/// A check of a workload.
+struct Case<'a> {
+    control: &'a Control,
+    workload: &'a WorkloadView,
+    state: &'a api::AdmissionCheckState,
+    /// Name of the request.
+    name: Name,
+    now: Timestamp,
+}
+
+/// The next step of a workload with quota as far as autoscalers are concerned.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    // Nobody has said yet whether there are such requests: then they are somebody else's business.
+    control.view.provisioning.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest))?;
+    workload.status.admission_checks.iter().find_map(|state| {
+        let check = control.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
+        let name = (workload.namespace.clone(), request_of(workload, state));
+        Case { control, workload, state, name, now }.step(check)
+    })
+}
+
+impl Case<'_> {
+    fn step(&self, check: &Check) -> Option<Decision> {
+        let book = &self.control.view.provisioning;
+        let request = book.requests.get(&self.name).map(Box::as_ref);
+        let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
+        if self.state.state == check_states::READY {
+            // What was given may be taken back.
+            return self.lost(request?, check);
+        }
+        if self.state.state != check_states::PENDING || self.workload.is(types::ADMITTED) {
+            return None;
+        }
+        let config = match book.config(check) {
+            Ok(config) if book.served == Some(true) => config,
+            _ => return self.told(check_states::PENDING, "the check is not active"),
+        };
+        let asked = self.workload.asked.as_deref()?;
+        let pods = match self.pods(asked, config) {
+            Ok(pods) => pods,
+            // A flavor that is away is asked for again; all else could never start as it was admitted.
+            Err((true, problem)) => return self.told(check_states::RETRY, &problem),
+            Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
+        };
+        if pods.is_empty() {
+            return Some(self.answer(check_states::READY, "the provisioning request is not needed", |_| {}));
+        }
+        let spec = berth_jobs::provisioning_request_spec(&self.name.1, &pods, config, &asked.parameters);
+        let Some(request) = request else {
+            let missing = pods.iter().zip(&spec.pod_sets).find_map(|(pods, set)| {
+                self.template(pods, (self.workload.namespace.clone(), set.pod_template_ref.name.clone()))
+            });
+            let next = missing.unwrap_or_else(|| self.ask(&spec));
+            return Some(self.in_the_way(&next).unwrap_or(next));
+        };
+        if request.metadata.deletion_timestamp.is_some() {
+            // Its name is free when it is gone.
+            return None;
+        }
+        let same_class = request.spec.provisioning_class_name == spec.provisioning_class_name;
+        if !(same_class && request.spec.parameters == spec.parameters && self.is_current(&request.metadata)) {
+            return Some(withdraw(&self.name, &request.metadata));
+        }
+        match berth_jobs::provisioning_state(request) {
+            Provisioning::Provisioned(words) => {
+                let sets = self.workload.shape.pod_sets.iter().map(|set| set.name.as_str());
+                let updates = berth_jobs::provisioned_updates(request, sets, Some(config));
+                Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
+            }
+            Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
+            // What it said before it asked holds no more.
+            Provisioning::Accepted(None) | Provisioning::Unanswered => self.told(check_states::PENDING, ""),
+            _ => self.lost(request, check),
+        }
+    }
+
+    /// The request came to nothing, or what it gave is gone.
+    fn lost(&self, request: &ProvisioningRequest, check: &Check) -> Option<Decision> {
+        let admitted = self.workload.is(types::ADMITTED);
+        match berth_jobs::provisioning_state(request) {
+            Provisioning::CapacityRevoked(words) => self.told(check_states::REJECTED, words),
+            Provisioning::BookingExpired(words) if !admitted => Some(self.again("booking expired", words, check)),
+            Provisioning::Failed(words) if !admitted => Some(self.again("failure", words, check)),
+            _ => None,
+        }
+    }
+
+    /// Another attempt, or the end of them.
+    fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
+        let config = self.control.view.provisioning.config(check).ok();
+        let strategy = config.and_then(|config| config.retry_strategy.as_ref());
+        // Where tiers are tried one after the other, the ladder says when to come back, and never gives up: the next tier may be free now.
+        let rules = self.control.tier_rules(self.workload);
+        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
+            && !rungs(self.control, self.workload).is_empty();
+        let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
+        let Some(delay) = delay else {
+            return self.answer(check_states::REJECTED, words, |_| {});
+        };
+        let message = format!("Retrying after {after}: {words}");
+        self.answer(check_states::RETRY, &message, |state| state.requeue_after_seconds = Some(delay))
+    }
+
+    fn pods(
+        &self,
+        asked: &Asked,
+        config: &api::ProvisioningRequestConfigSpec,
+    ) -> Result<Vec<RequestedPods>, (bool, String)> {
+        let told = |error: PlacementError| (error.passes(), error.to_string());
+        let sets: Vec<api::PodSet> =
+            serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
+        let places = placements(self.control, self.workload).map_err(told)?;
+        let limits = LimitSummary::of(self.control.view.limits_of(&self.workload.namespace));
+        berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
+    }
+
+    /// Since when the quota is reserved for which something is made.
+    fn reserved_at(&self) -> String {
+        let at = since(&self.workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(self.now);
+        seconds(at).to_string()
+    }
+
+    /// Whether something was made for the present reservation. What Kueue made does not say for which.
+    fn is_current(&self, metadata: &ObjectMeta) -> bool {
+        let said = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
+        said.is_none_or(|said| *said == self.reserved_at())
+    }
+
+    /// What has to be done about the template of some pods, `None` when it is there.
+    fn template(&self, pods: &RequestedPods, name: Name) -> Option<Decision> {
+        let Some(template) = self.control.view.provisioning.templates.get(&name) else {
+            let draft = self.make(Purpose::PreparePodTemplate, Kind::PodTemplate, &name, "template", &pods.template);
+            return Some(Decision::write(draft));
+        };
+        if template.metadata.deletion_timestamp.is_some() {
+            // Its name is free when it is gone.
+            return Some(Decision::Done);
+        }
+        // One of an earlier reservation may have the node selectors of that.
+        let good = template.owner() == self.workload.uid && self.is_current(&template.metadata);
+        (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
+    }
+
+    /// What is to be made and cannot be, for an object of that name which somebody else has made: the check names it. That is tried again
+    /// all the same.
+    fn in_the_way(&self, next: &Decision) -> Option<Decision> {
+        let Decision::Write(draft) = next else { return None };
+        let refusal = self.control.flights.refusal(&key(Kind::Workload, &self.workload.key()));
+        let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
+        self.told(check_states::PENDING, &format!("{object} {words}"))
+    }
+
+    fn ask(&self, spec: &api::autoscaling::ProvisioningRequestSpec) -> Decision {
+        let spec = serde_json::to_value(spec).unwrap_or_default();
+        let mut draft = self.make(Purpose::RequestCapacity, Kind::ProvisioningRequest, &self.name, "spec", &spec);
+        let message = format!("Created ProvisioningRequest: {:?}", self.name.1);
+        draft.notices.push(notice(
+            self.workload,
+            EventType::Normal,
+            event_reasons::PROVISIONING_REQUEST_CREATED,
+            message,
+            REPORTER,
+        ));
+        Decision::write(draft)
+    }
+
+    /// Creates an object that the Workload owns.
+    fn make(&self, purpose: Purpose, kind: Kind, name: &Name, field: &str, value: &Value) -> Draft {
+        let api_version = if kind == Kind::PodTemplate { "v1" } else { API_VERSION };
+        let body = json!({
+            "apiVersion": api_version, "kind": kind.name(),
+            "metadata": {
+                "namespace": name.0, "name": name.1,
+                "labels": {(labels::MANAGED): "true"},
+                "annotations": {(labels::WORKLOAD): self.workload.name, (labels::RESERVED_AT): self.reserved_at()},
+                "ownerReferences": [{
+                    "apiVersion": api::API_VERSION, "kind": Kind::Workload.name(), "name": self.workload.name,
+                    "uid": self.workload.uid, "controller": true, "blockOwnerDeletion": true,
+                }],
+            },
+            (field): value,
+        });
+        Draft::of_any_version(purpose, key(kind, name), Request::Create(body))
+    }
+
+    /// The check says so, unless it does already.
+    fn told(&self, state: &str, words: &str) -> Option<Decision> {
+        let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
+        let later = |entry: &mut api::AdmissionCheckState| {
+            if entry.state == check_states::RETRY {
+                entry.requeue_after_seconds = Some(RETRY_SECONDS);
+            }
+        };
+        (!known).then(|| self.answer(state, words, later))
+    }
+
+    fn answer(&self, state: &str, words: &str, change: impl FnOnce(&mut api::AdmissionCheckState)) -> Decision {
+        let name = &self.state.name;
+        let mut draft = status_write(self.workload, Purpose::AnswerCheck, self.now, |edit| {
+            let now = Time(seconds(edit.now));
+            let Some(entry) = edit.status.admission_checks.iter_mut().find(|entry| entry.name == *name) else { return };
+            if entry.state != state {
+                entry.last_transition_time = now;
+                entry.requeue_after_seconds = None;
+                entry.pod_set_updates.clear();
+            }
+            entry.state = state.to_owned();
+            entry.message = cut(words, MESSAGE_LIMIT);
+            change(entry);
+        });
+        let before = &self.state.state;
+        if before != state {
+            let mut message = format!("Admission check {name} updated state from {before} to {state}");
+            if !words.is_empty() {
+                message.push_str(&format!(" with message: {words}"));
+            }
+            draft.notices.push(notice(
+                self.workload,
+                EventType::Normal,
+                event_reasons::ADMISSION_CHECK_UPDATED,
+                message,
+                REPORTER,
+            ));
+        }
+        Decision::write(draft)
+    }
+}
+
+fn is_of(metadata: &ObjectMeta, workload: &str) -> bool {
+    controller(metadata).is_some_and(|owner| owner.uid == workload)
+}
+
+fn delete(purpose: Purpose, kind: Kind, name: &Name, metadata: &ObjectMeta) -> Decision {
+    Decision::write(Draft::delete(purpose, key(kind, name), metadata.uid.as_deref().unwrap_or_default()))
+}
+
+fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
+    delete(Purpose::WithdrawRequest, Kind::ProvisioningRequest, name, metadata)
+}
+
+/// What becomes of a request: it takes its templates over, and goes when its Workload has no use for it any more.
+pub(crate) fn request(control: &Control, name: &Name) -> Decision {
+    let book = &control.view.provisioning;
+    let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
+        return Decision::Done;
+    };
+    let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
+    // Without its Workload, garbage collection takes it.
+    let Some(workload) = control.view.workloads.by_uid(owner) else { return Decision::Done };
+    if !is_needed(control, workload, &name.1) {
+        return withdraw(name, &request.metadata);
+    }
+    for set in &request.spec.pod_sets {
+        let place = (name.0.clone(), set.pod_template_ref.name.clone());
+        if let Some(template) = book.templates.get(&place).filter(|template| template.owner() == owner) {
+            return take_over(request, &place, template);
+        }
+    }
+    Decision::Done
+}
+
+fn is_needed(control: &Control, workload: &WorkloadView, request: &str) -> bool {
+    if workload.is(types::FINISHED) {
+        return false;
+    }
+    let leaving = workload.is(types::EVICTED) || !workload.reserved() || !workload.active;
+    if leaving && control.settings.cleanup_provisioning_requests {
+        return false;
+    }
+    workload.status.admission_checks.iter().any(|state| request_of(workload, state) == request)
+}
+
+/// A template goes with its request, and not only with the Workload.
+fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView) -> Decision {
+    let metadata = &template.metadata;
+    let owner = json!({
+        "apiVersion": API_VERSION, "kind": Kind::ProvisioningRequest.name(), "name": request.name(),
+        "uid": request.uid(), "controller": true, "blockOwnerDeletion": true,
+    });
+    let body = json!({"metadata": {
+        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": [owner],
+    }});
+    Decision::write(Draft {
+        purpose: Purpose::PreparePodTemplate,
+        key: key(Kind::PodTemplate, name),
+        request: Request::Merge { manager: "kueue", subresource: Subresource::None, body },
+        based_on: version_of(metadata),
+        notices: Vec::new(),
+    })
+}
+
+/// Says of a check whether it can be relied upon.
+pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> Decision {
+    let book = &control.view.provisioning;
+    let found = control.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());
+    let seen = book.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest));
+    let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
+    let problem = book.config(check).err();
+    let (active, reason, message) = match (served, &problem) {
+        (true, None) => (true, reasons::ACTIVE, "The admission check is active"),
+        (true, Some(problem)) => (false, reasons::BAD_PARAMETERS_REF, problem.as_str()),
+        (false, _) => (
+            false,
+            own_reasons::NOT_SERVED,
+            "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1",
+        ),
+    };
+    let users = crate::queues::naming_check(control, &object.name);
+    let waits = check.deleting && !users.is_empty();
+    let message = match waits {
+        true => format!("{message}; its deletion waits for {}", crate::queues::listed(&users)),
+        false => message.to_owned(),
+    };
+    let message = message.as_str();
+    let mut conditions = check.conditions.clone();
+    if !set_in(&mut conditions, types::ACTIVE, (active, reason, message), check.generation, now) {
+        return Decision::Done;
+    }
+    let identity =
+        Identity { namespace: "", name: &object.name, uid: &check.uid, resource_version: &check.resource_version };
+    let ours: Vec<_> = conditions.into_iter().filter(|condition| condition.type_ == types::ACTIVE).collect();
+    Decision::write(Draft {
+        purpose: Purpose::ActivateCheck,
+        key: object.clone(),
+        request: Request::Apply {
+            manager: MANAGER,
+            subresource: Subresource::Status,
+            body: json!({
+                "apiVersion": api::API_VERSION, "kind": Kind::AdmissionCheck.name(),
+                "metadata": identity.metadata(), "status": {"conditions": ours},
+            }),
+        },
+        based_on: check.resource_version.parse().unwrap_or_default(),
+        notices: Vec::new(),
+    })
+}

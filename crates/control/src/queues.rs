@@ -1,0 +1,403 @@
+//! Statuses and finalizers of ClusterQueues, LocalQueues, ResourceFlavors and AdmissionChecks.
+
+pub(crate) mod checks;
+pub(crate) mod figures;
+pub(crate) mod schedule;
+pub(crate) mod usage;
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_engine::model as engine;
+use berth_jobs::version_of;
+use berth_quantity::Amount;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::workload::FINALIZER;
+
+use crate::cache::{Name, WorkloadView};
+use crate::controller::Control;
+use crate::controller::flight::{Decision, Draft};
+use crate::deltas::quantity;
+use crate::workload::columns;
+use crate::workload::status::set_in;
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
+
+/// A status has room for so many flavors: as many as a spec, without those of which a queue has no quota any more.
+const MOST_FLAVORS: usize = 64;
+
+/// Usage per flavor and resource.
+pub(crate) type Usage = BTreeMap<(String, String), Amount>;
+
+/// Keeps the finalizer on what is in use, and lets go of what is being deleted and free.
+pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
+    match key.kind {
+        Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
+            // Its status says how many hold its quota.
+            Some(object) => held(key, &Holder::of(&object.metadata), || control.world.cluster_queue_in_use(&key.name)),
+            None => Decision::Done,
+        },
+        // One that no server has stored, as `berth decide` reads them, has nothing to write to.
+        Kind::AdmissionCheck => match control.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
+            Some(check) => {
+                let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
+                let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
+                let users = naming_check(control, &key.name);
+                let is_told = check.asks_autoscaler();
+                match held(key, &holder, || !users.is_empty()) {
+                    // Of our own checks the condition says so.
+                    Decision::Done if check.deleting && !is_told && !users.is_empty() => {
+                        waits_for(control, key, &check.uid, &users)
+                    }
+                    decision => decision,
+                }
+            }
+            None => Decision::Done,
+        },
+        _ => match control.view.flavors.get(&key.name) {
+            Some(object) => {
+                let holder = Holder::of(&object.metadata);
+                let in_use = || control.world.flavor_in_use(&key.name);
+                match held(key, &holder, in_use) {
+                    Decision::Done if holder.deleting && in_use() => {
+                        waits_for(control, key, holder.uid, &offering(control, &key.name))
+                    }
+                    decision => decision,
+                }
+            }
+            None => Decision::Done,
+        },
+    }
+}
+
+/// The ClusterQueues that name an admission check.
+pub(crate) fn naming_check<'a>(control: &'a Control, check: &str) -> Vec<&'a str> {
+    let queues = control.view.cluster_queues.iter();
+    queues.filter(|(_, queue)| checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
+}
+
+/// The ClusterQueues that offer a flavor.
+fn offering<'a>(control: &'a Control, flavor: &str) -> Vec<&'a str> {
+    let offers = |queue: &api::ClusterQueue| {
+        queue.spec.resource_groups.iter().flat_map(|group| &group.flavors).any(|offered| offered.name == flavor)
+    };
+    let queues = control.view.cluster_queues.iter();
+    queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
+}
+
+/// For which ClusterQueues a deletion waits, in words; the first few by name.
+pub(crate) fn listed(queues: &[&str]) -> String {
+    const NAMED: usize = 10;
+    let first = queues.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = queues.len().saturating_sub(NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("ClusterQueue{} {first}{rest}", if queues.len() == 1 { "" } else { "s" })
+}
+
+/// Tells once for which ClusterQueues a deletion waits; of what Workloads hold nobody is named.
+fn waits_for(control: &Control, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
+    let text = if queues.is_empty() {
+        "The deletion waits for workloads that hold quota of it".to_owned()
+    } else {
+        format!("The deletion waits for {}", listed(queues))
+    };
+    let said = (own_reasons::DELETION_WAITS, text);
+    if !control.is_untold(key, &said) {
+        return Decision::Done;
+    }
+    Decision::tell(Notice {
+        key: key.clone(),
+        uid: uid.to_owned(),
+        event_type: EventType::Normal,
+        reason: said.0.to_owned(),
+        message: said.1,
+        reporter: SCHEDULER,
+    })
+}
+
+/// What of an object's metadata says who holds it.
+struct Holder<'a> {
+    uid: &'a str,
+    resource_version: &'a str,
+    finalizers: &'a [String],
+    deleting: bool,
+}
+
+impl<'a> Holder<'a> {
+    fn of(metadata: &'a ObjectMeta) -> Self {
+        Self {
+            uid: metadata.uid.as_deref().unwrap_or_default(),
+            resource_version: metadata.resource_version.as_deref().unwrap_or_default(),
+            finalizers: metadata.finalizers.as_deref().unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> Decision {
+    let named = holder.finalizers.iter().map(String::as_str);
+    let has = named.clone().any(|name| name == FINALIZER);
+    let (purpose, wanted): (Purpose, Vec<&str>) = match (holder.deleting, has) {
+        (false, false) => (Purpose::AddFinalizer, named.chain([FINALIZER]).collect()),
+        (true, true) if !in_use() => (Purpose::RemoveFinalizer, named.filter(|name| *name != FINALIZER).collect()),
+        _ => return Decision::Done,
+    };
+    let body = json!({"metadata": {
+        "uid": holder.uid, "resourceVersion": holder.resource_version, "finalizers": wanted,
+    }});
+    let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
+    Decision::write(Draft::of_any_version(purpose, key.clone(), request))
+}
+
+/// Flavors and cohorts have no condition to say what is wrong with them: an event does.
+pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
+    let found = match key.kind {
+        Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
+            let unusable = crate::deltas::flavor(object, control.settings.refuse_invalid).unusable;
+            (&object.metadata, unusable.unwrap_or_default())
+        }),
+        Kind::Cohort => control
+            .view
+            .cohorts
+            .get(&key.name)
+            .map(|object| (&object.metadata, api::validation::summary(&api::validation::validate_cohort(object)))),
+        _ => None,
+    };
+    match found {
+        Some((metadata, text)) if !text.is_empty() => Decision::tell(Notice {
+            key: key.clone(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            event_type: EventType::Warning,
+            reason: reasons::MISCONFIGURED.into(),
+            message: text,
+            reporter: SCHEDULER,
+        }),
+        _ => Decision::Done,
+    }
+}
+
+/// The status write of a queue, `None` when nothing differs.
+pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    match key.kind {
+        Kind::ClusterQueue => cluster_queue(control, key, now),
+        Kind::LocalQueue => local_queue(control, key, now),
+        Kind::Cohort => cohort(control, key),
+        Kind::QueuePolicy => crate::policies::status::status(control, key, now),
+        _ => None,
+    }
+}
+
+/// A status write. Figures are nobody else's: they are sent whatever has been written meanwhile. Among the conditions others may
+/// have theirs, and a merge patch replaces the whole list: it is sent only where it changes, and then for the version that it was
+/// derived from.
+pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
+    let [old, new] = conditions;
+    let identity = if old == new {
+        json!({"uid": metadata.uid})
+    } else {
+        json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version})
+    };
+    if let Some(fields) = status.as_object_mut().filter(|_| old == new) {
+        fields.remove("conditions");
+    }
+    Draft {
+        purpose: Purpose::QueueStatus,
+        key: key.clone(),
+        request: Request::Merge {
+            manager: "kueue",
+            subresource: Subresource::Status,
+            body: json!({"metadata": identity, "status": status}),
+        },
+        based_on: if old != new { version_of(metadata) } else { 0 },
+        notices: Vec::new(),
+    }
+}
+
+/// Weighted share of a queue or cohort in its parent; `None` without fair sharing.
+fn fair_share(control: &Control, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
+    control.settings.engine.fair_sharing.as_ref()?;
+    let share = control.world.share(name, is_queue, &BTreeMap::new())?;
+    Some(api::FairSharingStatus { weighted_share: share.share.rounded() })
+}
+
+fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
+    let object = control.view.cohorts.get(&key.name)?;
+    let old = object.status.clone().unwrap_or_default();
+    let new = api::CohortStatus { fair_sharing: fair_share(control, &key.name, false) };
+    if new == old {
+        return None;
+    }
+    Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing}), [&[], &[]]))
+}
+
+/// Those of a LocalQueue that hold quota of the ClusterQueue that it names: it may come to name another one than theirs.
+pub(crate) fn holding<'a>(control: &'a Control, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
+    let named = control.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
+    let named = named.filter(|named| control.view.cluster_queues.contains_key(*named));
+    control.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
+}
+
+/// Sums what the admitted ones among those that hold quota use.
+fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
+    // A slice whose place another has taken is held by that.
+    let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !control.is_handed_over(workload);
+    let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
+    let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
+    (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
+}
+
+/// What workloads use together.
+pub(crate) fn usage_of<'a>(workloads: impl Iterator<Item = &'a WorkloadView>, reclaims: bool) -> Usage {
+    let mut usage = Usage::new();
+    workloads.for_each(|workload| add_usage(&mut usage, workload, reclaims));
+    usage
+}
+
+/// What is used of a cell.
+pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
+    usage.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default()
+}
+
+fn add_usage(usage: &mut Usage, workload: &WorkloadView, reclaims: bool) {
+    let Some(admission) = &workload.status.admission else { return };
+    let pods = |name: &str| workload.pods(name, reclaims);
+    let held = crate::deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None);
+    for set in held.pod_sets {
+        for (resource, amount) in set.usage {
+            if let Some(flavor) = set.flavors.get(&resource) {
+                let cell = usage.entry((flavor.clone(), resource)).or_default();
+                *cell = cell.add(amount);
+            }
+        }
+    }
+}
+
+fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
+    (readiness.active, readiness.reason, readiness.message.as_str())
+}
+
+fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let object = control.view.cluster_queues.get(&key.name)?;
+    let figures = control.world.figures(&key.name)?;
+    let (admitted, usage) = admitted_usage(control, control.view.workloads.reserving(&key.name));
+    let old = object.status.clone().unwrap_or_default();
+    let mut conditions: Vec<Condition> = old.conditions.clone();
+    let mut readiness = control.world.readiness(&key.name)?;
+    if object.metadata.deletion_timestamp.is_some() && figures.reserving > 0 {
+        readiness.message.push_str(&format!(
+            "; {} workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue={}",
+            figures.reserving, key.name
+        ));
+    }
+    let generation = object.metadata.generation.unwrap_or_default();
+    set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
+    let cell = |cell: &engine::CellUsage, total: Amount, borrowed: Amount| api::ResourceUsage {
+        name: cell.resource.clone(),
+        total: Some(quantity(&cell.resource, total)),
+        borrowed: Some(quantity(&cell.resource, borrowed)),
+    };
+    let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::ResourceUsage| {
+        let groups = by_flavor(&figures.reservation, cell).into_iter();
+        groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
+    };
+    // Usage beyond quota is used, and borrowed of nobody.
+    let beyond = control.world.beyond(&key.name);
+    let beyond = |reserved: &engine::CellUsage| {
+        let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
+        beyond.iter().find(|(at, _)| is_same(at)).map_or(Amount::ZERO, |(_, amount)| *amount)
+    };
+    let mut new = api::ClusterQueueStatus {
+        conditions,
+        pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
+        reserving_workloads: count(figures.reserving),
+        admitted_workloads: Some(admitted),
+        flavors_reservation: flavors(&|usage| cell(usage, usage.total, usage.borrowed)),
+        flavors_usage: flavors(&|reserved| {
+            let (total, beyond) = (used(&usage, reserved), beyond(reserved));
+            let nominal = reserved.total.sub(beyond).sub(reserved.borrowed);
+            let over =
+                if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
+            cell(reserved, total.add(beyond), over)
+        }),
+        fair_sharing: fair_share(control, &key.name, true),
+        berth_used: old.berth_used.clone(),
+    };
+    if new == old {
+        return None;
+    }
+    // The column follows from figures and spec, so that nothing is written for it alone: where Kueue's definition is installed, it is not stored.
+    new.berth_used = columns::used(&control.settings.cards, &object.spec, &figures.reservation);
+    let mut status = explicit(&new);
+    if let Some(map) = status.as_object_mut() {
+        for field in ["fairSharing", "berthUsed"] {
+            map.entry(field).or_insert(Value::Null);
+        }
+    }
+    Some(draft(key, &object.metadata, status, [&old.conditions, &new.conditions]))
+}
+
+fn count(value: u32) -> Option<i32> {
+    i32::try_from(value).ok()
+}
+
+/// What `cell` makes of each cell, by flavor in the order of the cells.
+fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -> R) -> Vec<(String, Vec<R>)> {
+    let mut flavors: Vec<(String, Vec<R>)> = Vec::new();
+    for usage in cells {
+        let resource = cell(usage);
+        match flavors.iter_mut().find(|(flavor, _)| *flavor == usage.flavor) {
+            Some((_, resources)) => resources.push(resource),
+            None => flavors.push((usage.flavor.clone(), vec![resource])),
+        }
+    }
+    flavors.truncate(MOST_FLAVORS);
+    flavors
+}
+
+/// A merge patch leaves out nothing: an empty list must be written as such, or the old one would stay.
+fn explicit(status: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(status).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        for field in ["flavorsReservation", "flavorsUsage", "conditions"] {
+            map.entry(field).or_insert_with(|| json!([]));
+        }
+    }
+    value
+}
+
+fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let name = (key.namespace.clone(), key.name.clone());
+    let object = control.view.local_queues.get(&name)?;
+    let figures = control.world.local_queue_figures(&key.namespace, &key.name)?;
+    let (admitted, usage) = admitted_usage(control, holding(control, &name));
+    let old = object.status.clone().unwrap_or_default();
+    let mut conditions: Vec<Condition> = old.conditions.clone();
+    let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;
+    let generation = object.metadata.generation.unwrap_or_default();
+    set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
+    let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {
+        name: cell.resource.clone(),
+        total: Some(quantity(&cell.resource, total)),
+    };
+    let flavors = |cell: &dyn Fn(&engine::CellUsage) -> api::LocalQueueResourceUsage| {
+        let groups = by_flavor(&figures.reservation, cell).into_iter();
+        groups.map(|(name, resources)| api::LocalQueueFlavorUsage { name, resources }).collect()
+    };
+    let new = api::LocalQueueStatus {
+        conditions,
+        pending_workloads: count(figures.pending_active.saturating_add(figures.pending_inadmissible)),
+        reserving_workloads: count(figures.reserving),
+        admitted_workloads: Some(admitted),
+        flavors_reservation: flavors(&|usage| cell(usage, usage.total)),
+        flavors_usage: flavors(&|reserved| cell(reserved, used(&usage, reserved))),
+        fair_sharing: crate::queues::usage::fair_sharing(control, &name).or_else(|| old.fair_sharing.clone()),
+    };
+    if new == old {
+        return None;
+    }
+    Some(draft(key, &object.metadata, explicit(&new), [&old.conditions, &new.conditions]))
+}

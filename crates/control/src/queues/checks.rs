@@ -1,0 +1,141 @@
+//! Admission checks: which of them a ClusterQueue may rely on, and which of them concern a workload.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api as api;
+use berth_api::conditions::{check_states, reasons, types};
+use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER as PROVISIONING;
+use berth_engine::model::Problem;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+/// A controller whose checks a ClusterQueue may not combine freely.
+const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
+
+/// An AdmissionCheck, slim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Check {
+    pub(crate) controller: String,
+    pub(crate) active: bool,
+    pub(crate) parameters: Option<api::AdmissionCheckParametersReference>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) generation: i64,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) deleting: bool,
+}
+
+impl Check {
+    pub(crate) fn of(object: &api::AdmissionCheck) -> Self {
+        let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        Self {
+            controller: object.spec.controller_name.clone(),
+            active: crate::workload::status::is_true(&conditions, types::ACTIVE),
+            parameters: object.spec.parameters.clone(),
+            conditions,
+            uid: object.uid().to_owned(),
+            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+            generation: object.metadata.generation.unwrap_or_default(),
+            finalizers: object.metadata.finalizers.clone().unwrap_or_default(),
+            deleting: object.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether Berth itself answers it, by asking an autoscaler.
+    pub(crate) fn asks_autoscaler(&self) -> bool {
+        self.controller == PROVISIONING
+    }
+
+    /// Whether ClusterQueues find the same in another state of it.
+    pub(crate) fn serves_as(&self, other: &Self) -> bool {
+        (&self.controller, self.active) == (&other.controller, other.active)
+    }
+}
+
+fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {
+    queue.admission_checks_strategy.as_ref().map(|strategy| strategy.admission_checks.as_slice()).unwrap_or_default()
+}
+
+/// The flavors that a check is for; none means all.
+fn on_flavors(rule: &api::AdmissionCheckStrategyRule) -> BTreeSet<&str> {
+    rule.on_flavors.iter().map(String::as_str).collect()
+}
+
+/// The flavors of a ClusterQueue.
+fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
+    queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
+}
+
+/// Whether one of them wants its workload tried later or not at all.
+pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
+    states.iter().any(|check| [check_states::RETRY, check_states::REJECTED].contains(&check.state.as_str()))
+}
+
+/// The checks of a ClusterQueue with the flavors they are for; no flavor means all.
+pub(crate) fn of_queue(queue: &api::ClusterQueueSpec) -> Vec<(String, BTreeSet<String>)> {
+    rules(queue).iter().map(|rule| (rule.name.clone(), rule.on_flavors.iter().cloned().collect())).collect()
+}
+
+/// Whether a ClusterQueue asks for that check.
+pub(crate) fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
+    rules(queue).iter().any(|rule| rule.name == check)
+}
+
+/// What is wrong with the checks of a ClusterQueue, in the order in which Kueue lists it.
+pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, Check>) -> Vec<Problem> {
+    let rules = rules(queue);
+    let list = |wanted: &dyn Fn(&api::AdmissionCheckStrategyRule) -> bool| {
+        let mut names: Vec<&str> = rules.iter().filter(|rule| wanted(rule)).map(|rule| rule.name.as_str()).collect();
+        names.sort_unstable();
+        (!names.is_empty()).then(|| (names.len(), names.join(",")))
+    };
+    let by = |rule: &api::AdmissionCheckStrategyRule, controller: &str| {
+        known.get(&rule.name).is_some_and(|check| check.controller == controller)
+    };
+    let missing = list(&|rule| !known.contains_key(&rule.name));
+    let inactive = list(&|rule| known.get(&rule.name).is_some_and(|check| !check.active));
+    let multi = list(&|rule| by(rule, MULTI_KUEUE));
+    let all = flavors(queue);
+    let is_partial = |rule: &api::AdmissionCheckStrategyRule| !rule.on_flavors.is_empty() && on_flavors(rule) != all;
+    let per_flavor = list(&|rule| by(rule, MULTI_KUEUE) && is_partial(rule));
+    let provisioning = list(&|rule| by(rule, PROVISIONING));
+    let mut found = Vec::new();
+    let mut add = |reason: &'static str, text: String| found.push(Problem { reason, text });
+    if let Some((_, names)) = missing {
+        add(reasons::ADMISSION_CHECK_NOT_FOUND, format!("references missing AdmissionCheck(s): {names}"));
+    }
+    if let Some((_, names)) = inactive {
+        add(reasons::ADMISSION_CHECK_INACTIVE, format!("references inactive AdmissionCheck(s): {names}"));
+    }
+    if let Some((_, names)) = multi.as_ref().filter(|(count, _)| *count > 1) {
+        let text = format!("Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {names}");
+        add(reasons::MULTIPLE_MULTIKUEUE_ADMISSION_CHECKS, text);
+    }
+    if let Some((_, names)) = per_flavor {
+        let text = format!("Cannot specify MultiKueue AdmissionCheck per flavor, found: {names}");
+        add(reasons::MULTIKUEUE_ADMISSION_CHECK_APPLIED_PER_FLAVOR, text);
+    }
+    if let (Some((_, multi)), Some((_, provisioning))) = (&multi, &provisioning) {
+        let text = "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together";
+        add(reasons::MULTIKUEUE_WITH_PROVISIONING_REQUEST, format!("{text}, found: {multi}, {provisioning}"));
+    }
+    found
+}
+
+/// The checks that concern a workload with this admission: those of a flavor that it was given, so that nothing is asked of who was given
+/// none. A check of no named flavors concerns every flavor, also one that was taken out of the queue since. While it has no admission, only those that concern every flavor of the queue do.
+pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
+    let given: Option<BTreeSet<&str>> = admission.map(|admission| {
+        admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()
+    });
+    let all = flavors(queue);
+    let concerns = |rule: &&api::AdmissionCheckStrategyRule| {
+        let named = on_flavors(rule);
+        let of_all = named.is_empty();
+        given.as_ref().map_or_else(
+            || of_all || all.is_subset(&named),
+            |given| if of_all { !given.is_empty() } else { !given.is_disjoint(&named) },
+        )
+    };
+    rules(queue).iter().filter(concerns).map(|rule| rule.name.clone()).collect()
+}

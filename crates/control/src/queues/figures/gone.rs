@@ -1,0 +1,68 @@
+//! Series of queues and cohorts that have gone: whoever scrapes would be shown their last figures for ever.
+
+use std::collections::BTreeSet;
+
+use crate::cache::Name;
+use crate::controller::Control;
+use crate::measure::{Labels, Measure};
+
+/// Labels whose value is a ClusterQueue.
+const CLUSTER_QUEUE_LABELS: [&str; 5] =
+    ["cluster_queue", "preempting_cluster_queue", "queue", "preemptor_queue", "victim_queue"];
+
+/// Names that may have gone since the measures were taken last: no longer kept, so that it does not grow with what goes.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) cluster_queues: BTreeSet<String>,
+    pub(crate) local_queues: BTreeSet<Name>,
+    pub(crate) cohorts: BTreeSet<String>,
+}
+
+impl Control {
+    /// The measures since the last call, behind what has to be forgotten. What still happens under a name that has gone counts
+    /// no more: its series would come back and nothing would ever take them away.
+    #[must_use]
+    pub fn drain_measures(&mut self) -> Vec<Measure> {
+        let gone = std::mem::take(&mut self.gone);
+        let cohorts = self.without_anybody(gone.cohorts);
+        let mut measures: Vec<Measure> = Vec::new();
+        let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });
+        for name in gone.cluster_queues {
+            CLUSTER_QUEUE_LABELS.iter().for_each(|label| forget(vec![(label, name.clone())]));
+        }
+        for (namespace, name) in gone.local_queues {
+            forget(vec![("name", name), ("namespace", namespace)]);
+        }
+        cohorts.iter().for_each(|name| forget(vec![("cohort", name.clone())]));
+        let happened = std::mem::take(&mut self.measures);
+        measures.extend(happened.into_iter().filter(|measure| self.is_of_somebody(measure, &cohorts)));
+        measures
+    }
+
+    /// Those of the cohorts that neither have an object nor are named by one.
+    fn without_anybody(&self, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
+        if cohorts.is_empty() {
+            return cohorts;
+        }
+        let queues = self.view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.as_deref());
+        let children = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.as_deref());
+        for name in queues.chain(children).chain(self.view.cohorts.keys().map(String::as_str)) {
+            cohorts.remove(name);
+        }
+        cohorts
+    }
+
+    /// Whether all that a measure names is there.
+    fn is_of_somebody(&self, measure: &Measure, gone_cohorts: &BTreeSet<String>) -> bool {
+        let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
+        let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        let queue_stands = |(key, value): &(&str, String)| {
+            !CLUSTER_QUEUE_LABELS.contains(key) || value.is_empty() || self.view.cluster_queues.contains_key(value)
+        };
+        let local_queue =
+            value("namespace").zip(value("name")).map(|(namespace, name)| (namespace.clone(), name.clone()));
+        labels.iter().all(queue_stands)
+            && local_queue.is_none_or(|name| self.view.local_queues.contains_key(&name))
+            && value("cohort").is_none_or(|name| !gone_cohorts.contains(name))
+    }
+}

@@ -1,0 +1,118 @@
+//! When queue statuses are written: at once after a quiet second, else at most every five seconds while they keep changing.
+
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use jiff::Timestamp;
+use rustc_hash::FxBuildHasher;
+
+use crate::controller::after;
+use crate::write::{Kind, ObjectKey};
+
+const QUIET_MS: i64 = 1_000;
+const LONGEST_MS: i64 = 5_000;
+
+/// Due times of statuses.
+#[derive(Debug, Default)]
+pub(crate) struct QueueSchedule {
+    /// By name; never walked through, since it has no order.
+    due: HashTable<(ObjectKey, Due)>,
+    /// When to look at an object: not later than its due time, which marks move on without moving this.
+    by_time: BTreeSet<(Timestamp, ObjectKey)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    first: Timestamp,
+    at: Timestamp,
+}
+
+fn hash(kind: Kind, namespace: &str, name: &str) -> u64 {
+    FxBuildHasher.hash_one((kind, namespace, name))
+}
+
+fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
+    hash(key.kind, &key.namespace, &key.name)
+}
+
+impl QueueSchedule {
+    /// The figures of an object changed; its namespace is empty for kinds that have none.
+    pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
+        let hash = hash(kind, namespace, name);
+        // Most marks are of objects that are marked already: no name is copied for them.
+        let is_it = |(key, _): &(ObjectKey, Due)| key.kind == kind && key.name == name && key.namespace == namespace;
+        if let Some((_, due)) = self.due.find_mut(hash, is_it) {
+            due.at = after(now, QUIET_MS).min(after(due.first, LONGEST_MS));
+            return;
+        }
+        let key = ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        let at = after(now, QUIET_MS);
+        self.by_time.insert((at, key.clone()));
+        self.due.insert_unique(hash, (key, Due { first: now, at }), hash_of);
+    }
+
+    /// The same of an object by its key.
+    pub(crate) fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
+        self.mark(key.kind, &key.namespace, &key.name, now);
+    }
+
+    /// The next object whose time has come; `unpaced` does not wait for it.
+    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<ObjectKey> {
+        loop {
+            let (at, _) = self.by_time.first()?;
+            if *at > now && !unpaced {
+                return None;
+            }
+            let (_, key) = self.by_time.pop_first()?;
+            let hash = hash(key.kind, &key.namespace, &key.name);
+            match self.due.find_entry(hash, |(other, _)| *other == key) {
+                Ok(entry) if entry.get().1.at > now && !unpaced => drop(self.by_time.insert((entry.get().1.at, key))),
+                Ok(entry) => {
+                    drop(entry.remove());
+                    return Some(key);
+                }
+                Err(_) => return Some(key),
+            }
+        }
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
+    }
+
+    /// When an object that is marked at these times is due.
+    fn due(marks: &[i64]) -> Vec<i64> {
+        let (mut schedule, mut due) = (QueueSchedule::default(), Vec::new());
+        for ms in 0..20_000 {
+            if marks.contains(&ms) {
+                schedule.mark(Kind::ClusterQueue, "", "q", at(ms));
+            }
+            assert!(schedule.due.is_empty() || schedule.wake_at().is_some(), "a due object is looked at");
+            if schedule.next(at(ms), false).is_some() {
+                due.push(ms);
+            }
+        }
+        due
+    }
+
+    #[test]
+    fn after_a_quiet_second_or_every_five() {
+        assert_eq!(due(&[0]), [1_000]);
+        assert_eq!(due(&[0, 900]), [1_900]);
+        assert_eq!(due(&[0, 1_500]), [1_000, 2_500]);
+        let always: Vec<i64> = (0..=10_000).step_by(100).collect();
+        assert_eq!(due(&always), [5_000, 10_100]);
+    }
+}

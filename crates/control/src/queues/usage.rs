@@ -1,0 +1,28 @@
+//! What a LocalQueue used lately, as its status shows it under admission fair sharing.
+
+use berth_api as api;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::cache::Name;
+use crate::controller::Control;
+use crate::workload::status::seconds;
+
+/// `status.fairSharing`; `None` without admission fair sharing, or while nothing was used. The share of a LocalQueue is 0, as
+/// in Kueue: only queues and cohorts borrow.
+pub(crate) fn fair_sharing(control: &Control, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
+    control.settings.engine.admission_fair_sharing.as_ref()?;
+    let ledger = control.world.ledger(&name.0, &name.1)?;
+    let text = |(resource, amount): (String, berth_quantity::Nano)| {
+        let text = Quantity(berth_quantity::format_nano(&resource, amount));
+        (resource, text)
+    };
+    Some(api::LocalQueueFairSharingStatus {
+        weighted_share: 0,
+        admission_fair_sharing_status: Some(api::AdmissionFairSharingStatus {
+            consumed_resources: ledger.consumed.into_iter().map(text).collect(),
+            last_update: Time(seconds(Timestamp::from_millisecond(ledger.at.0).unwrap_or_default())),
+        }),
+    })
+}

@@ -1,0 +1,462 @@
+//! What happens to a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it
+//! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what becomes
+//! of Jobs that somebody changes in `altered`, what its user is told in `status`.
+
+mod altered;
+pub(crate) mod checkpoints;
+pub(crate) mod children;
+pub(crate) mod elastic;
+pub(crate) mod nodes;
+mod restart;
+pub(crate) mod restarts;
+mod saving;
+mod scale;
+mod start;
+pub(crate) mod status;
+mod stop;
+pub(crate) mod stored;
+pub(crate) mod training_figures;
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::{event_reasons, own_reasons, reasons, training_types, types};
+use berth_api::labels;
+use berth_jobs::training::{
+    RoleState, TrainingEnd, child_job_name, training_end, training_finish, training_pod_sets, training_workload,
+};
+use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cache::training_view::TrainingView;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::flight::Decision;
+use crate::controller::{Control, key};
+use crate::job::UNMANAGED_NAMESPACE;
+use crate::policies::{NamedClasses, no_class};
+use crate::training_job::restarts::{jobs_since, runs_on, scaled, told_from};
+use crate::workload::columns::Annotations;
+use crate::workload::follow::{Wishes, follow};
+use crate::workload::names::create;
+use crate::workload::orphan::lost_by;
+use crate::workload::status::{find, find_true, is_true, since};
+use crate::workload::{has_finalizer, object_write, remove_finalizer, status_write};
+pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
+
+/// Why the quota of a TrainingJob goes back that somebody's finalizer keeps.
+const GOING: &str = "TrainingJob is being deleted";
+
+/// The clocks of Berth and of who runs the Jobs may differ by so much.
+const CLOCKS_DIFFER_SECONDS: i64 = 5;
+
+/// A TrainingJob with what is decided about it.
+pub(crate) struct Case<'a> {
+    control: &'a Control,
+    name: &'a Name,
+    view: &'a TrainingView,
+    now: Timestamp,
+}
+
+/// Decides about one TrainingJob.
+pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+    let Some(view) = control.view.training.get(name) else { return Decision::Done };
+    let case = Case { control, name, view, now };
+    let owned = control.view.workloads_of(&view.uid);
+    let changing = |workload: &&WorkloadView| control.flights.changing(&key(Kind::Workload, &workload.key()));
+    if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
+        return Decision::Done;
+    }
+    if !case.managed() {
+        return case.kept(&owned);
+    }
+    let next = |workload: &WorkloadView| match view.deleting {
+        true => case.going(workload, GOING),
+        false if control.is_ending(&name.0) => case.ending(workload),
+        false => case.with_workload(workload),
+    };
+    let decision = match control.view.slice_of(&view.uid) {
+        Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
+        // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
+        None if view.deleting => {
+            let leaving = owned.iter().find(|workload| workload.deleting);
+            leaving.map_or(Decision::Done, |workload| case.leaving(workload))
+        }
+        None => case.without_workload(&owned),
+    };
+    match decision {
+        Decision::Done | Decision::Wait(_) if !view.deleting => {
+            let told = status::told_at_once(&case).map(Decision::write);
+            told.or_else(|| case.count_nodes()).unwrap_or(decision)
+        }
+        decision => decision,
+    }
+}
+
+impl<'a> Case<'a> {
+    fn managed(&self) -> bool {
+        self.control.manages(&self.name.0)
+    }
+
+    fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
+        Notice {
+            key: key(Kind::TrainingJob, self.name),
+            uid: self.view.uid.clone(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: REPORTER,
+        }
+    }
+
+    fn child_key(&self, role: &str) -> ObjectKey {
+        key(Kind::JOB, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
+    }
+
+    /// The Job that runs a role, when it is there and this TrainingJob's.
+    fn child(&self, role: &str) -> Option<&'a JobState> {
+        self.control.view.child_of(self.name, &self.view.uid, role)
+    }
+
+    fn is_ours(&self, job: &JobState) -> bool {
+        job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
+    }
+
+    /// Whether a Job under the name of one of ours was made for it, and somebody has named another controller since, or none.
+    fn is_taken_from_us(&self, job: &JobState) -> bool {
+        !self.is_ours(job) && job.training.as_deref() == Some(&*self.view.uid)
+    }
+
+    /// The roles that its Workload stands for: an edit of the spec takes effect with the next start.
+    fn roles(&self) -> Vec<String> {
+        match self.control.view.slice_of(&self.view.uid) {
+            Some(workload) => workload.shape.digests.iter().map(|set| set.name.clone()).collect(),
+            None => self.view.roles.clone(),
+        }
+    }
+
+    /// States of all roles; one that has no Job yet, or no more, has nothing to say.
+    fn states(&self) -> BTreeMap<String, RoleState> {
+        self.states_under(self.control.view.slice_of(&self.view.uid))
+    }
+
+    /// The same; `workload` stands for it. A failure that says nothing of its run is none, and an end that was noted holds.
+    fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
+        let apart = workload.and_then(|workload| self.taken_apart_since(workload));
+        let begun = workload.and_then(jobs_since);
+        let roles = self.roles();
+        let noted = workload.and_then(noted_end).filter(|end| roles.contains(&end.role));
+        let state = |role: String| {
+            let job = self.child(&role);
+            let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
+            // Whoever is left fails for want of the others.
+            let for_want = apart.is_some_and(|since| !failed_before(&state, since));
+            // Somebody's finalizer may keep a Job of the run before, or of a restart before the last one.
+            let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
+            if for_want || of_old {
+                state.finish = state.finish.take().filter(|finish| finish.success);
+            }
+            if let Some(end) = noted {
+                // Its Job may be gone by now, and what becomes of the others is no end.
+                state.finish = (role == end.role).then(|| end.of_role());
+            }
+            (role, state)
+        };
+        roles.iter().cloned().map(state).collect()
+    }
+
+    fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {
+        if let Some(workload) = owned.iter().find(|workload| workload.deleting) {
+            return self.ends_or_leaves(workload);
+        }
+        if let Some(slice) = owned.first() {
+            // Slices that were replaced are all that is left: the next Workload has the name of the first of them.
+            return scale::discard(slice);
+        }
+        if self.view.is_over() || self.lost().is_some() {
+            return Decision::Done;
+        }
+        if let Some(decision) = self.delete_children("Missing Workload") {
+            return decision;
+        }
+        if self.control.is_ending(&self.name.0) {
+            return Decision::Done;
+        }
+        if let Err(fault) = &self.view.asked {
+            return Decision::tell(self.notice(EventType::Warning, own_reasons::INVALID_SPEC, fault.clone()));
+        }
+        if let Some(fault) = self.missing_store() {
+            return Decision::tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
+        }
+        if self.control.flights.creations_full() {
+            return Decision::WaitForCreations;
+        }
+        self.create_workload()
+    }
+
+    /// Its Workload is being deleted. What has ended is told before that goes: nothing else remembers it.
+    fn ends_or_leaves(&self, workload: &WorkloadView) -> Decision {
+        let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
+        match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
+            Some(end) => self.finish(workload, &end),
+            None => self.leaving(workload),
+        }
+    }
+
+    /// The Workload from which somebody has taken the reference to the TrainingJob; it comes back.
+    fn lost(&self) -> Option<&WorkloadView> {
+        let kind = Kind::TrainingJob.name();
+        let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
+        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.view.uid)?;
+        (!found.is(types::FINISHED)).then_some(found)
+    }
+
+    /// Its namespace is not managed any more: nothing of it is made, and what holds quota is followed to its end.
+    fn kept(&self, owned: &[&WorkloadView]) -> Decision {
+        let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is(types::FINISHED);
+        if let Some(workload) = owned.iter().find(leaves) {
+            return self.ends_or_leaves(workload);
+        }
+        let Some(workload) = self.control.view.slice_of(&self.view.uid) else { return Decision::Done };
+        if workload.is(types::FINISHED) {
+            return self.with_workload(workload);
+        }
+        Decision::first_or_earliest(self.beside(workload, owned), || self.going(workload, UNMANAGED_NAMESPACE))
+    }
+
+    fn create_workload(&self) -> Decision {
+        let settings = &self.control.settings;
+        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
+        let Ok(made) = training_workload(&whole, &settings.cards, Priority::default(), copied) else {
+            return Decision::Done;
+        };
+        match self.control.with_priority(made, self.classes()) {
+            Ok(workload) => create(self.control, &key(Kind::TrainingJob, self.name), &workload, |message| {
+                self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+            }),
+            Err(class) => {
+                let (reason, text) = no_class(&class, "the job");
+                Decision::tell(self.notice(EventType::Warning, reason, text))
+            }
+        }
+    }
+
+    /// The classes that it names.
+    fn classes(&self) -> NamedClasses<'_> {
+        let of_pods = self.view.pod_priority_class.as_deref().filter(|class| !class.is_empty());
+        (self.view.facts.priority_class.as_deref(), of_pods)
+    }
+
+    fn with_workload(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            if let Some(decision) = self.delete_unfinished("Workload is finished") {
+                return decision;
+            }
+            let done = has_finalizer(workload) && self.view.is_over();
+            return if done { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        }
+        if let Some(end) = training_end(&self.states()) {
+            return self.finish(workload, &end);
+        }
+        let object = key(Kind::TrainingJob, self.name);
+        if let Some((reason, text)) = self.control.untold(&object, workload, self.classes()) {
+            return Decision::tell(self.notice(EventType::Warning, reason, text));
+        }
+        if let Some(decision) = self.follow_suspension(workload) {
+            return decision;
+        }
+        if workload.reserved() && workload.is(types::EVICTED) {
+            return self.stop(workload);
+        }
+        if workload.reserved() && workload.is(types::ADMITTED) {
+            // An admission that does not fit is evicted; nothing is made for it.
+            return if workload.may_run() { self.running(workload) } else { Decision::Done };
+        }
+        self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
+    }
+
+    /// A suspended TrainingJob has an inactive Workload, which says so; one that others have deactivated stays as they want it.
+    fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
+        let suspended = self.view.facts.suspended;
+        let silent = self.control.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
+        if suspended
+            && workload.active
+            && !status::asked(self.view)
+            && !silent
+            && let Some(told) = status::told_at_once(self)
+        {
+            // First it is told. A status that the API server does not take keeps it from being suspended no longer than a few tries.
+            return Some(Decision::write(told));
+        }
+        let marked = workload.suspended_with_job();
+        let (active, purpose, mark) = match (suspended, workload.active) {
+            (true, true) => (false, Purpose::Deactivate, json!("true")),
+            // Who suspends what was given up asks for another try when it is resumed.
+            (true, false) if !marked && altered::is_given_up(workload) => {
+                (false, Purpose::UpdateWorkload, json!("true"))
+            }
+            (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, json!(null)),
+            (false, false) if altered::is_given_up(workload) => return self.tried_anew(workload),
+            // Somebody else has woken it: who deactivates it next has his own reasons.
+            (false, true) if marked => (true, Purpose::UpdateWorkload, json!(null)),
+            _ => return None,
+        };
+        let patch = json!({
+            "spec": {"active": active},
+            "metadata": {"annotations": {(labels::SUSPENDED_WITH_JOB): mark}},
+        });
+        Some(Decision::write(object_write(workload, purpose, patch)))
+    }
+
+    /// Not admitted: follows its object, and gives up after its longest wait.
+    fn waiting(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.follow(workload) {
+            return decision;
+        }
+        let Some(due) = self.wait_ends(workload).filter(|_| !workload.reserved()) else { return Decision::Done };
+        if due > self.now { Decision::Wait(due) } else { self.waited_too_long(workload) }
+    }
+
+    /// When its longest wait is over. It waits as long as not all of its pods are ready, quota or not: else a job that is released by one
+    /// tier after the other would begin to wait anew with each.
+    fn wait_ends(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let limit = self.view.facts.max_wait_seconds.filter(|_| workload.active)?;
+        let conditions = &workload.status.conditions;
+        let left = if workload.reserved() {
+            find_true(conditions, types::EVICTED)
+        } else {
+            find(conditions, types::REQUEUED).filter(|condition| condition.status == "False")
+        };
+        if left.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
+            // Just resumed: it is not in its queue again yet.
+            return None;
+        }
+        let told = &self.view.status.conditions;
+        let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
+            // That it runs no more is not told yet.
+            "True" => since(conditions, types::EVICTED, "True"),
+            _ => Some(running.last_transition_time.0),
+        });
+        // Time for which it was suspended it did not wait.
+        let woken = find_true(conditions, types::REQUEUED).filter(|condition| condition.reason == reasons::REACTIVATED);
+        let woken = woken.map(|condition| condition.last_transition_time.0);
+        let resumed = since(told, training_types::SUSPENDED, "False");
+        let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
+        Some(self.control.view.timeline.after_seconds(begun, limit))
+    }
+
+    /// Its end after its longest wait.
+    fn waited_too_long(&self, workload: &WorkloadView) -> Decision {
+        let limit = self.view.facts.max_wait_seconds.unwrap_or_default();
+        let message =
+            format!("waited longer than spec.schedulingConfig.maxWaitTime, {limit}s, for all its pods to run");
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+            edit.finish(status::MAX_WAIT_TIME_EXCEEDED, &message);
+        });
+        draft.notices.push(self.notice(EventType::Warning, status::MAX_WAIT_TIME_EXCEEDED, message));
+        Decision::write(draft)
+    }
+
+    /// A Workload without quota follows its TrainingJob's pods, queue, priority and longest time to run; one with quota its priority.
+    fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
+        let facts = &self.view.facts;
+        let annotations = &self.view.own_annotations;
+        let says = |key: &str| annotations.iter().find(|(name, _)| *name == key).and_then(|(_, said)| said.as_deref());
+        let wishes = Wishes {
+            pod_sets: self.other_pod_sets(workload),
+            queue: Some(&facts.queue),
+            priority: self.control.wanted_priority(workload, self.classes()).ok(),
+            gated_by: self.view.admission_gates.as_deref(),
+            tiers: says(labels::CAPACITY_TIERS),
+            limit: Some(json!(facts.max_execution_seconds)),
+            preempts: Some(json!(says(labels::PREEMPTION_POLICY))),
+            prebuilt: false,
+        };
+        follow(workload, wishes)
+    }
+
+    /// The pods that a Workload without quota is to ask for, where it asks for others.
+    fn other_pod_sets(&self, workload: &WorkloadView) -> Option<(Value, Annotations)> {
+        let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
+        if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
+            return None;
+        }
+        let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
+        self.control.other_pod_sets(&self.name.0, &sets)
+    }
+
+    /// A Job of it is not there, or going, although it has not ended.
+    fn lacks_jobs(&self, states: &BTreeMap<String, RoleState>) -> bool {
+        training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
+    }
+
+    /// Since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nobody tells.
+    fn taken_apart_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let some = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
+        if !some || workload.is(types::FINISHED) {
+            return None;
+        }
+        if workload.deleting || !workload.reserved() {
+            return Some(Timestamp::MIN);
+        }
+        let evicted = since(&workload.status.conditions, types::EVICTED, "True");
+        let restarts = scaled(workload).filter(|_| self.is_yet_to_restart(workload)).map(|scale| scale.at);
+        [evicted, restarts].into_iter().flatten().min()
+    }
+
+    /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.
+    fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
+        if self.lacks_jobs(states) || self.is_yet_to_restart(workload) {
+            return false;
+        }
+        if runs_on(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
+            // It runs on with those that are there while others are added.
+            return true;
+        }
+        let conditions = &self.view.status.conditions;
+        let was_up = told_from(workload)
+            .is_some_and(|begun| since(conditions, training_types::RUNNING, "True").is_some_and(|at| at >= begun));
+        was_up || self.all_ready(states)
+    }
+
+    fn all_ready(&self, states: &BTreeMap<String, RoleState>) -> bool {
+        states.iter().all(|(role, state)| self.child(role).is_some() && state.is_up())
+    }
+
+    /// What still runs of it goes before its quota is freed, `None` when nothing is left.
+    fn clear(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.delete_unfinished("The training has ended") {
+            return Some(decision);
+        }
+        let gone = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
+        self.probe(workload).filter(|_| gone && workload.reserved())
+    }
+
+    /// Its end is its Workload's. Where something runs still it is noted first: somebody may delete the Job that says it meanwhile.
+    fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
+        if let Some(decision) = self.clear(workload) {
+            let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
+            return if noted_end(workload).is_some() { decision } else { note() };
+        }
+        let Finish { success, message, .. } = end.finish();
+        let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
+        let mut draft = status_write(workload, Purpose::FinishWorkload, self.now, |edit| edit.finish(reason, &message));
+        let kind = if success { EventType::Normal } else { EventType::Warning };
+        draft.notices.push(self.notice(kind, reason, message));
+        Decision::write(draft)
+    }
+}
+
+/// How the TrainingJob of a Workload ended, as far as that was noted.
+fn noted_end(workload: &WorkloadView) -> Option<&TrainingEnd> {
+    workload.rare.as_ref()?.end.as_ref()
+}
+
+/// Whether a role failed before that time for sure, whosever clock is ahead.
+fn failed_before(state: &RoleState, since: Timestamp) -> bool {
+    state.ended.is_some_and(|at| at.saturating_add(CLOCKS_DIFFER_SECONDS) <= since.as_second())
+}
+
+fn was_made_before(job: &JobState, begun: Timestamp) -> bool {
+    Timestamp::from_millisecond(job.created).is_ok_and(|made| made < begun)
+}

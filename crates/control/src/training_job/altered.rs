@@ -1,0 +1,160 @@
+//! Jobs of a TrainingJob that are not as it has made them. One that somebody changes in a run that was up is made again. One that was
+//! changed as it was made, by a policy of the cluster, would be so again: the run ends, is tried again later and later, and then no more.
+
+use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
+use berth_api::conditions::{own_reasons, training_types, types};
+use berth_api::labels;
+use berth_jobs::JobState;
+use berth_jobs::training::WORKER;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Case, status};
+use crate::cache::WorkloadView;
+use crate::controller::after_seconds;
+use crate::controller::flight::Decision;
+use crate::job::altered::{Next, end_run, excess};
+use crate::training_job::restarts::{begun_at, runs_on, told_from};
+use crate::workload::object_write;
+use crate::workload::status::find;
+use crate::write::{EventType, ObjectKey, Purpose};
+
+/// So long after it was made, a Job that somebody has changed is made again at the earliest.
+const REMAKE_SECONDS: i64 = 10;
+/// The same at the latest, of one that somebody suspends again and again.
+const MOST_REMAKE_SECONDS: i64 = 600;
+/// Why a Job is made again that is suspended.
+const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
+/// Why a Job is made again of which the TrainingJob is not the controller any more.
+const DISOWNED: &str = "somebody has changed its controller";
+/// What to do about Jobs that are made otherwise.
+const ADVICE: &str =
+    "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
+/// What makes a job tried again that was given up.
+const UNTIL: &str =
+    "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
+
+/// How a Job differs from what was made.
+struct Alteration<'a> {
+    role: String,
+    job: &'a JobState,
+    /// Of one that wants other pods: what it wants.
+    words: String,
+}
+
+impl<'a> Case<'a> {
+    /// The next step about Jobs that somebody has changed, or put in the place of its own.
+    pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.take_back_jobs() {
+            return Some(decision);
+        }
+        let mut altered: Vec<Alteration<'a>> =
+            self.roles().into_iter().filter_map(|role| self.alteration(workload, role)).collect();
+        // What uses more than its quota goes first.
+        let stopped = altered.iter().all(|one| one.job.suspended);
+        altered.retain(|one| one.job.suspended == stopped);
+        let newest = altered.iter().map(|one| one.job.created).max()?;
+        if !stopped && let Some(one) = altered.iter().find(|one| self.was_made_so(workload, one.job)) {
+            return Some(self.ends_for(workload, one));
+        }
+        let due = Timestamp::from_millisecond(newest).map_or(self.now, |made| after_seconds(made, REMAKE_SECONDS));
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        if stopped && self.rests_until(workload).is_some() {
+            return None;
+        }
+        altered.iter().find_map(|one| {
+            let why = if stopped { SUSPENDED.to_owned() } else { format!("it was changed, and {}", one.words) };
+            self.delete_where(&why, |job| job.uid == one.job.uid)
+        })
+    }
+
+    /// A Job of it that names another controller by now runs with its quota, and would end, grow and stay without it: it is made again.
+    fn take_back_jobs(&self) -> Option<Decision> {
+        let jobs = &self.control.view.jobs;
+        let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
+        let job = self.roles().iter().find_map(|role| taken(&self.child_key(role)))?;
+        self.delete_where(DISOWNED, |other| other.uid == job.uid)
+    }
+
+    /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them
+    /// anew is answered later each time.
+    pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let roles = self.roles();
+        let jobs = roles.iter().filter_map(|role| self.child(role));
+        let newest = jobs.filter(|job| job.suspended && job.finished.is_none()).map(|job| job.created).max()?;
+        let made = Timestamp::from_millisecond(newest).ok()?;
+        let goes_on = made.as_second().saturating_sub(begun_at(workload)?.as_second());
+        let until = after_seconds(made, goes_on.clamp(REMAKE_SECONDS, MOST_REMAKE_SECONDS));
+        (until > self.now).then_some(until)
+    }
+
+    /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too. A
+    /// run that lacks another Job meanwhile was up until then.
+    fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
+        let begun = told_from(workload);
+        let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
+        let (at, is_up) = (told.last_transition_time.0, told.status == "True");
+        let of_this_run = runs_on(workload) || begun.is_some_and(|begun| at >= begun);
+        let was_up = of_this_run && (is_up || told.reason == status::JOB_GONE);
+        if !was_up {
+            return true;
+        }
+        let made = Timestamp::from_millisecond(job.created).map_or(i64::MIN, Timestamp::as_second);
+        if is_up { made > at.as_second() } else { made >= at.as_second() }
+    }
+
+    /// The next one would be no better: the run ends, and is tried again after a pause, or after so many tries no more.
+    fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
+        let job = self.child_key(&altered.role).name;
+        let words = &altered.words;
+        end_run(self.control, workload, self.now, |next| {
+            let message = match next {
+                Next::After(delay) => {
+                    format!("Job {job} was changed as it was made: it {words}. {ADVICE}. Tried again after {delay}s")
+                }
+                Next::Never(tries) => format!(
+                    "changes of Job {job} as it is made: it {words}. {ADVICE}. Given up after {tries} tries, {UNTIL}"
+                ),
+            };
+            self.notice(EventType::Warning, own_reasons::JOB_ALTERED, message)
+        })
+    }
+
+    /// What was given up is tried again with other pods.
+    pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
+        let (pod_sets, size) = self.other_pod_sets(workload)?;
+        let patch = json!({"metadata": {"annotations": size}, "spec": {"active": true, "podSets": pod_sets}});
+        Some(Decision::write(object_write(workload, Purpose::Requeue, patch)))
+    }
+
+    /// How the Job of a role differs: it is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask
+    /// for less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made
+    /// them so.
+    fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
+        let job = self.child(&role).filter(|job| job.finished.is_none())?;
+        if job.suspended {
+            return Some(Alteration { role, job, words: String::new() });
+        }
+        let wanted = job.role.as_deref().map_or(0, |role| role.wanted);
+        let given = self.meant_for(workload, &role, job);
+        let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
+        // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
+        let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
+        if wanted != given && !is_step {
+            let words = format!("wants {wanted} pods, where quota is held for {given}");
+            return Some(Alteration { role, job, words });
+        }
+        let asks = job.role.as_deref().map(|own| &own.asks);
+        let words = excess(self.control, workload, &role, (job, asks))?;
+        Some(Alteration { role, job, words })
+    }
+}
+
+/// Whether a Workload was deactivated for Jobs that were made with other pods, and nobody has activated it since.
+pub(super) fn is_given_up(workload: &WorkloadView) -> bool {
+    let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
+    let cause = requeued.and_then(|condition| condition.reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX));
+    cause == Some(own_reasons::JOB_ALTERED)
+}

@@ -1,0 +1,137 @@
+//! Which Jobs have run a TrainingJob since it was admitted: by them its pods are told from those that only carry its label, also
+//! when the Jobs themselves are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_jobs::JobState;
+use berth_jobs::training::{child_job_name, role_of_child};
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::write::{Kind, ObjectKey, PodsOf};
+
+/// The Jobs that were seen, by the uid of their TrainingJob.
+#[derive(Debug, Default)]
+pub(crate) struct Children(BTreeMap<String, Seen>);
+
+/// The Jobs of one TrainingJob.
+#[derive(Debug, Default)]
+struct Seen {
+    /// It was seen without quota: every Job since then was seen, too.
+    from_start: bool,
+    /// Uids by name.
+    jobs: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Control {
+    /// Takes note of a Job that a TrainingJob controls.
+    pub(crate) fn note_child(&mut self, object: &ObjectKey, job: &JobState) {
+        let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
+        let owner = owner.filter(|owner| role_of_child(&owner.name, &object.name).is_some());
+        if let Some(owner) = owner.filter(|_| object.kind == Kind::JOB) {
+            let seen = self.children.0.entry(owner.uid.to_string()).or_default();
+            seen.jobs.entry(object.name.clone()).or_default().insert(job.uid.clone());
+        }
+    }
+
+    /// A Workload was seen: without quota nothing of its job runs, and what ran before is over.
+    pub(crate) fn note_idle(&mut self, workload: &WorkloadView) {
+        if workload.training_job().is_none() || workload.reserved() || workload.replaces.is_some() {
+            return;
+        }
+        let Some(owner) = &workload.owner else { return };
+        let jobs = std::mem::take(&mut self.children.0.entry(owner.uid.clone()).or_default().jobs);
+        let there = |name: &String, uid: &String| {
+            let object = ObjectKey { kind: Kind::JOB, namespace: workload.namespace.clone(), name: name.clone() };
+            self.view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
+        };
+        let left = jobs.into_iter().map(|(name, mut uids)| {
+            uids.retain(|uid| there(&name, uid));
+            (name, uids)
+        });
+        let left = left.filter(|(_, uids)| !uids.is_empty()).collect();
+        self.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
+    }
+
+    /// A Job is gone. Where its owner has a Workload its pods may outlive it; whatever else names an owner is forgotten.
+    pub(crate) fn forget_child(&mut self, object: &ObjectKey, job: &JobState) {
+        let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
+        let Some(seen) = self.children.0.get_mut(&owner) else { return };
+        if self.view.workloads.owned_by(&owner).next().is_some() {
+            return;
+        }
+        if let Some(uids) = seen.jobs.get_mut(&object.name) {
+            uids.remove(&job.uid);
+        }
+        seen.jobs.retain(|_, uids| !uids.is_empty());
+        if seen.jobs.is_empty() {
+            self.children.0.remove(&owner);
+        }
+    }
+
+    /// A Workload is gone.
+    pub(crate) fn forget_children(&mut self, workload: &WorkloadView) {
+        let owner = workload.owner.as_ref().filter(|owner| self.view.workloads.owned_by(&owner.uid).next().is_none());
+        if let Some(owner) = owner {
+            self.children.0.remove(&owner.uid);
+        }
+    }
+
+    /// The pods of a workload's job.
+    pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
+        let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
+        let kind = workload.whole().map_or(Kind::JOB, |whole| whole.kind);
+        let jobs = match workload.training_job() {
+            Some(name) => self.jobs_of(&name.1, &uid, workload),
+            // A JobSet's Jobs come and go with its controller.
+            None => (!kind.is_made_of_jobs()).then(|| BTreeSet::from([uid.clone()])),
+        };
+        PodsOf { label: kind.uid_label(), uid, jobs }
+    }
+
+    /// Uids of the Jobs that run a TrainingJob, or have run it, `None` where some may have gone before this process began.
+    fn jobs_of(&self, name: &str, uid: &str, workload: &WorkloadView) -> Option<BTreeSet<String>> {
+        let seen = self.children.0.get(uid)?;
+        let mut all = BTreeSet::new();
+        for set in &workload.shape.digests {
+            match seen.jobs.get(&child_job_name(name, &set.name)) {
+                Some(uids) => all.extend(uids.iter().cloned()),
+                None if seen.from_start => {}
+                None => return None,
+            }
+        }
+        Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use berth_jobs::BatchJob;
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn jobs_that_name_an_owner_without_workload_are_forgotten_with_it() {
+        let mut control = Control::new(Settings::default());
+        let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a-worker".into() };
+        let job = |uid: &str| {
+            let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "a", "uid": "forged",
+                "controller": true});
+            let job = json!({"metadata": {"name": "a-worker", "namespace": "team", "uid": uid, "ownerReferences": [owner]},
+                "spec": {"template": {"spec": {"containers": []}}}});
+            JobState::read::<BatchJob>(&serde_json::from_value(job).unwrap(), None)
+        };
+        for uid in ["one", "two"] {
+            control.note_child(&object, &job(uid));
+        }
+        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 2);
+        control.forget_child(&object, &job("one"));
+        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 1);
+        control.forget_child(&object, &job("two"));
+        assert!(control.children.0.is_empty());
+    }
+}

@@ -1,0 +1,448 @@
+//! Elastic TrainingJobs (kueue.md 6.19): when one may grow into quota that is idle, and which of its workers it may do without.
+//! A growth is a second Workload, the new slice, which takes the place of the first one once it is admitted; what is done about
+//! either is decided in `decide/training/scale`. What a restart adds to that is in `restarts.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::conditions::{reasons, types};
+use berth_api::labels;
+use berth_engine::model as engine;
+use berth_jobs::JobState;
+use berth_jobs::training::{Elastic, Rescale, RoleState, Scale, WORKER, role_of_child};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cache::training_view::TrainingView;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, after_seconds, key};
+use crate::deltas;
+use crate::queues::checks::concerning;
+use crate::training_job::restarts::{goes_for_restart, scaled};
+use crate::workload::status::{find, find_true, since};
+use crate::workload::stops::{missing_queue, queue_stop};
+use crate::write::{Kind, ObjectKey};
+
+/// Pause between two looks at who could grow.
+const LOOK_MS: i64 = 5_000;
+/// How many seconds a new slice may wait for the quota that was idle when it was made.
+pub(crate) const PATIENCE_SECONDS: i64 = 30;
+
+/// What is remembered of elastic jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    /// TrainingJobs that are elastic.
+    pub(crate) jobs: BTreeSet<Name>,
+    /// When to look next at who could grow.
+    pub(crate) next_look: Option<Timestamp>,
+    /// Since when quota is seen idle into which a TrainingJob (by uid) could grow.
+    pub(crate) idle: BTreeMap<String, Timestamp>,
+    /// How many workers a TrainingJob is to have, by its uid: the new slice is still to be made.
+    pub(crate) wanted: BTreeMap<String, i32>,
+    /// Not before that time is a TrainingJob (by uid) looked at again: its last slice was in vain.
+    pub(crate) not_before: BTreeMap<String, Timestamp>,
+    /// Growths of a TrainingJob (by uid) that came to nothing, since one did not.
+    pub(crate) vain: BTreeMap<String, Vain>,
+    /// Workers to which a TrainingJob (by uid) had grown whose growth is being taken back.
+    pub(crate) taken_back: BTreeMap<String, i32>,
+    /// Workers that a Workload (by uid) is to give up for somebody.
+    pub(crate) gives_up: BTreeMap<String, GiveUp>,
+    /// With how many workers, and when, a Workload (by uid) was seen to have no pods beyond.
+    pub(crate) shrunk: BTreeMap<String, (i32, Timestamp)>,
+    /// After which change of their number (when it was, `None` for none) all workers of a Job (by uid) were ready at once.
+    pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
+}
+
+/// Growths that came to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Vain {
+    times: u32,
+    /// Workers that the last one was to bring the job to.
+    workers: i32,
+}
+
+/// Longest pause after growths that came to nothing, where the job's own is not longer.
+const LONGEST_PAUSE_SECONDS: i64 = 3_600;
+
+/// Somebody needs workers of an elastic job.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveUp {
+    /// How many it keeps.
+    pub(crate) keeps: i32,
+    /// For whom.
+    pub(crate) eviction: engine::Eviction,
+}
+
+/// Workers for which a Workload holds quota.
+pub(crate) fn granted(workload: &WorkloadView) -> i32 {
+    granted_to(workload, WORKER)
+}
+
+/// Pods of a role for which a Workload holds quota.
+pub(crate) fn granted_to(workload: &WorkloadView, role: &str) -> i32 {
+    let count = workload.given().filter(|set| set.effective_name() == role).find_map(|set| set.count);
+    let size = workload.size(role);
+    count.map_or(size, |count| count.min(size))
+}
+
+/// It took the place of another slice while its job ran, and its job has run on since.
+pub(crate) fn grew(workload: &WorkloadView) -> bool {
+    workload.replaces.is_some() && find(&workload.status.conditions, types::EVICTED).is_none()
+}
+
+/// When the run of a workload was admitted, which a growth has not begun anew; `None` where that is its own admission.
+pub(crate) fn admitted_before(workload: &WorkloadView) -> Option<Timestamp> {
+    let past = workload.rare.as_ref().and_then(|rare| rare.past);
+    past.filter(|_| grew(workload)).map(|past| past.admitted)
+}
+
+/// Since when its job runs under its quota, over all growths; `None` of one that is not admitted.
+pub(crate) fn runs_since(workload: &WorkloadView) -> Option<Timestamp> {
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+    Some(admitted_before(workload).map_or(admitted, |before| before.min(admitted)))
+}
+
+/// It was finished because another slice has taken its place.
+pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
+    let end = find_true(&workload.status.conditions, types::FINISHED);
+    end.is_some_and(|end| end.reason == REPLACED)
+}
+
+/// Reason of the end of a slice whose place another has taken.
+pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
+
+/// A run whose number of workers may change.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) rules: Elastic,
+    /// Fewest and most workers: what its pods were told, and what is asked for.
+    pub(crate) bounds: (i32, i32),
+    /// The Job that runs them; `None` while that is made anew.
+    pub(crate) job: Option<&'a JobState>,
+    /// How many there are to be; where all restart for another number, how many they were told they are, before that.
+    pub(crate) workers: i32,
+    /// The last change.
+    pub(crate) last: Option<Scale>,
+}
+
+/// Workers that were added to a run, as long as not all of them have been ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Added {
+    /// Since when it lacks workers after they were added, as far as that was seen.
+    pub(crate) since: Timestamp,
+    /// How many workers there are to be.
+    pub(crate) workers: i32,
+    /// How many are ready.
+    pub(crate) ready: i32,
+    /// Fewest workers.
+    pub(crate) least: i32,
+}
+
+impl Added {
+    /// How many workers stay when those that are not ready are given up, `None` where that is no way out: too few would run.
+    pub(crate) fn keeps(&self) -> Option<i32> {
+        (self.ready >= self.least && self.ready < self.workers).then_some(self.ready)
+    }
+}
+
+impl Run<'_> {
+    /// When workers may be added, or taken, again in a run that was admitted at that time.
+    pub(crate) fn due(&self, admitted: Timestamp, cooldown_seconds: i64) -> Timestamp {
+        let last = self.last.as_ref().map_or(admitted, |last| last.at.max(admitted));
+        after_seconds(last, cooldown_seconds)
+    }
+
+    /// All its workers restart for another number.
+    pub(crate) fn by_restart(&self) -> bool {
+        self.rules.rescale == Rescale::ByRestart
+    }
+
+    /// State of its workers.
+    pub(crate) fn role(&self) -> Option<&RoleState> {
+        self.job.and_then(|job| job.role.as_deref())
+    }
+
+    /// To how many workers it is on its way down under a Workload.
+    pub(crate) fn shrinks(&self, workload: &WorkloadView) -> bool {
+        let last = self.last.as_ref().filter(|last| last.workload == workload.uid && last.workers == self.workers);
+        last.is_some() && self.workers < granted(workload)
+    }
+}
+
+impl Control {
+    /// The run of a TrainingJob under a Workload, whose number of workers may change, `None` when it does not run, or may not.
+    fn run_of(&self, name: &Name, view: &TrainingView, workload: &WorkloadView) -> Option<Run<'_>> {
+        let rules = view.facts.elastic?;
+        let job = self.view.child_of(name, &view.uid, WORKER).filter(|job| !job.deleting);
+        let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
+        let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
+        if rules.rescale == Rescale::ByRestart {
+            // What it would be restarted with is what holds quota, or nothing. What is to go for that may fail first, for want of others.
+            let goes = |job: &JobState| goes_for_restart(workload, job);
+            let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
+            return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
+        }
+        let (job, role) = job.zip(role)?;
+        let bounds = rules.within(job.annotation(labels::ELASTIC_WORKERS)?)?;
+        let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
+        Some(Run { rules, bounds, job: Some(job), workers: role.wanted, last })
+    }
+
+    /// Whether a Workload stands for its job: no other slice has taken its place.
+    pub(crate) fn stands(&self, workload: &WorkloadView) -> bool {
+        let slice = workload.owner.as_ref().and_then(|owner| self.view.slice_of(&owner.uid));
+        slice.is_none_or(|slice| slice.uid == workload.uid)
+    }
+
+    /// Another slice of an elastic job has taken the place of this one, which is not finished yet.
+    pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
+        !self.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
+    }
+
+    /// The run of the TrainingJob that a Workload stands for.
+    pub(crate) fn run_under(&self, workload: &WorkloadView) -> Option<Run<'_>> {
+        let name = workload.training_job()?;
+        let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
+        let runs =
+            self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
+        let mut run = self.run_of(&name, view, workload).filter(|_| runs)?;
+        // Its count must not go down further. Where partial admission is switched off it has no fewest pods, and must not at all.
+        let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
+        run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
+        Some(run)
+    }
+
+    /// What was added last to the run of a Workload and has not been ready yet. A worker that fails later is the backoff limit's
+    /// matter; another leader, which cannot tell the two apart, gives it the same time.
+    pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
+        let run = self.run_under(workload).filter(|_| grew(workload))?;
+        let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
+        let job = run.job?;
+        let settled = if run.by_restart() {
+            self.was_up(workload)
+        } else {
+            self.growth.settled.get(&job.uid) == Some(&Some(last.at))
+        };
+        let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
+        let lack = self.ladder.lacking.get(&job.uid);
+        let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
+        Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
+    }
+
+    /// Takes note of a Job whose workers are all ready.
+    pub(crate) fn note_settled(&mut self, object: &ObjectKey, job: &JobState) {
+        let role = job.owner.as_ref().and_then(|owner| role_of_child(&owner.name, &object.name));
+        let marks = [labels::ELASTIC_WORKERS, labels::TOLD_WORKERS];
+        let elastic = role == Some(WORKER) && marks.into_iter().any(|mark| job.annotation(mark).is_some());
+        if elastic && job.role.as_deref().is_some_and(RoleState::is_up) {
+            let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
+            self.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
+            let has = job.role.as_deref().map_or(0, |role| role.wanted);
+            if let Some(owner) = job.owner.as_ref()
+                && self.growth.vain.get(&*owner.uid).is_some_and(|vain| vain.workers <= has)
+            {
+                self.growth.vain.remove(&*owner.uid);
+                self.growth.not_before.remove(&*owner.uid);
+            }
+        }
+    }
+
+    /// The workers that a Workload may do without.
+    pub(crate) fn surplus_of(&self, workload: &WorkloadView) -> Option<engine::Surplus> {
+        let run = self.run_under(workload)?;
+        let pods = i64::from(granted(workload).saturating_sub(run.bounds.0));
+        let step = i64::from(run.rules.down_step);
+        (pods > 0).then(|| engine::Surplus { pod_set: WORKER.to_owned(), pods, step })
+    }
+
+    /// The slice that a Workload is to replace, as long as that holds quota.
+    pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&WorkloadView> {
+        let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
+        let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
+        (same && older.holds_quota()).then_some(older)
+    }
+
+    /// The same in the engine's words.
+    pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
+        let older = self.replaced_by(workload)?;
+        Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
+    }
+
+    pub(crate) fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
+        let Some(admission) = &workload.status.admission else { return Vec::new() };
+        let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
+        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
+    }
+
+    /// Slices that are to replace a Workload are told what it holds now.
+    pub(crate) fn mirror_slices_of(&mut self, older: &Name) {
+        let Some(owner) = self.view.workloads.get(older).and_then(|workload| workload.owner.as_ref()) else { return };
+        let slices = self.view.workloads.owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
+        for slice in slices.map(WorkloadView::key).collect::<Vec<_>>() {
+            self.mirror(&slice);
+        }
+    }
+
+    /// Looks, now and then, for running jobs that could have more workers. Of each queue one grows at a time: what is idle was
+    /// counted for it alone. Who waits until it has saved keeps nobody else from it.
+    pub(crate) fn grow(&mut self, now: Timestamp) {
+        if self.growth.jobs.is_empty() || self.growth.next_look.is_some_and(|at| at > now) {
+            return;
+        }
+        self.growth.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+        let mut candidates: Vec<_> = self.growth.jobs.iter().filter_map(|name| self.could_want(name, now)).collect();
+        candidates.sort_unstable();
+        let mut growing = BTreeSet::new();
+        self.growth.wanted.clear();
+        let seen = std::mem::take(&mut self.growth.idle);
+        for (_, _, name, workload, workers) in candidates {
+            let Some(older) = self.view.workloads.get(&workload) else { continue };
+            let Some(view) = self.view.training.get(&name) else { continue };
+            let (job, idle) = (view.uid.clone(), seen.get(&view.uid).copied());
+            let queue = older.holds().unwrap_or_default().to_owned();
+            if growing.contains(&queue) {
+                // What is idle for it was so before another one of its queue had its turn.
+                self.growth.idle.extend(idle.map(|at| (job, at)));
+                continue;
+            }
+            let given = self.given_to(older);
+            let count = |set: &engine::PodSetSpec| {
+                let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
+                if set.name == WORKER { i64::from(workers) } else { given }
+            };
+            let counts: Vec<i64> = older.shape.pod_sets.iter().map(count).collect();
+            let uid = older.uid.clone();
+            if !self.world.could_grow(&uid, &counts, &given) {
+                continue;
+            }
+            let idle = idle.unwrap_or(now);
+            let grows = self.run_under(older).is_some_and(|run| self.may_restart(&run, view, older, idle));
+            self.growth.idle.insert(job.clone(), idle);
+            if grows {
+                growing.insert(queue);
+                self.growth.wanted.insert(job, workers);
+                self.touch(key(Kind::TrainingJob, &name));
+            }
+        }
+    }
+
+    /// A TrainingJob that would take more workers now, in the order in which they are offered.
+    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i64, Timestamp, Name, Name, i32)> {
+        let view = self.view.training.get(name)?;
+        let workload = self.view.slice_of(&view.uid)?;
+        let run = self.run_under(workload)?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let have = granted(workload);
+        let (_, most) = run.bounds;
+        let due = run.due(admitted, run.rules.up_cooldown_seconds);
+        let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
+        let alone =
+            self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
+        let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
+        let saves = !run.by_restart() || view.facts.saves;
+        let may = have < most && due <= now && !waits && alone && all_up && saves;
+        let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
+        let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
+        let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
+        may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
+    }
+
+    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job
+    /// that runs, and neither a queue, a check, a gate nor a limit would keep it out.
+    fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
+        let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
+        let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
+        view.asks_as(workload)
+            && view.facts.queue == workload.queue
+            && gates.is_none()
+            && self.missing_store(view).is_none()
+            && !stopped
+            && !self.is_checked(workload)
+            && self
+                .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
+                .is_none()
+    }
+
+    /// Whether an admission check concerns the flavors that a Workload holds. It would be asked about all pods again, those that run with
+    /// those that are to come, and both slices would hold their quota, and be spared by preemptions, until it answers.
+    fn is_checked(&self, workload: &WorkloadView) -> bool {
+        let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
+        queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
+    }
+
+    /// A slice that never took anybody's place is gone: the next one is not made at once.
+    pub(crate) fn note_lost_slice(&mut self, slice: &WorkloadView, now: Timestamp) {
+        let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is(types::FINISHED));
+        if let Some(name) = job {
+            self.note_vain_growth(&name, slice.size(WORKER), now);
+        }
+    }
+
+    /// A TrainingJob did not come to have so many workers: each such try in a row doubles the pause before the next one, as each that
+    /// adds pods and takes them away again interrupts the training.
+    fn note_vain_growth(&mut self, name: &Name, workers: i32, now: Timestamp) {
+        let Some(view) = self.view.training.get(name) else { return };
+        let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
+        let uid = view.uid.clone();
+        let vain = self.growth.vain.entry(uid.clone()).or_default();
+        *vain = Vain { times: vain.times.saturating_add(1), workers };
+        let doubled = pause.max(1).saturating_mul(1 << vain.times.saturating_sub(1).min(12));
+        let pause = doubled.min(LONGEST_PAUSE_SECONDS.max(pause));
+        self.growth.not_before.insert(uid, after_seconds(now, pause));
+    }
+
+    /// The number of workers of a TrainingJob is about to be changed: where some were added that were never ready, that comes to nothing.
+    pub(crate) fn note_scaling(&mut self, name: &Name) {
+        let view = self.view.training.get(name);
+        let added = view.and_then(|view| self.added_to(self.view.slice_of(&view.uid)?));
+        let Some(uid) = view.map(|view| view.uid.clone()) else { return };
+        match added {
+            Some(added) => drop(self.growth.taken_back.insert(uid, added.workers)),
+            None => drop(self.growth.taken_back.remove(&uid)),
+        }
+    }
+
+    /// It was changed.
+    pub(crate) fn note_scaled(&mut self, name: &Name, now: Timestamp) {
+        let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
+        if let Some(workers) = self.growth.taken_back.remove(&uid) {
+            self.note_vain_growth(name, workers, now);
+        }
+    }
+
+    /// Takes note that a Workload is to give up workers, or is to leave.
+    pub(crate) fn ask_for_workers(&mut self, eviction: engine::Eviction, pods: i64) {
+        let Some(workload) = self.view.workloads.by_uid(&eviction.uid) else { return };
+        let pods = i32::try_from(pods).unwrap_or(i32::MAX);
+        let keeps = granted(workload).saturating_sub(pods);
+        let (uid, job) = (workload.uid.clone(), workload.training_job());
+        self.growth.gives_up.insert(uid, GiveUp { keeps, eviction });
+        if let Some(job) = job {
+            self.touch(key(Kind::TrainingJob, &job));
+        }
+    }
+
+    /// A Workload was seen: what it was to give up may be given.
+    pub(crate) fn note_given_up(&mut self, uid: &str) {
+        let Some(asked) = self.growth.gives_up.get(uid) else { return };
+        let over = self.view.workloads.by_uid(uid).is_none_or(|workload| {
+            !workload.reserved()
+                || workload.is(types::FINISHED)
+                || workload.is(types::EVICTED)
+                || granted(workload) <= asked.keeps
+        });
+        if over {
+            self.growth.gives_up.remove(uid);
+        }
+    }
+
+    /// It was seen that no pods are left beyond those of the workers that stay.
+    pub(crate) fn note_shrunk(&mut self, object: &ObjectKey, now: Timestamp) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let found = self.view.workloads.get(&name).and_then(|workload| {
+            // A restart goes on whatever becomes of its job's spec.
+            let restarted = scaled(workload).map(|scale| scale.workers);
+            let workers = restarted.or_else(|| self.run_under(workload).map(|run| run.workers))?;
+            Some((workload.uid.clone(), (workers, now)))
+        });
+        self.growth.shrunk.extend(found);
+    }
+}

@@ -1,0 +1,93 @@
+//! On how many nodes the pods of a TrainingJob run: asked once for the pods of an admission when all of them are ready, and again when
+//! some failed or their number changed, because nobody watches them.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::types;
+use berth_jobs::training::{RoleState, WORKER};
+use jiff::Timestamp;
+
+use super::Case;
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, key};
+use crate::workload::status::since;
+use crate::write::{Kind, ObjectKey, Purpose, Question};
+
+/// Which pods: those of one admission, while none fails and as many are wanted, stay where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crew {
+    admitted: Timestamp,
+    failed: i32,
+    wanted: i32,
+}
+
+/// The answer about them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    crew: Crew,
+    nodes: i32,
+}
+
+impl Case<'_> {
+    /// The nodes of a workload that is admitted, `None` while they are not known.
+    pub(super) fn nodes(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
+        // Pods that all have gone meanwhile say nothing of where they ran.
+        self.answer(workload, states).filter(|nodes| *nodes > 0)
+    }
+
+    /// The next step towards knowing them, `None` when they are known or cannot be yet.
+    pub(super) fn count_nodes(&self) -> Option<Decision> {
+        let workload = self.control.view.slice_of(&self.view.uid)?;
+        let admitted = workload.is(types::ADMITTED) && workload.reserved();
+        if !admitted || workload.is(types::EVICTED) || workload.is(types::FINISHED) {
+            return None;
+        }
+        let states = self.states();
+        if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
+            return None;
+        }
+        let question = Question::CountNodes { pods: self.control.pods_of(workload) };
+        let object = key(Kind::TrainingJob, self.name);
+        Some(Decision::write(Draft::ask(Purpose::CountNodes, object, question)))
+    }
+
+    fn answer(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
+        let crew = crew(workload, states)?;
+        let counted = self.view.counted.filter(|counted| counted.crew == crew);
+        counted.map(|counted| counted.nodes).or_else(|| self.told_before(crew, states))
+    }
+
+    /// What the status says of the same pods: another process has asked.
+    fn told_before(&self, crew: Crew, states: &BTreeMap<String, RoleState>) -> Option<i32> {
+        let status = &self.view.status;
+        let nodes = status.allocated_resources.as_ref()?.nodes?;
+        let wanted = status.workers.as_ref()?.rsplit_once('/')?.1.parse::<i32>().ok()?;
+        let same = since(&status.conditions, types::ADMITTED, "True")? >= crew.admitted
+            && status.restarts.unwrap_or_default() == crew.failed
+            && states.get(WORKER).is_some_and(|state| state.wanted == wanted);
+        same.then_some(nodes)
+    }
+}
+
+fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Crew> {
+    let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+    let sum = |of: fn(&RoleState) -> i32| states.values().map(of).fold(0, i32::saturating_add);
+    Some(Crew { admitted, failed: sum(|state| state.failed), wanted: sum(|state| state.wanted) })
+}
+
+impl Control {
+    /// Takes an answer about the nodes of a TrainingJob.
+    pub(crate) fn note_nodes(&mut self, object: &ObjectKey, nodes: usize, now: Timestamp) {
+        self.flights.succeeded(object, object);
+        let name = (object.namespace.clone(), object.name.clone());
+        let Some(view) = self.view.training.get(&name) else { return };
+        let states = Case { control: self, name: &name, view, now }.states();
+        let crew = self.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states));
+        let nodes = i32::try_from(nodes).unwrap_or(i32::MAX);
+        if let Some(view) = self.view.training.get_mut(&name) {
+            view.counted = crew.map(|crew| Counted { crew, nodes });
+        }
+        self.touch(object.clone());
+    }
+}

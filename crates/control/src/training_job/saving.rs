@@ -1,0 +1,105 @@
+//! What a TrainingJob's status says of its checkpoints, and what a start waits for.
+
+use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
+use berth_api::conditions::{own_reasons, training_types};
+use berth_jobs::training::Saved;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeMap;
+
+use super::Case;
+use super::status::Words;
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::training_job::checkpoints::{patience_ends, shown};
+use crate::workload::status::seconds;
+
+/// Condition of a job that has not saved for longer than its interval.
+const OVERDUE: &str = training_types::CHECKPOINT_OVERDUE;
+/// Condition of a job whose store cannot be read.
+const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
+
+impl Case<'_> {
+    /// Why its store cannot be used at all.
+    pub(super) fn missing_store(&self) -> Option<String> {
+        self.control.missing_store(self.view)
+    }
+
+    /// A start waits until it is known where the job goes on, `None` when it is.
+    pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
+        self.view.facts.store.as_ref()?;
+        let begun = self.control.resumes_from(workload)?;
+        if self.missing_store().is_some() {
+            // The store's return brings us back.
+            return Some(Decision::Done);
+        }
+        let known = self.control.knows_where_to_resume(self.name, self.view, (begun, self.now));
+        (!known).then(|| Decision::Wait(patience_ends(begun)))
+    }
+
+    /// Saving interval kept or missed; store readable or not. Each is told once it was true.
+    pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
+        let due = self.control.save_due(self.name, self.view).filter(|_| is_up);
+        let book = self.control.book_of(self.name, self.view);
+        let looked = match self.view.facts.store {
+            Some(_) => book.and_then(|book| book.at),
+            None => Some(self.now),
+        };
+        let interval = self.view.facts.interval_seconds.unwrap_or_default();
+        let late = match due {
+            Some(due) if looked.is_some_and(|at| at >= due) && self.now >= due => {
+                let message = format!("no checkpoint within {interval}s: the next one was due at {}", seconds(due));
+                (true, own_reasons::INTERVAL_MISSED.to_owned(), message)
+            }
+            Some(_) => (false, own_reasons::INTERVAL_KEPT.to_owned(), format!("saves at least every {interval}s")),
+            None => (false, own_reasons::NOT_RUNNING.to_owned(), "The job does not run".to_owned()),
+        };
+        let fault = match book.and_then(|book| book.fault.clone()) {
+            Some(fault) => (true, own_reasons::REQUEST_FAILED.to_owned(), fault),
+            None => (false, own_reasons::AVAILABLE.to_owned(), "The store answers".to_owned()),
+        };
+        [(OVERDUE, late), (UNAVAILABLE, fault)]
+    }
+
+    /// What is known of its checkpoints, after what was known before.
+    pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
+        let mut new = old.unwrap_or_default();
+        let book = self.control.book_of(self.name, self.view).filter(|book| book.at.is_some());
+        match (self.control.place_of(self.name, self.view), book) {
+            (Some(place), Some(book)) => {
+                let newest = book.listed.iter().rev();
+                new.count = i32::try_from(book.listed.len()).ok();
+                new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
+            }
+            (Some(place), None) => {
+                // What was shown of another place is not here.
+                let shown = new.checkpoints.len();
+                new.checkpoints.retain(|info| info.path.as_deref().is_none_or(|path| place.has(path)));
+                new.count = new.count.filter(|_| new.checkpoints.len() == shown);
+            }
+            (None, _) => {}
+        }
+        if let Some(begun) = self.control.saving.begun.get(&self.view.uid) {
+            new.resumed_from.clone_from(begun);
+        }
+        let last = self.control.saved_of(self.name, self.view);
+        let listed = new.checkpoints.first().cloned();
+        new.latest = match last {
+            Some(last) => listed.filter(|info| info.path == last.uri).or_else(|| Some(told(&last))),
+            None => None,
+        };
+        (new != CheckpointStatus::default()).then_some(new)
+    }
+}
+
+/// A checkpoint of which only its job has told.
+fn told(saved: &Saved) -> CheckpointInfo {
+    CheckpointInfo {
+        id: None,
+        time: Time(seconds(saved.at)),
+        step: saved.step,
+        epoch: None,
+        path: saved.uri.clone(),
+        size_bytes: None,
+        metadata: BTreeMap::new(),
+    }
+}

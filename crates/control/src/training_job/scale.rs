@@ -1,0 +1,378 @@
+//! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
+//! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone. Where
+//! all pods start again for that, the new number is noted on the Workload, and `restart` goes on from there.
+
+use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
+use berth_engine::model::PodSetSpec;
+use berth_jobs::Priority;
+use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
+use jiff::Timestamp;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+use super::Case;
+use super::status::{CHECKPOINT_REQUESTED, Words};
+use crate::cache::WorkloadView;
+use crate::capacity::watch::no_nodes_for_added;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::key;
+use crate::job::grace::SCALING_DOWN;
+use crate::moments::after;
+use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
+use crate::workload::names::create;
+use crate::workload::preempt::preemptor_words;
+use crate::workload::status::since;
+use crate::workload::transitions::times_evicted;
+use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
+use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
+use berth_api::labels;
+
+/// Field manager of the number of pods of a Workload that gave some up.
+const MANAGER: &str = "berth-elastic";
+/// Milliseconds until the statuses of Jobs that count more pods than are left are looked at again.
+const LOOK_MS: i64 = 1_000;
+/// Condition that says how the number of workers may change.
+pub(super) const ELASTIC: &str = training_types::ELASTIC;
+
+impl Case<'_> {
+    /// What becomes of the slices beside the one that stands for the job; a [`Decision::Wait`] leaves that to be decided about.
+    pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
+        let mut wait = None;
+        for other in owned.iter().filter(|other| other.uid != current.uid) {
+            let takes_over = current.replaces.as_deref() == Some(&other.key()) && current.is(types::ADMITTED);
+            let decision = if other.is(types::FINISHED) {
+                (is_replaced(other) && has_finalizer(other)).then(|| Decision::write(remove_finalizer(other)))
+            } else if takes_over {
+                Some(self.replaced(other, current))
+            } else if other.deleting && current.is(types::ADMITTED) {
+                // Its pods, if it has any, run under the other one.
+                has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
+            } else if other.deleting {
+                has_finalizer(other).then(|| self.leaving(other))
+            } else if let Some(until) = self.may_wait(other, current) {
+                wait = Some(Decision::Wait(until));
+                None
+            } else {
+                other.replaces.is_some().then(|| discard(other))
+            };
+            if decision.is_some() {
+                return decision;
+            }
+        }
+        wait
+    }
+
+    /// Until when a new slice may wait to take the place of the one that stands for the job, `None` when it is not wanted.
+    fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
+        let run = self.control.run_under(current)?;
+        let asked = self.control.growth.gives_up.contains_key(&current.uid);
+        let size = new.size(WORKER);
+        let fits = new.replaces.as_deref() == Some(&current.key())
+            && size > granted(current)
+            && size <= run.bounds.1
+            && run.workers == granted(current);
+        // With its quota it waits for a check that its queue did not have before: not for long, as nobody may preempt it meanwhile.
+        let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
+        let until = self.control.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
+        let stands = !new.is(types::EVICTED) && new.active;
+        (fits && until > self.now && stands && !asked).then_some(until)
+    }
+
+    /// The new slice is admitted: from here on it holds the quota of both.
+    fn replaced(&self, older: &WorkloadView, new: &WorkloadView) -> Decision {
+        let job = new.job_uid.as_deref().unwrap_or("UNKNOWN");
+        let message = format!(
+            "Replaced to accommodate a workload (UID: {}, JobUID: {job}) due to workload slice aggregation",
+            new.uid
+        );
+        let mut draft = status_write(older, Purpose::FinishWorkload, self.now, |edit| edit.finish(REPLACED, &message));
+        draft.notices.push(notice(older, EventType::Normal, REPLACED, message, SCHEDULER));
+        Decision::write(draft)
+    }
+
+    /// The next step towards the number of workers that it is to have; a [`Decision::Wait`] leaves the rest to be decided about.
+    pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
+        let run = self.control.run_under(workload)?;
+        let have = granted(workload);
+        if run.shrinks(workload) {
+            let lower = || Decision::write(self.lower(workload, run.workers, ""));
+            return Some(self.surplus_left(workload, run.workers, pods_with(&run, states)).unwrap_or_else(lower));
+        }
+        let gives_up = self.give_up(workload, &run, states);
+        // Nobody restarts for workers that he is to give up again.
+        if run.workers != have && !(run.by_restart() && gives_up.is_some()) {
+            return Some(self.catch_up(workload, &run, states));
+        }
+        if gives_up.is_some() {
+            return gives_up;
+        }
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        if have > run.bounds.1.max(run.bounds.0) {
+            let due = run.due(admitted, run.rules.down_cooldown_seconds);
+            if due > self.now {
+                return Some(Decision::Wait(due));
+            }
+            // A bound is no pace: who starts again for it does so once.
+            let step = if run.by_restart() { have } else { run.rules.down_step };
+            let keeps = have.saturating_sub(step).max(run.bounds.1).max(run.bounds.0);
+            let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
+            return Some(self.saved_first(workload, &run, keeps, (SCALING_DOWN, words), states));
+        }
+        self.late(workload, &run).or_else(|| self.grown(workload, &run))
+    }
+
+    /// The next step towards giving up what somebody needs, `None` where nobody needs any.
+    fn give_up(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        states: &BTreeMap<String, RoleState>,
+    ) -> Option<Decision> {
+        let asked = self.control.growth.gives_up.get(&workload.uid)?;
+        let (have, keeps) = (granted(workload), asked.keeps.max(run.bounds.0));
+        if keeps >= have {
+            return None;
+        }
+        let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
+        let whom = preemptor_words(self.control, whom);
+        let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
+        Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
+    }
+
+    /// The same of one whose Jobs are not all there: for those that are yet to be made nothing has to be resized.
+    pub(super) fn give_up_unmade(
+        &self,
+        workload: &WorkloadView,
+        states: &BTreeMap<String, RoleState>,
+    ) -> Option<Decision> {
+        let run = self.control.run_under(workload).filter(Run::by_restart)?;
+        self.give_up(workload, &run, states)
+    }
+
+    /// Brings the workers to the number for which there is quota.
+    fn catch_up(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
+        let (have, most) = (granted(workload), run.bounds.1.max(run.bounds.0));
+        let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
+        // Somebody may have asked for more than it has quota for.
+        let grows = run.workers < have;
+        match (run.by_restart(), grows) {
+            (false, true) => self.resize(workload, run, have, (own_reasons::SCALED_UP, words)),
+            (false, false) => self.resize(workload, run, have, (SCALING_DOWN, words)),
+            (true, _) if most < have => {
+                let words = format!("from {have} to {most} workers: at most {most} are asked for");
+                self.saved_first(workload, run, most, (SCALING_DOWN, words), states)
+            }
+            (true, true) => self.saved_first(workload, run, have, (own_reasons::SCALING_UP, words), states),
+            (true, false) => self.saved_first(workload, run, have, (SCALING_DOWN, words), states),
+        }
+    }
+
+    /// Workers that were added are given up again when they get no nodes, or are not ready in time.
+    fn late(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
+        let added = self.control.added_to(workload)?;
+        let have = granted(workload);
+        let give_up = |keeps: i32, why: String| {
+            let words = format!("from {have} to {keeps} workers: {why}");
+            self.resize(workload, run, keeps, (SCALING_DOWN, words))
+        };
+        if let Some((keeps, why)) = added.keeps().zip(no_nodes_for_added(self.control, workload)) {
+            return Some(give_up(keeps, why));
+        }
+        let limit = self.view.facts.scheduling_timeout_seconds?;
+        let due = self.control.view.timeline.after_seconds(added.since, limit);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        let keeps = added.ready.max(added.least);
+        (keeps < have).then(|| give_up(keeps, format!("the others were not ready within {limit}s")))
+    }
+
+    /// The new slice, when there is idle quota for one.
+    fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
+        let workers = *self.control.growth.wanted.get(&self.view.uid)?;
+        let alone = self.control.view.workloads_of(&self.view.uid);
+        let alone = alone.iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
+        if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
+            return None;
+        }
+        if self.control.flights.creations_full() {
+            return Some(Decision::WaitForCreations);
+        }
+        let settings = &self.control.settings;
+        let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
+        let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
+        let whole = self.control.with_priority(whole, self.classes()).ok()?;
+        let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
+        let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
+        let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
+        let asker = key(Kind::TrainingJob, self.name);
+        Some(create(self.control, &asker, &new, |message| {
+            self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
+        }))
+    }
+
+    /// Takes workers of a run, or stops them all to start again, once it has saved its work: what runs then goes on from there. Whoever
+    /// lacks pods cannot save.
+    fn saved_first(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        workers: i32,
+        (reason, words): (&str, String),
+        states: &BTreeMap<String, RoleState>,
+    ) -> Decision {
+        if run.by_restart() && workers == run.workers {
+            // With as many as run nothing is stopped, and the run is the one that it was.
+            let told = self.notice(EventType::Normal, reason, words);
+            let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
+            return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
+        }
+        let asked = self.control.asked_to_save(workload, self.now);
+        let (grace, told) = match asked {
+            Some((grace, told)) => (Some(grace), told),
+            None => (self.control.time_to_save(workload, self.now, (reason, words.as_str())), false),
+        };
+        if let Some(grace) = grace.as_ref().filter(|grace| self.all_ready(states) && grace.lasts(self.now)) {
+            if told {
+                return Decision::Wait(grace.until);
+            }
+            let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
+            let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
+            return grace.tell(self.control, workload, how, notice);
+        }
+        let words = match grace.filter(|grace| told || grace.saved) {
+            Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
+            None => words,
+        };
+        self.resize(workload, run, workers, (reason, words))
+    }
+
+    /// Brings the Job of the workers to their number, or notes that all Jobs are to be made with it.
+    fn resize(
+        &self,
+        workload: &WorkloadView,
+        run: &Run<'_>,
+        workers: i32,
+        (reason, words): (&str, String),
+    ) -> Decision {
+        let mut scale = Scale { workers, at: self.now, workload: workload.uid.clone(), evictions: 0 };
+        if run.by_restart() {
+            scale.evictions = times_evicted(workload);
+            let words = format!("{words}; all its pods start again with that number");
+            let draft = object_write(workload, Purpose::ScaleTraining, scale.note());
+            return Decision::write(draft.telling(self.notice(EventType::Normal, reason, words)));
+        }
+        let Some(job) = run.job else { return Decision::Done };
+        let mut body = scale.patch();
+        if let Some(metadata) = body.get_mut("metadata") {
+            metadata["uid"] = job.uid.clone().into();
+            metadata["resourceVersion"] = job.version.to_string().into();
+        }
+        Decision::write(Draft {
+            purpose: Purpose::ScaleTraining,
+            key: self.child_key(WORKER),
+            request: Request::Merge { manager: MANAGER, subresource: Subresource::None, body },
+            based_on: job.version,
+            notices: vec![self.notice(EventType::Normal, reason, words)],
+        })
+    }
+
+    /// Asks whether more pods are left than those `most` that stay with so many workers, `None` when it is known that there are no more.
+    /// The answer may be newer than the statuses of the Jobs. The quota is held until these count no more pods either: else the rest is
+    /// charged as usage beyond quota for a moment, and the job evicted for those that its workers have made room for.
+    pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
+        let parts = self.control.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
+        let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
+        if counted > most {
+            return Some(Decision::Wait(after(self.now, LOOK_MS)));
+        }
+        let known = self.control.growth.shrunk.get(&workload.uid);
+        if known.is_some_and(|(with, _)| *with == workers) {
+            return None;
+        }
+        if let Some(until) = self.creation_until() {
+            return Some(Decision::Wait(until));
+        }
+        let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
+        Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
+    }
+
+    /// Gives back the quota of workers that have gone; `then` is said of those that stay.
+    pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
+        let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
+        let mut metadata = workload.identity().metadata();
+        let size = self.control.size_of_workload(workload, pods);
+        metadata.as_object_mut().map(|fields| fields.insert("annotations".to_owned(), size.into()));
+        let body = json!({
+            "apiVersion": berth_api::API_VERSION,
+            "kind": "Workload",
+            "metadata": metadata,
+            "spec": {"podSets": [{"name": WORKER, "count": workers}]},
+        });
+        let words = format!("{workers} of {} workers are left, and their quota{then}", granted(workload));
+        Draft {
+            purpose: Purpose::LowerCount,
+            key: key(Kind::Workload, &workload.key()),
+            request: Request::Apply { manager: MANAGER, subresource: Subresource::None, body },
+            based_on: workload.version(),
+            notices: vec![self.notice(EventType::Normal, own_reasons::SCALED_DOWN, words)],
+        }
+    }
+
+    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods were told other bounds at their start
+    /// has those until it ends.
+    pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
+        let rules = self.view.facts.elastic?;
+        let (min, max) = (rules.min, rules.max);
+        if !self.control.settings.engine.partial_admission {
+            let message =
+                format!("{max} workers: with the gate PartialAdmission off a job is admitted whole or not at all");
+            return Some((false, own_reasons::PARTIAL_ADMISSION_OFF.to_owned(), message));
+        }
+        let (up, down) = (rules.up_step, rules.down_step);
+        let (after_up, after_down) = (rules.up_cooldown_seconds, rules.down_cooldown_seconds);
+        let kind = &self.view.facts.job_type;
+        let restarts = format!("{min} to {max} workers; all pods of a {kind} start again when their number changes");
+        let takes = format!("takes {down} at once, {after_down}s after a change");
+        let (reason, message) = match rules.rescale {
+            Rescale::InPlace => {
+                let adds = format!("adds {up} at once, {after_up}s after its start or a change");
+                let run = workload.and_then(|workload| self.control.run_under(workload)).map(|run| run.bounds);
+                let bounds = match run.filter(|bounds| *bounds != (min, max)) {
+                    Some((least, most)) => format!(
+                        "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"
+                    ),
+                    None => format!("{min} to {max} workers"),
+                };
+                (own_reasons::SCALE_POLICY, format!("{bounds}; {adds}, and {takes}"))
+            }
+            Rescale::ByRestart if self.view.facts.saves => {
+                let adds = format!(
+                    "adds {up} at once, {after_up}s after its start or a change, when it has saved since quota is idle"
+                );
+                (own_reasons::SCALE_POLICY, format!("{restarts}: {adds}, and {takes}"))
+            }
+            Rescale::ByRestart => {
+                let stays =
+                    "adds none while it runs, as it saves no checkpoints (spec.checkpoint) and would lose its work";
+                (own_reasons::SHRINKS_ONLY, format!("{restarts}: {stays}, and {takes}"))
+            }
+        };
+        Some((true, reason.to_owned(), message))
+    }
+}
+
+/// Pods of a run with the number of workers that it is to have.
+fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
+    let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
+    others.fold(run.workers, i32::saturating_add)
+}
+
+/// Takes back a slice that is not to take anybody's place any more.
+pub(super) fn discard(slice: &WorkloadView) -> Decision {
+    let message = "The workload slice is out of sync with its parent job".to_owned();
+    let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);
+    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &slice.key()), &slice.uid);
+    Decision::write(draft.telling(told))
+}

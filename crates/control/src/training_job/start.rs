@@ -1,0 +1,337 @@
+//! How a TrainingJob starts and runs: its children are created one by one, and its pods have a time to become ready.
+
+use std::collections::BTreeMap;
+
+use berth_api as api;
+use berth_api::conditions::{own_reasons, reasons, training_types};
+use berth_jobs::PlacementError;
+use berth_jobs::training::{Child, ChildKind, Continuation, RoleState, RunError, Saved, children};
+use jiff::Timestamp;
+
+use super::{Case, status};
+use crate::cache::WorkloadView;
+use crate::capacity::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{after_seconds, key};
+use crate::job::altered::next_pause;
+use crate::job::placement::placements;
+use crate::training_job::elastic::granted;
+use crate::training_job::restarts::{runs_on, scaled, told_from};
+use crate::workload::pods_ready;
+use crate::workload::status::{find, seconds};
+use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+
+/// Field manager of the objects that a start applies.
+const MANAGER: &str = "berth-training";
+/// Pause while a Job of somebody else, or one that is being deleted, has the name of one of ours.
+const NAME_TAKEN_SECONDS: i64 = 10;
+
+/// Pause between two looks at a gang that has its nodes and is late.
+const NODES_SECONDS: i64 = 30;
+
+impl Case<'_> {
+    /// Admitted: everything that runs it is there, and becomes ready in time.
+    pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.restarting(workload) {
+            return decision;
+        }
+        if let Some(decision) = self.undo_alterations(workload) {
+            return decision;
+        }
+        let decision = self.going_on(workload);
+        match self.rests_until(workload) {
+            Some(until) => decision.not_later_than(until),
+            None => decision,
+        }
+    }
+
+    /// The same, of one whose Jobs are as they were made, or may be suspended for a while.
+    fn going_on(&self, workload: &WorkloadView) -> Decision {
+        let states = self.states();
+        if self.lacks_jobs(&states) {
+            let otherwise = || self.within_time(workload).or_else(|| self.start(workload));
+            return self.give_up_unmade(workload, &states).unwrap_or_else(otherwise);
+        }
+        if let Some(decision) = self.follow(workload) {
+            return decision;
+        }
+        let ready = self.all_ready(&states) || (runs_on(workload) && self.is_up(workload, &states));
+        if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
+            return Decision::write(draft);
+        }
+        if let Some(draft) = self.forget_time_outs(workload, &states) {
+            return Decision::write(draft);
+        }
+        let scaling = self.scale(workload, &states);
+        if self.is_up(workload, &states) {
+            // By then its user is told that it is late.
+            let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
+            let told = || due.map_or(Decision::Done, Decision::Wait);
+            return Decision::first_or_earliest(scaling, || {
+                Decision::first_or_earliest(self.without_nodes(workload), told)
+            });
+        }
+        match scaling {
+            None | Some(Decision::Wait(_)) => self.within_time(workload),
+            Some(decision) => decision,
+        }
+    }
+
+    /// The next object to create.
+    fn start(&self, workload: &WorkloadView) -> Decision {
+        match &self.view.asked {
+            Err(fault) => return self.never_starts(workload, fault),
+            Ok(_) if !self.view.asks_as(workload) || self.is_out_of_bounds(workload) => {
+                return self.spec_changed(workload);
+            }
+            Ok(_) => {}
+        }
+        if let Some(decision) = self.look_first(workload) {
+            return decision;
+        }
+        let cards = &self.control.settings.cards;
+        let save_to = self.control.place_of(self.name, self.view).map(|place| place.uri());
+        let saved = self.control.saved_of(self.name, self.view);
+        let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
+        let made = placements(self.control, workload)
+            .map_err(RunError::from)
+            .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
+        let all = match made {
+            Ok(all) => all,
+            Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
+            Err(error) => return self.never_starts(workload, &error.to_string()),
+        };
+        let prepared = self.control.prepared.get(&self.view.uid);
+        for child in all {
+            let name = (self.name.0.clone(), child.name.clone());
+            let object = match child.kind {
+                ChildKind::Service => key(Kind::Service, &name),
+                ChildKind::ConfigMap => key(Kind::ConfigMap, &name),
+                ChildKind::Job => key(Kind::JOB, &name),
+            };
+            let there = match child.kind {
+                ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),
+                ChildKind::Job => match self.control.view.jobs.get(&object) {
+                    Some(job) if self.is_ours(job) && !job.deleting => true,
+                    Some(_) => return self.name_taken(),
+                    None => false,
+                },
+            };
+            if there {
+                continue;
+            }
+            let again = self.control.starts.again(&self.view.uid, &object.name, workload);
+            let again = again.filter(|_| child.kind == ChildKind::Job);
+            if let Some(again) = again.filter(|again| again.due > self.now) {
+                return Decision::Wait(again.due);
+            }
+            if let Some(until) = self.control.flights.backing_off(&object, self.now) {
+                // Whatever has its time before that comes first.
+                return Decision::Wait(until);
+            }
+            let told = again.map(|again| {
+                self.notice(
+                    EventType::Warning,
+                    own_reasons::REPEATED_START,
+                    format!("Job {}: {}", object.name, again.words(self.now)),
+                )
+            });
+            return self.create(workload, object, child, (saved.as_ref(), told));
+        }
+        Decision::Done
+    }
+
+    /// Whether it would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on
+    /// with those that it has.
+    fn is_out_of_bounds(&self, workload: &WorkloadView) -> bool {
+        let there = || self.roles().iter().any(|role| self.child(role).is_some());
+        let begun = scaled(workload).is_some() || there() || self.gone_since(workload).is_some();
+        !begun && !self.view.begins_with(granted(workload))
+    }
+
+    /// What the API server said of the last try to create something that it needs, as reason and message.
+    fn refusal(&self) -> Option<(String, String)> {
+        let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
+        let what = format!("{} {}", object.kind.name(), object.name);
+        Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
+    }
+
+    /// What keeps it from having all its Jobs, as reason and message.
+    pub(super) fn obstacle(&self) -> Option<(String, String)> {
+        let jobs = &self.control.view.jobs;
+        let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
+            let job = jobs.get(&object).filter(|job| job.deleting || !self.is_ours(job))?;
+            let ObjectKey { namespace, name, .. } = &object;
+            Some(if job.deleting {
+                format!("Job {namespace}/{name} is being deleted; it starts anew when that is gone")
+            } else {
+                format!("Job {namespace}/{name} exists and belongs to somebody else; delete or rename it")
+            })
+        });
+        let taken = taken.map(|message| (own_reasons::NAME_TAKEN.to_owned(), message));
+        let store = || self.missing_store().map(|fault| (status::STORE_NOT_FOUND.to_owned(), fault));
+        taken.or_else(|| self.refusal()).or_else(|| store().filter(|_| self.lacks_jobs(&self.states())))
+    }
+
+    /// Nothing can be made of its spec: its end, once nothing of it runs.
+    fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
+        self.clear(workload).unwrap_or_else(|| {
+            Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
+                edit.finish(reasons::FAILED_TO_START, fault);
+            }))
+        })
+    }
+
+    /// An object of an administrator is away, or says something else than when quota was reserved.
+    fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
+        let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
+        Decision::write(cannot_start(workload, self.now, error, tell))
+    }
+
+    /// Quota was reserved for other pods than would be made now: it goes back, and the job is queued as it is.
+    fn spec_changed(&self, workload: &WorkloadView) -> Decision {
+        let message = "spec was changed after quota was reserved; the job is queued again with what it asks for now";
+        let mut draft = evict(workload, self.now, (SPEC_CHANGED, ""), message);
+        draft.notices.push(self.notice(EventType::Normal, SPEC_CHANGED, message.to_owned()));
+        Decision::write(draft)
+    }
+
+    /// Its status says so; see there.
+    fn name_taken(&self) -> Decision {
+        let again = after_seconds(self.now, NAME_TAKEN_SECONDS);
+        Decision::Wait(again)
+    }
+
+    fn create(
+        &self,
+        workload: &WorkloadView,
+        object: ObjectKey,
+        child: Child,
+        (saved, told): (Option<&Saved>, Option<Notice>),
+    ) -> Decision {
+        let (request, purpose) = match child.kind {
+            // Their names are nobody else's, and the host file differs from start to start.
+            ChildKind::Service | ChildKind::ConfigMap => (
+                Request::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
+                Purpose::PrepareTraining,
+            ),
+            ChildKind::Job => (Request::Create(child.body), Purpose::StartTraining),
+        };
+        let admission = workload.status.admission.as_ref();
+        let queue = admission.and_then(|admission| admission.cluster_queue.as_deref()).unwrap_or_default();
+        let mut notices = match child.kind {
+            ChildKind::Job => {
+                let from = saved.map(resumption).unwrap_or_default();
+                let given = status::given(self.control, workload);
+                let message = format!("Created Job {}, admitted by clusterQueue {queue}: {given}{from}", child.name);
+                vec![self.notice(EventType::Normal, reasons::STARTED, message)]
+            }
+            _ => Vec::new(),
+        };
+        notices.extend(told);
+        Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
+    }
+
+    /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
+    /// images or mounts volumes, is left to it.
+    fn within_time(&self, workload: &WorkloadView) -> Decision {
+        let started = self.pods_come_since(workload);
+        let (Some(limit), Some(started)) = (self.view.facts.scheduling_timeout_seconds, started) else {
+            return Decision::Done;
+        };
+        let gone = self.gone_since(workload);
+        let begun = gone.unwrap_or(started);
+        // Workers that were added by a restart are given up first.
+        let added = self.control.added_to(workload).filter(|_| scaled(workload).is_some());
+        let begun = added.map_or(begun, |added| added.since.max(begun));
+        let due = self.control.view.timeline.after_seconds(begun, limit);
+        if due > self.now {
+            return Decision::Wait(due);
+        }
+        if let Some(decision) = at_timeout(self.control, workload, (begun, due), self.now) {
+            return decision;
+        }
+        let states = self.states();
+        if !self.lacks_jobs(&states) && states.values().all(RoleState::has_all_pods) {
+            match have_nodes(self.control, workload, due, self.now) {
+                None => return find_stuck(self.control, workload),
+                Some(true) => return Decision::Wait(after_seconds(self.now, NODES_SECONDS)),
+                Some(false) => {}
+            }
+        }
+        let from = match gone {
+            Some(_) => "a Job of it was gone",
+            None if scaled(workload).is_some() => "it restarted with another number of workers",
+            None => "the admission",
+        };
+        let words = format!("not all pods had nodes {limit}s after {from}");
+        self.release(workload, &words, self.obstacle().map(|(_, text)| text))
+    }
+
+    /// Since when a run that was up lacks a Job, or pods that were made anew for want of one, as far as that was told: its status
+    /// remembers it, whoever leads.
+    pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
+        let begun = told_from(workload)?;
+        let told = find(&self.view.status.conditions, training_types::RUNNING)?;
+        let at = told.last_transition_time.0;
+        let of_this_run = runs_on(workload) || at >= begun;
+        match (told.status.as_str(), told.reason.as_str()) {
+            ("True", _) => Some(self.now).filter(|_| of_this_run),
+            (_, status::JOB_GONE) => Some(at).filter(|_| of_this_run),
+            _ => None,
+        }
+    }
+
+    /// A gang that had all its pods and has lacked some for its whole time is released when one of them gets no node, unless the ladder
+    /// does that. Pods that fail, pull images or mount volumes are the backoff limit's matter.
+    fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
+        let limit = self.view.facts.scheduling_timeout_seconds?;
+        let run = self.control.run_under(workload).filter(|run| !run.by_restart());
+        if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
+            // Of an elastic job enough train on.
+            return None;
+        }
+        let due = self.control.view.timeline.after_seconds(lacks_unwatched(self.control, workload)?, limit);
+        if due > self.now {
+            return Some(Decision::Wait(due));
+        }
+        Some(leave_unwatched(self.control, workload, (due, self.now), |pod| {
+            let words = format!("pods lost their nodes and had no others within {limit}s");
+            self.release(workload, &words, Some(pod).filter(|pod| !pod.is_empty()))
+        }))
+    }
+
+    /// Releases a gang that is out of time; it comes back after a while.
+    fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
+        let (count, delay) = next_pause(self.control, workload);
+        let mut message = format!("{words}; tried again after {delay}s");
+        if let Some(obstacle) = obstacle {
+            message = format!("{message}: {obstacle}");
+        }
+        let why = (status::SCHEDULING_TIMEOUT, "");
+        // Its status tells that, with an event.
+        Decision::write(evict_for_seconds(workload, self.now, why, &message, (count, delay)))
+    }
+
+    /// A gang that runs has no time-outs of its own in a row any more; those of `waitForPodsReady` stay counted over its life, as in Kueue.
+    fn forget_time_outs(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Draft> {
+        let count = workload.status.requeue_state.as_ref()?.count?;
+        let left = pods_ready::time_outs(workload);
+        (left < count && self.is_up(workload, states)).then(|| {
+            status_write(workload, Purpose::SetPodsReady, self.now, |edit| {
+                let state = api::RequeueState { count: Some(left), requeue_at: None };
+                edit.status.requeue_state = (left > 0).then_some(state);
+            })
+        })
+    }
+}
+
+/// How the event of a start tells from where the run goes on; a checkpoint of which it is told nothing it cannot find.
+fn resumption(saved: &Saved) -> String {
+    match (saved.step, &saved.uri) {
+        (Some(step), _) => format!("; it goes on from its checkpoint of step {step}"),
+        (None, Some(_)) => format!("; it goes on from its checkpoint of {}", seconds(saved.at)),
+        (None, None) => String::new(),
+    }
+}

@@ -1,0 +1,500 @@
+//! What the user of a TrainingJob is told: one status, computed from its Workload and its Jobs. It is written when it
+//! differs: at once for another phase, else as seldom as those of queues, so that it does not cost a write per pod.
+
+use std::collections::BTreeMap;
+
+use berth_api::berth::{AllocatedResources, MAX_TRAINING_EVENTS, ReplicaStatus, TrainingEvent, TrainingJobStatus};
+use berth_api::conditions::{own_reasons, phases, reasons, training_types, types};
+use berth_api::labels;
+use berth_jobs::training::RoleState;
+use berth_quantity::Amount;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::json;
+
+use super::Case;
+use super::scale::ELASTIC;
+use crate::cache::WorkloadView;
+use crate::cache::training_view::{TrainingView, has_ended};
+use crate::capacity::watch::{RECLAIMED, STOCK_OUT};
+use crate::controller::flight::Draft;
+use crate::controller::{Control, key};
+use crate::deltas::quantity;
+use crate::training_job::restarts::{runs_on, scaled, told_from};
+use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+
+/// Reason of `Suspended` where the user asks for it.
+pub(super) const REQUESTED: &str = own_reasons::REQUESTED;
+/// Reason of the end of a TrainingJob that has waited too long.
+pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = own_reasons::MAX_WAIT_TIME_EXCEEDED;
+/// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
+pub(super) const SCHEDULING_TIMEOUT: &str = training_types::SCHEDULING_TIMEOUT;
+/// Condition, and event, of a job that was asked to save its work before it is stopped.
+pub(crate) const CHECKPOINT_REQUESTED: &str = training_types::CHECKPOINT_REQUESTED;
+/// Reason of `Stalled`, and event, of a job whose store does not exist.
+pub(super) const STORE_NOT_FOUND: &str = own_reasons::CHECKPOINT_STORE_NOT_FOUND;
+/// Reason of `Running` from when a Job of a run that was up is gone until all its pods are ready again.
+pub(super) const JOB_GONE: &str = own_reasons::JOB_GONE;
+/// Most bytes of an event's message.
+const EVENT_LIMIT: usize = 1_024;
+
+/// The status write of a TrainingJob, `None` when nothing differs.
+pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let name = (object.namespace.clone(), object.name.clone());
+    let view = control.view.training.get(&name)?;
+    let case = Case { control, name: &name, view, now };
+    // In a namespace that has left management its user is told as long as a Workload stands for it: nothing else remembers its end.
+    let followed = case.managed() || control.view.slice_of(&view.uid).is_some();
+    if view.deleting || !followed { None } else { draft(&case, |_| true) }
+}
+
+/// The same, when it is another phase, or the job was asked to save, or has answered: that is told at once, before its answer stops it.
+pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
+    let old = &case.view.status;
+    draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
+}
+
+/// The same, when what came of a request to save is not told yet: nothing remembers it when the quota has gone back.
+pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
+    let old = &case.view.status;
+    draft(case, |new| request_to_save(new) != request_to_save(old))
+}
+
+/// The same, when its gang's time has ended and that is not told yet: it may be admitted to its next tier at once.
+pub(super) fn timeout_told(case: &Case<'_>) -> Option<Draft> {
+    let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
+    draft(case, |new| late(new) && !late(&case.view.status))
+}
+
+/// Whether a status says that the job is to save, and why, or what came of that.
+fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
+    let told = find(&status.conditions, CHECKPOINT_REQUESTED)?;
+    Some((told.status.as_str(), told.reason.as_str()))
+}
+
+fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
+    let view = case.view;
+    let workload = case.control.view.slice_of(&view.uid);
+    let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
+    let old = serde_json::to_value(&view.status).ok()?;
+    let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
+    if let Some(workload) = workload {
+        // The number of accelerators changes with the spec, whose generation is told anyway.
+        let accelerators = case.control.accelerators_of(workload);
+        patch.as_object_mut().map(|fields| fields.insert("accelerators".to_owned(), accelerators.into()));
+    }
+    let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
+        .filter(|_| !is_true(&view.status.conditions, SCHEDULING_TIMEOUT));
+    let late = late.map(|told| case.notice(EventType::Warning, SCHEDULING_TIMEOUT, told.message.clone()));
+    Some(Draft {
+        purpose: Purpose::TrainingStatus,
+        key: key(Kind::TrainingJob, case.name),
+        request: Request::Merge {
+            manager: "berth-training",
+            subresource: Subresource::Status,
+            body: json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}),
+        },
+        based_on: view.version(),
+        notices: late.into_iter().collect(),
+    })
+}
+
+struct Telling<'a> {
+    case: &'a Case<'a>,
+    workload: Option<&'a WorkloadView>,
+    states: BTreeMap<String, RoleState>,
+}
+
+/// A condition to set: status, reason, message.
+pub(super) type Words = (bool, String, String);
+
+impl Telling<'_> {
+    fn status(&self) -> Option<TrainingJobStatus> {
+        let view = self.case.view;
+        if self.workload.is_none() && view.is_over() {
+            // What is left of it is what was said last.
+            return None;
+        }
+        let mut status = view.status.clone();
+        status.observed_generation = Some(view.generation);
+        status.phase = self.phase().to_owned();
+        self.conditions(&mut status);
+        self.figures(&mut status);
+        self.events(&mut status);
+        Some(status)
+    }
+
+    fn admitted(&self) -> Option<&WorkloadView> {
+        self.workload.filter(|workload| {
+            workload.is(types::ADMITTED)
+                && workload.reserved()
+                && !workload.is(types::EVICTED)
+                && !workload.is(types::FINISHED)
+        })
+    }
+
+    fn is_up(&self) -> bool {
+        self.admitted().is_some_and(|workload| self.case.is_up(workload, &self.states))
+    }
+
+    fn phase(&self) -> &'static str {
+        let Some(workload) = self.workload else {
+            return if self.case.view.facts.suspended { phases::SUSPENDED } else { phases::PENDING };
+        };
+        let finished = find_true(&workload.status.conditions, types::FINISHED);
+        match finished {
+            Some(condition) if condition.reason == reasons::SUCCEEDED => phases::SUCCEEDED,
+            Some(_) => phases::FAILED,
+            None if self.case.view.facts.suspended || !workload.active => phases::SUSPENDED,
+            None if self.is_up() => phases::RUNNING,
+            None if self.admitted().is_some() => phases::PENDING,
+            None => phases::QUEUED,
+        }
+    }
+
+    fn set(&self, status: &mut TrainingJobStatus, kind: &str, words: Words) {
+        self.set_at(status, kind, words, self.case.now);
+    }
+
+    fn set_at(&self, status: &mut TrainingJobStatus, kind: &str, (holds, reason, message): Words, at: Timestamp) {
+        let words = (holds, reason.as_str(), message.as_str());
+        set_in(&mut status.conditions, kind, words, self.case.view.generation, at);
+    }
+
+    /// Sets a condition that is only there once it was true.
+    fn set_once_true(&self, status: &mut TrainingJobStatus, kind: &str, words: Words) {
+        if words.0 || find(&status.conditions, kind).is_some() {
+            self.set(status, kind, words);
+        }
+    }
+
+    fn conditions(&self, status: &mut TrainingJobStatus) {
+        match &self.case.view.asked {
+            Err(fault) => {
+                self.set(status, training_types::STALLED, (true, own_reasons::INVALID_SPEC.to_owned(), fault.clone()))
+            }
+            Ok(_) => match self.case.missing_store() {
+                Some(fault) => self.set(status, training_types::STALLED, (true, STORE_NOT_FOUND.to_owned(), fault)),
+                None => status.conditions.retain(|condition| condition.type_ != training_types::STALLED),
+            },
+        }
+        let phase = status.phase.clone();
+        self.set(status, training_types::QUEUED, self.queued(&phase));
+        self.set(status, types::ADMITTED, self.admission());
+        let running = self.running();
+        let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(told_from);
+        // The clock of who has admitted it may be ahead: nothing of a run is told to be before its admission.
+        let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
+        if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
+            // It ran before; between that run and this one nobody was told that it did not.
+            self.set_at(status, training_types::RUNNING, (false, own_reasons::RESTARTED.to_owned(), String::new()), at);
+        }
+        self.set_at(status, training_types::RUNNING, running, at);
+        self.set_once_true(status, training_types::SUSPENDED, self.suspension());
+        let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
+        let of = |kind: &str| find(conditions, kind).filter(|condition| condition.status == "True");
+        self.scheduling_timeout(status);
+        match self.case.elasticity(self.workload) {
+            Some(words) => self.set(status, ELASTIC, words),
+            None => status.conditions.retain(|condition| condition.type_ != ELASTIC),
+        }
+        for (kind, words) in self.case.checkpoint_conditions(self.is_up()) {
+            self.set_once_true(status, kind, words);
+        }
+        let request = self.checkpoint_request(status);
+        let notified = &self.case.control.saving.notified;
+        if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
+            // It may have saved before there was a status to say that it is to.
+            self.set(status, CHECKPOINT_REQUESTED, request);
+        } else {
+            self.set_once_true(status, CHECKPOINT_REQUESTED, request);
+        }
+        if let Some(end) = of(types::FINISHED) {
+            let kind =
+                if end.reason == reasons::SUCCEEDED { training_types::SUCCEEDED } else { training_types::FAILED };
+            self.set(status, kind, (true, end.reason.clone(), end.message.clone()));
+        }
+    }
+
+    /// Whether the time of its gang has ended; the next admission gives it another one.
+    fn scheduling_timeout(&self, status: &mut TrainingJobStatus) {
+        let words = if let Some(message) = self.timed_out() {
+            (true, own_reasons::PODS_NOT_READY.to_owned(), message)
+        } else if self.is_up() {
+            (false, reasons::PODS_READY.to_owned(), "All pods became ready".to_owned())
+        } else if let Some(before) =
+            find_true(&status.conditions, SCHEDULING_TIMEOUT).filter(|_| self.admitted().is_some())
+        {
+            (false, own_reasons::ADMITTED_AGAIN.to_owned(), format!("Previously: {}", before.message))
+        } else {
+            return;
+        };
+        self.set_once_true(status, SCHEDULING_TIMEOUT, words);
+    }
+
+    /// Why a gang was released that never had all its pods within its time: for want of nodes it goes on to its next tier, else it is
+    /// tried again later.
+    fn timed_out(&self) -> Option<String> {
+        let conditions = &self.workload?.status.conditions;
+        let evicted = find_true(conditions, types::EVICTED)?;
+        let at = evicted.last_transition_time.0;
+        let out_of_time = || {
+            let limit = self.case.view.facts.scheduling_timeout_seconds?;
+            let due = self.case.control.view.timeline.after_seconds(told_from(self.workload?)?, limit);
+            // One that ran until then had them, and lost some.
+            let running = find(&self.case.view.status.conditions, training_types::RUNNING);
+            let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
+            Some(at >= due && !ran)
+        };
+        let late = match evicted.reason.as_str() {
+            SCHEDULING_TIMEOUT => true,
+            STOCK_OUT | RECLAIMED => out_of_time().unwrap_or_default(),
+            _ => false,
+        };
+        late.then(|| evicted.message.clone())
+    }
+
+    /// Whether it is given time to save its work, and what came of that. However fast its answer is, the request is told before.
+    fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
+        let before = find(&status.conditions, CHECKPOINT_REQUESTED);
+        let asked = before.is_some_and(|before| before.status == "True");
+        let holds = self.workload.is_some_and(WorkloadView::reserved);
+        let ended = self.workload.is_some_and(|workload| workload.is(types::FINISHED));
+        let control = self.case.control;
+        let notified = self.workload.and_then(|workload| control.saving.notified.get(&workload.uid));
+        let told = asked || notified.is_some();
+        let to_stop = self.workload.filter(|_| told).and_then(|workload| control.grace_of(workload));
+        let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| control.last_request(workload));
+        let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified.copied());
+        let shown = asked || ended || known.is_none_or(|told| told.user);
+        if let (Some((_, request)), Some(before)) = (&to_shrink, before)
+            && request.over
+            && shown
+            && before.status == "False"
+        {
+            // What came of it is known: later checkpoints do not change that.
+            return (false, before.reason.clone(), before.message.clone());
+        }
+        let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
+        match (grace, before) {
+            (Some(grace), _) if holds && (!shown || grace.lasts(self.case.now)) => {
+                (true, grace.reason.clone(), grace.request())
+            }
+            (Some(grace), _) => {
+                let reason =
+                    if grace.saved { own_reasons::CHECKPOINT_SAVED } else { own_reasons::NO_CHECKPOINT_IN_TIME };
+                (false, reason.to_owned(), self.case.what_was_saved(&grace))
+            }
+            (None, Some(before)) if before.status == "False" => (false, before.reason.clone(), before.message.clone()),
+            (None, _) if holds => (false, own_reasons::WITHDRAWN.to_owned(), "The job may go on".to_owned()),
+            (None, _) => (false, reasons::STOPPED.to_owned(), "The job was stopped".to_owned()),
+        }
+    }
+
+    fn queued(&self, phase: &str) -> Words {
+        let waits = phase == phases::QUEUED;
+        let told = self.workload.and_then(|workload| find(&workload.status.conditions, types::QUOTA_RESERVED));
+        let stops = self.workload.is_some_and(|workload| workload.reserved() && workload.is(types::EVICTED));
+        match told.filter(|condition| waits && condition.status == "False") {
+            Some(condition) => (true, condition.reason.clone(), condition.message.clone()),
+            // Its quota is in use until then.
+            None if waits && stops => {
+                (true, own_reasons::QUEUED.to_owned(), format!("Stops: {}", self.case.pods_left()))
+            }
+            None if waits => (true, own_reasons::QUEUED.to_owned(), "Waits in its queue".to_owned()),
+            None if self.workload.is_none() => {
+                (false, own_reasons::NOT_QUEUED.to_owned(), "Not in a queue yet".to_owned())
+            }
+            None => (false, phase.to_owned(), format!("The job is {}", phase.to_lowercase())),
+        }
+    }
+
+    fn admission(&self) -> Words {
+        if let Some(workload) = self.admitted() {
+            let queue = workload.holds().unwrap_or_default();
+            let given = given(self.case.control, workload);
+            return (true, reasons::ADMITTED.to_owned(), format!("Admitted by ClusterQueue {queue}: {given}"));
+        }
+        let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
+        for kind in [types::FINISHED, types::EVICTED] {
+            if let Some(condition) = find(conditions, kind).filter(|condition| condition.status == "True") {
+                return (false, condition.reason.clone(), condition.message.clone());
+            }
+        }
+        (false, reasons::NO_RESERVATION.to_owned(), "The job has no quota".to_owned())
+    }
+
+    fn running(&self) -> Words {
+        let Some(workload) = self.admitted() else {
+            return (false, reasons::NOT_ADMITTED.to_owned(), "Nothing of the job runs".to_owned());
+        };
+        if self.is_up() {
+            return (true, reasons::PODS_READY.to_owned(), "All pods have been ready".to_owned());
+        }
+        let ready = self.total(|state| state.ready.saturating_add(state.succeeded));
+        let wanted = self.total(|state| state.wanted);
+        let starting = || match scaled(workload) {
+            Some(scale) => {
+                let come = || format!("{ready} of {wanted} pods are ready");
+                let words = self.case.waits_for_pods(workload).unwrap_or_else(come);
+                (own_reasons::RESCALING.to_owned(), format!("Restarts with {} workers: {words}", scale.workers))
+            }
+            None => (own_reasons::PODS_STARTING.to_owned(), format!("{ready} of {wanted} pods are ready")),
+        };
+        let obstacle = self.case.obstacle();
+        if self.case.gone_since(workload).is_none() {
+            let (reason, message) = obstacle.unwrap_or_else(starting);
+            return (false, reason, message);
+        }
+        let gone = self.states.keys().find(|role| self.case.child(role).is_none());
+        let message = match (gone.map(|role| self.case.child_key(role)), obstacle) {
+            (Some(job), Some((_, why))) => format!("Job {}/{} is gone: {why}", job.namespace, job.name),
+            (Some(job), None) => format!("Job {}/{} is gone; it is made again", job.namespace, job.name),
+            (None, obstacle) => obstacle.unwrap_or_else(starting).1,
+        };
+        (false, JOB_GONE.to_owned(), message)
+    }
+
+    /// A figure of all roles; anybody may write any into the status of a Job.
+    fn total(&self, figure: impl Fn(&RoleState) -> i32) -> i32 {
+        self.states.values().map(figure).fold(0, i32::saturating_add)
+    }
+
+    fn suspension(&self) -> Words {
+        let view = self.case.view;
+        match self.workload.filter(|workload| !workload.active) {
+            Some(workload) if !sleeps(view, workload) => {
+                let why = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.clone());
+                (true, own_reasons::WORKLOAD_DEACTIVATED.to_owned(), why.unwrap_or_default())
+            }
+            _ if view.facts.suspended => (true, REQUESTED.to_owned(), "spec.suspend is true".to_owned()),
+            // Its Workload follows.
+            Some(_) => (true, REQUESTED.to_owned(), "spec.suspend was true".to_owned()),
+            None => (false, own_reasons::RESUMED.to_owned(), "The job may be queued".to_owned()),
+        }
+    }
+
+    fn figures(&self, status: &mut TrainingJobStatus) {
+        let admitted = self.admitted();
+        status.checkpoint = self.case.checkpoint_status(status.checkpoint.take());
+        status.allocated_resources = admitted.map(|workload| self.allocated(workload));
+        let flavors = admitted.map(flavors_of).unwrap_or_default();
+        let of_tier = |flavor: &String| {
+            let object = self.case.control.view.flavors.get(flavor)?;
+            object.metadata.labels.as_ref()?.get(labels::CAPACITY_TIER).cloned()
+        };
+        status.capacity_tier = flavors.iter().find_map(of_tier);
+        status.flavors = (!flavors.is_empty()).then(|| flavors.join(","));
+        let counts = |state: &RoleState| ReplicaStatus {
+            running: state.ready,
+            succeeded: state.succeeded,
+            failed: state.failed,
+            pending: state.pending,
+        };
+        if has_ended(status) {
+            // Its last run stays readable when what ran it is deleted.
+            for (name, state) in &self.states {
+                if self.case.child(name).is_some() {
+                    status.replica_statuses.insert(name.clone(), counts(state));
+                }
+            }
+            return;
+        }
+        let there = |(name, state): (&String, &RoleState)| {
+            self.case.child(name).is_some().then(|| (name.clone(), counts(state)))
+        };
+        status.replica_statuses = self.states.iter().filter_map(there).collect();
+        let worker = self.states.get("worker").filter(|state| admitted.is_some() && state.wanted > 0);
+        status.workers = worker
+            .map(|state| format!("{}/{}", state.ready.saturating_add(state.succeeded).min(state.wanted), state.wanted));
+        let failed = self.total(|state| state.failed);
+        status.restarts = (failed > 0).then_some(failed);
+    }
+
+    fn allocated(&self, workload: &WorkloadView) -> AllocatedResources {
+        let sets = workload.status.admission.as_ref().map(|admission| admission.pod_set_assignments.as_slice());
+        let mut sums = BTreeMap::<&str, Amount>::new();
+        for set in sets.unwrap_or_default() {
+            let given = set.count.unwrap_or_default();
+            let left = workload.size(set.effective_name()).min(given);
+            for (resource, amount) in &set.resource_usage {
+                let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
+                // Of an elastic job the count may have gone down since.
+                let each = amount.get().checked_div(i64::from(given)).filter(|_| left < given);
+                let amount = match each {
+                    Some(each) => Amount::new(each.saturating_mul(i64::from(left))),
+                    None => amount,
+                };
+                let sum = sums.entry(resource).or_insert(Amount::ZERO);
+                *sum = sum.add(amount);
+            }
+        }
+        let sum = |resource: &str| sums.get(resource).copied().unwrap_or(Amount::ZERO);
+        let cards = &self.case.control.settings.cards;
+        let gpus = sums.iter().filter(|(resource, _)| cards.counts(resource));
+        AllocatedResources {
+            gpus: gpus.fold(Amount::ZERO, |sum, (_, amount)| sum.add(*amount)).get(),
+            cpu: quantity("cpu", sum("cpu")),
+            memory: quantity("memory", sum("memory")),
+            nodes: self.case.nodes(workload, &self.states),
+        }
+    }
+
+    /// Tells what became true since the status was written last, and why an admission ended.
+    fn events(&self, status: &mut TrainingJobStatus) {
+        let before = &self.case.view.status.conditions;
+        let is_news = |condition: &&Condition| {
+            let old = find(before, &condition.type_).map(|old| old.status.as_str());
+            let tells = [types::ADMITTED, CHECKPOINT_REQUESTED].contains(&condition.type_.as_str());
+            let answered = old.is_none() && condition.type_ == CHECKPOINT_REQUESTED;
+            let lost = tells && condition.status == "False" && (old == Some("True") || answered);
+            lost || (condition.status == "True" && old != Some("True"))
+        };
+        let time = Time(seconds(self.case.now));
+        let news: Vec<TrainingEvent> = status
+            .conditions
+            .iter()
+            .filter(is_news)
+            .map(|condition| TrainingEvent {
+                time: time.clone(),
+                reason: if condition.status == "True" { condition.type_.clone() } else { condition.reason.clone() },
+                message: cut(&condition.message, EVENT_LIMIT),
+            })
+            .collect();
+        status.events.extend(news);
+        let surplus = status.events.len().saturating_sub(MAX_TRAINING_EVENTS);
+        status.events.drain(..surplus);
+    }
+}
+
+/// Its user was told that it is suspended because he asked for it.
+pub(super) fn asked(view: &TrainingView) -> bool {
+    let told = find(&view.status.conditions, training_types::SUSPENDED);
+    told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
+}
+
+/// An inactive Workload is so because its TrainingJob is, or was, suspended. A Berth that did not mark it has told that in the status only.
+pub(super) fn sleeps(view: &TrainingView, workload: &WorkloadView) -> bool {
+    !workload.active && (workload.suspended_with_job() || asked(view))
+}
+
+/// Names of the flavors of an admission, each once, in the order of pod sets and resources.
+fn flavors_of(workload: &WorkloadView) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in workload.given_flavors() {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// What an admission gave, in words: flavors, and the tier of each that has one.
+pub(super) fn given(control: &Control, workload: &WorkloadView) -> String {
+    let words = flavors_of(workload).into_iter().map(|flavor| match control.capacity_tier_of(&flavor) {
+        Some(tier) => format!("flavor {flavor} ({tier} capacity)"),
+        None => format!("flavor {flavor}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,180 @@
+//! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. What it was stays in
+//! its own spec; there is nothing to restore.
+
+use super::{Case, has_finalizer, status};
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::key;
+use crate::job::grace::Grace;
+use crate::job::left;
+use crate::workload::orphan::probe_pods;
+use crate::workload::status::find;
+use crate::workload::stops::{let_go, release, release_for_good};
+use crate::write::{EventType, Kind, ObjectKey, Purpose};
+use berth_api::conditions::{reasons, types};
+use berth_jobs::JobState;
+use berth_jobs::training::training_end;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+impl Case<'_> {
+    /// Evicted: nothing of it may run when its quota goes back.
+    pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
+        if let Some(decision) = self.halt(workload) {
+            return decision;
+        }
+        // A status that the API server does not take keeps no quota from others.
+        let silent = self.control.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
+        let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
+        if let Some(told) = told().filter(|_| !silent) {
+            return Decision::write(told);
+        }
+        if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
+            // Back in its queue it may be admitted again before anybody looks at the time.
+            return self.waited_too_long(workload);
+        }
+        release(workload, self.now)
+    }
+
+    /// Nothing is made of it any more, since somebody's finalizer keeps it while it is deleted, or its namespace is not managed now: quota
+    /// that nothing of it uses goes back, as does that of a run which has to leave, has ended, or lacks a Job.
+    pub(super) fn going(&self, workload: &WorkloadView, message: &str) -> Decision {
+        if !workload.reserved() || workload.is(types::FINISHED) {
+            return Decision::Done;
+        }
+        let states = self.states();
+        if let Some(end) = training_end(&states) {
+            return self.finish(workload, &end);
+        }
+        let evicted = workload.is(types::EVICTED);
+        if !evicted && workload.is(types::ADMITTED) && !self.lacks_jobs(&states) {
+            return Decision::Done;
+        }
+        let next = if evicted { self.halt(workload) } else { self.clear_away(workload, message) };
+        next.unwrap_or_else(|| release_for_good(workload, message, self.now))
+    }
+
+    /// Its namespace is being deleted, and it goes itself only after all pods there. Its Jobs would keep pods that failed until others came in
+    /// their places: they are deleted, and the quota goes with the last pod.
+    pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
+        if workload.is(types::FINISHED) {
+            return self.with_workload(workload);
+        }
+        if let Some(end) = training_end(&self.states()) {
+            return self.finish(workload, &end);
+        }
+        let message = "its namespace is being deleted";
+        if !workload.reserved() {
+            return self.delete_children(message).unwrap_or(Decision::Done);
+        }
+        self.clear_away(workload, message).unwrap_or_else(|| release_for_good(workload, message, self.now))
+    }
+
+    /// The next step until nothing runs of what was evicted, `None` when nothing does.
+    fn halt(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(decision) = self.time_to_save(workload) {
+            return Some(decision);
+        }
+        let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
+        let message = message.unwrap_or_default();
+        let knew = self.control.saving.notified.get(&workload.uid);
+        let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
+        let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
+        self.clear_away(workload, &why)
+    }
+
+    /// The same at once.
+    fn clear_away(&self, workload: &WorkloadView, why: &str) -> Option<Decision> {
+        self.delete_children(why).or_else(|| self.probe(workload))
+    }
+
+    /// The next step while it may save its work: a job that lacks pods cannot.
+    fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
+        let grace = self.control.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
+        let whole = self.all_ready(&self.states());
+        let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
+        whole.then(|| grace.wait(self.control, workload, notice))
+    }
+
+    /// What came of the notice.
+    pub(super) fn what_was_saved(&self, grace: &Grace) -> String {
+        let step = self.control.saved_of(self.name, self.view).and_then(|saved| saved.step);
+        match (grace.saved, step) {
+            (true, Some(step)) => format!("saved its checkpoint of step {step}"),
+            (true, None) => "saved a checkpoint".to_owned(),
+            (false, _) => "saved no checkpoint after it was asked to".to_owned(),
+        }
+    }
+
+    /// Somebody deletes the Workload: the run stops, then the Workload may go.
+    pub(super) fn leaving(&self, workload: &WorkloadView) -> Decision {
+        if !has_finalizer(workload) && !workload.reserved() {
+            return Decision::Done;
+        }
+        let stopped = self.delete_unfinished("Workload is deleted");
+        stopped
+            .or_else(|| if workload.reserved() { self.probe(workload) } else { None })
+            .unwrap_or_else(|| let_go(workload, self.now))
+    }
+
+    /// The next step of deleting all Jobs, `None` when there are none.
+    pub(super) fn delete_children(&self, why: &str) -> Option<Decision> {
+        self.delete_where(why, |_| true)
+    }
+
+    /// As [`Case::delete_children`], for those that are not over: the others keep their logs.
+    pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
+        self.delete_where(why, |job| job.finished.is_none())
+    }
+
+    pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
+        let children = self.control.view.children_of(self.name, &self.view.uid);
+        let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
+        // Also those of roles that its spec does not have any more.
+        let known: BTreeSet<ObjectKey> = known.collect();
+        let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
+        for object in known.iter().chain(&others) {
+            if self.control.flights.busy(object) {
+                // It may be on its way into the world.
+                return Some(Decision::Done);
+            }
+            // A TrainingJob that is deleted without its Jobs has let go of them.
+            let is_taken = |job: &JobState| !self.view.leaves_pods && self.is_taken_from_us(job);
+            let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
+            let ours = self.control.view.jobs.get(object).filter(ours);
+            let Some(job) = ours.filter(|job| wanted(job)) else { continue };
+            // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
+            let kept = job.deleting && known.contains(object);
+            if job.deleting && (!kept || self.control.rid_of_pods.contains(&job.uid)) {
+                // What is left of it is asked of its pods.
+                continue;
+            }
+            let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
+            let notice = self.notice(EventType::Normal, reasons::STOPPED, format!("{role}: {why}"));
+            let delete = if kept { Draft::delete_owned_first } else { Draft::delete };
+            return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).telling(notice)));
+        }
+        None
+    }
+
+    /// Until when a Job of it may still be made by a creation whose answer was lost.
+    pub(super) fn creation_until(&self) -> Option<Timestamp> {
+        let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
+        known.filter_map(|object| self.control.flights.strays.creation_until(&object, self.now)).max()
+    }
+
+    /// Asks whether pods are left, `None` when it is known that there are none.
+    pub(super) fn probe(&self, workload: &WorkloadView) -> Option<Decision> {
+        if let Some(until) = self.creation_until() {
+            return Some(Decision::Wait(until));
+        }
+        if self.control.pods_gone.contains(&workload.uid) {
+            return None;
+        }
+        if self.view.leaves_pods && workload.is(types::ADMITTED) {
+            // The Jobs are nobody's by now, and go on.
+            return Some(left::of_leaving(self.control, workload, self.now));
+        }
+        Some(probe_pods(self.control, workload))
+    }
+}

@@ -1,0 +1,163 @@
+//! What keeps a pending workload from being tried.
+
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_engine::model::Blocked;
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::controller::{Control, key};
+use crate::job;
+use crate::pod as pods;
+use crate::workload::gates::{self, GATED};
+use crate::workload::orphan::{Standing, parts_of, standing};
+use crate::workload::status::find;
+use crate::workload::stops::{WayBack, way_back};
+use crate::workload::{ON_HOLD, REPORTER, notice};
+use crate::write::{EventType, Kind, ObjectKey};
+
+/// Reason of the event about quota of which nobody can say how much it is.
+const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
+/// Message of a workload of which pods run already.
+const LEFT_PODS: &str = "waits until the pods have ended that its job runs without quota";
+/// Reason of the event about quota by which nobody asks any more.
+const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
+
+/// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
+pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
+    if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
+        return Some((reasons::MISCONFIGURED, refused));
+    }
+    if let Some(unknown) = control.unlisted_owner(workload) {
+        return Some((reasons::MISCONFIGURED, unknown));
+    }
+    if !control.manages_owner(workload) {
+        return Some((reasons::MISCONFIGURED, unmanaged(workload)));
+    }
+    if let Some(why) = unasked(control, workload) {
+        return Some((reasons::MISCONFIGURED, why));
+    }
+    if control.is_ending(&workload.namespace) {
+        return Some((reasons::PENDING_EVALUATION, "its namespace is being deleted".to_owned()));
+    }
+    match standing(control, workload) {
+        Standing::Absent if workload.group.is_some() => {
+            return Some((reasons::PENDING_EVALUATION, "waits for the pods of its group: none is there".to_owned()));
+        }
+        Standing::There if !is_suspended(control, workload) => {}
+        _ => return Some((reasons::PENDING_EVALUATION, String::new())),
+    }
+    if let Some(part) = last_run(control, workload) {
+        let ObjectKey { namespace, name, .. } = part;
+        return Some((
+            reasons::PENDING_EVALUATION,
+            format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
+        ));
+    }
+    if control.runs_without_quota(workload) {
+        return Some((reasons::PENDING_EVALUATION, LEFT_PODS.to_owned()));
+    }
+    if let Some(fault) = control.lacks_store(workload) {
+        return Some((reasons::MISCONFIGURED, fault));
+    }
+    if let Some(limit) = control.limit_on(workload) {
+        return Some((own_reasons::ADMISSION_LIMIT, limit));
+    }
+    if let Some(message) = gates::message(workload) {
+        return Some((GATED, message));
+    }
+    // Who was evicted by itself comes back when it is told so; whom a stop drove out, with the end of that stop.
+    if matches!(way_back(control, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
+        return Some((reasons::PENDING_EVALUATION, String::new()));
+    }
+    held_back(workload)
+}
+
+/// Its job holds it back itself: it is on hold, or waits for pods in place of others.
+fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
+    let reserved = find(&workload.status.conditions, types::QUOTA_RESERVED);
+    if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
+        return Some((ON_HOLD, held.message.clone()));
+    }
+    workload.is(types::WAITING_FOR_REPLACEMENT_PODS).then(|| {
+        let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
+        (reasons::PENDING_EVALUATION, format!("waits until all {size} pods of its group are there"))
+    })
+}
+
+/// Why nobody asks by a workload although whoever controls it is there, in words for the user; `None` where somebody does, or nobody is there.
+pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<String> {
+    let whole = workload.whole()?;
+    if whole.kind.is_job() {
+        return job::unasked(control, &whole, control.view.job_of(workload)?, workload);
+    }
+    if standing(control, workload) != Standing::There {
+        return None;
+    }
+    if whole.kind == Kind::Pod {
+        let name = (whole.namespace, whole.name);
+        return pods::unasked(control, &name, control.view.pods.get(&name)?);
+    }
+    (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
+}
+
+/// Tells once of quota that a workload keeps although nobody asks by it any more.
+pub(crate) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+    if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
+        return None;
+    }
+    let why = unasked(control, workload)?;
+    let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
+    let said = (NOT_MANAGED, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
+}
+
+/// Whether a pending workload must not be tried, and how it is counted then.
+pub(crate) fn counted(control: &Control, workload: &WorkloadView) -> Option<Blocked> {
+    let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
+    blocked(control, workload).map(|_| counted)
+}
+
+/// Whether it is in a queue while it holds no quota, as in Kueue: nobody gates it, and its job does not hold it back.
+pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
+    gates::message(workload).is_none() && held_back(workload).is_none()
+}
+
+/// Whether a TrainingJob controls it that waits for its user: it is deactivated once he was told so, which may take a while.
+pub(crate) fn is_suspended(control: &Control, workload: &WorkloadView) -> bool {
+    let job = workload.training_job().and_then(|name| control.view.training.get(&name));
+    job.is_some_and(|job| job.facts.suspended)
+}
+
+/// A Job that is left of the last run of a TrainingJob and has the name of one of the next run.
+fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
+    workload.training_job()?;
+    let owner = workload.owner.as_ref()?;
+    let parts = parts_of(control, workload, Kind::TrainingJob, &owner.uid);
+    parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
+}
+
+/// Tells once of quota whose amount cannot be read: what the pods ask for is counted in its place.
+pub(crate) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+    let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    let mut amounts = sets.flat_map(|set| &set.resource_usage);
+    let (resource, text) = amounts.find(|(resource, amount)| berth_quantity::request(resource, &amount.0).is_err())?;
+    let message = format!(
+        "status.admission says {:?} of {resource}, which nobody can hold; what its pods ask for is counted instead",
+        text.0
+    );
+    let said = (UNREADABLE_USAGE, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
+}
+
+/// A field of the job itself that decides and that Berth does not act on.
+fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
+    control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
+}
+
+/// What a workload is told whose owner is of a kind that is not managed: nobody would start that.
+fn unmanaged(workload: &WorkloadView) -> String {
+    let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
+    format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")
+}

@@ -1,0 +1,169 @@
+//! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
+
+use berth_api as api;
+use berth_api::conditions::{check_states, event_reasons, reasons, types};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::{Decision, Draft};
+use crate::queues::checks::concerning;
+use crate::workload::status::{find, seconds, since};
+use crate::workload::{REPORTER, evict, merge_write, notice, status_write};
+use crate::write::{EventType, Notice, Purpose, Subresource};
+
+/// Reason of the event by which a job is told what its checks say.
+const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
+
+/// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let admission = workload.status.admission.as_ref()?;
+    let name = admission.cluster_queue.as_deref()?;
+    let states = &workload.status.admission_checks;
+    if let Some(decision) = rejected(workload, now) {
+        return Some(decision);
+    }
+    if let Some(message) = in_state(states, check_states::RETRY) {
+        let message = format!("Evicted due to {message}");
+        return Some(Decision::write(evict(workload, now, (reasons::ADMISSION_CHECK, ""), &message)));
+    }
+    if workload.is(types::ADMITTED) {
+        return crate::provisioning::check::decide(control, workload, now);
+    }
+    let queue = control.view.cluster_queues.get(name)?;
+    // With the older reasons no reservation says anything of an admission.
+    let says = control.settings.observe_unadmitted;
+    let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
+    if silent && concerning(&queue.spec, Some(admission)).is_empty() {
+        // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
+        return None;
+    }
+    if control.schedules_only {
+        return None;
+    }
+    if let Some(draft) = sync(workload, &queue.spec, now) {
+        return Some(Decision::write(draft));
+    }
+    if let Some(decision) = crate::provisioning::check::decide(control, workload, now) {
+        return Some(decision);
+    }
+    if states.iter().any(|check| check.state != check_states::READY) {
+        return None;
+    }
+    let older = control.replaced_by(workload);
+    let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
+        edit.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
+        if let Some(older) = older {
+            edit.take_over(&older.status, control.time_run(older, now));
+        }
+    });
+    let reserved = since(&workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(now);
+    let waited = control.view.timeline.seconds_between(reserved, now);
+    let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
+    draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
+    Some(Decision::write(draft))
+}
+
+/// A check has rejected the workload, which is deactivated for it.
+fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let message = in_state(&workload.status.admission_checks, check_states::REJECTED)?;
+    let mut draft = status_write(workload, Purpose::Deactivate, now, |edit| {
+        edit.set(types::DEACTIVATION_TARGET, true, reasons::ADMISSION_CHECK, &message);
+    });
+    let told = format!("Deactivated due to {message}");
+    draft.notices.push(notice(workload, EventType::Warning, event_reasons::ADMISSION_CHECK_REJECTED, told, REPORTER));
+    Some(Decision::write(draft))
+}
+
+/// What a check has answered before there was quota: a workload that it rejects is deactivated, and one that it wants later waits for that
+/// time, with its checks asked anew (`docs/decisions/checks-before-quota.md`).
+pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if control.schedules_only {
+        return None;
+    }
+    if let Some(decision) = rejected(workload, now) {
+        return Some(decision);
+    }
+    let message = in_state(&workload.status.admission_checks, check_states::RETRY)?;
+    Some(Decision::write(status_write(workload, Purpose::Requeue, now, |edit| {
+        edit.reset_checks("its answer");
+        edit.set(types::REQUEUED, false, reasons::ADMISSION_CHECK, &message);
+        edit.pending(reasons::PENDING_EVALUATION, &message);
+    })))
+}
+
+/// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.
+pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.schedules_only)?;
+    let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
+    sync(workload, &queue.spec, now).map(Decision::write)
+}
+
+/// Lists the checks that concern a workload; `None` when they are listed.
+fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) -> Option<Draft> {
+    let states = &workload.status.admission_checks;
+    if states.is_empty() && queue.admission_checks_strategy.is_none() {
+        return None;
+    }
+    let mut wanted = concerning(queue, workload.status.admission.as_ref());
+    wanted.sort_unstable();
+    if states.iter().map(|check| &check.name).eq(wanted.iter()) {
+        return None;
+    }
+    // Who answers a check owns its entry, too: it goes only where the list is written as a whole.
+    let patch = json!({"status": {"admissionChecks": synced(states, &wanted, now)}});
+    Some(merge_write(workload, Purpose::SyncAdmissionChecks, Subresource::Status, patch))
+}
+
+/// Tells a job that waits with its quota what its pending checks say; `notice` makes the event.
+pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
+    let waits = workload.reserved() && !workload.is(types::ADMITTED);
+    let speak =
+        |check: &&api::AdmissionCheckState| waits && check.state == check_states::PENDING && !check.message.is_empty();
+    let said = workload.status.admission_checks.iter().filter(speak);
+    let said: Vec<String> = said.map(|check| format!("{}: {}", check.name, check.message)).collect();
+    if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
+}
+
+/// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.
+fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> {
+    let mut found: Vec<_> = states.iter().filter(|check| check.state == state).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let plural = if found.len() > 1 { "s" } else { "" };
+    let named = found.iter().map(|check| match check.message.as_str() {
+        "" => format!("\"{}\"", check.name),
+        message => format!("\"{}\" ({message})", check.name),
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| format!("AdmissionCheck{plural} in {state} state: {}", named.join("; ")))
+}
+
+/// The wanted checks by name: those that are known as they are, the others Pending.
+fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp) -> Vec<api::AdmissionCheckState> {
+    let state = |name: &String| {
+        known.iter().find(|check| check.name == *name).cloned().unwrap_or_else(|| api::AdmissionCheckState {
+            name: name.clone(),
+            state: check_states::PENDING.to_owned(),
+            last_transition_time: Time(seconds(now)),
+            message: String::new(),
+            requeue_after_seconds: None,
+            retry_count: None,
+            pod_set_updates: Vec::new(),
+        })
+    };
+    wanted.iter().map(state).collect()
+}
+
+/// When a workload that its checks sent back may be tried again: the latest wish of those in Retry.
+pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
+    states
+        .iter()
+        .filter(|check| check.state == check_states::RETRY)
+        .filter_map(|check| {
+            let after = SignedDuration::from_secs(i64::from(check.requeue_after_seconds.unwrap_or_default().max(0)));
+            check.last_transition_time.0.checked_add(after).ok()
+        })
+        .max()
+}

@@ -1,0 +1,168 @@
+//! Columns of `kubectl get` for which no field of Kueue's stands: the size of a Workload, the capacity tier with which it was admitted, and how
+//! much of its quota a ClusterQueue has given. Each is a text in something that is written anyway
+//! (`docs/decisions/columns-without-a-field.md`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api as api;
+use berth_api::labels::SIZE;
+use berth_engine::model as engine;
+use berth_jobs::training::Cards;
+use berth_quantity::Amount;
+use serde_json::{Map, Value};
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+
+/// A column has room for so many resources.
+const MOST_RESOURCES: usize = 6;
+
+/// Amounts by resource, accelerators first.
+#[derive(Default)]
+struct Sums<'a>(BTreeMap<(bool, &'a str), Amount>);
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, cards: &Cards, resource: &'a str, amount: Amount) {
+        let sum = self.0.entry((!cards.counts(resource), resource)).or_default();
+        *sum = sum.add(amount);
+    }
+}
+
+/// A list of words that is not too long for a column.
+fn listed(mut words: Vec<String>) -> String {
+    let more = words.len().saturating_sub(MOST_RESOURCES);
+    words.truncate(MOST_RESOURCES);
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    words.join(", ")
+}
+
+/// Pods, and what they ask for together: each entry is a number of pods, and the requests of one of them.
+fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
+    let (mut pods, mut sums) = (0_i64, Sums::default());
+    for (count, requests) in sets {
+        pods = pods.saturating_add(count);
+        requests.iter().for_each(|(resource, amount)| sums.add(cards, resource, amount.mul(count)));
+    }
+    let asked = sums.0.iter().filter(|(_, amount)| **amount != Amount::ZERO);
+    let asked: Vec<String> = asked
+        .map(|((_, resource), amount)| format!("{resource} {}", berth_quantity::format(resource, *amount)))
+        .collect();
+    let pods = if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") };
+    if asked.is_empty() { pods } else { format!("{pods}, {}", listed(asked)) }
+}
+
+/// The quota that a ClusterQueue has given and has, by resource over all flavors, as `cpu 7/10`; `None` for one without quota. The text says nothing
+/// that does not follow from the spec and the figures of the status.
+pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine::CellUsage]) -> Option<String> {
+    let (mut quotas, mut given) = (Sums::default(), Sums::default());
+    for quota in spec.resource_groups.iter().flat_map(|group| &group.flavors).flat_map(|flavor| &flavor.resources) {
+        let nominal = berth_quantity::quota(&quota.name, &quota.nominal_quota.0).unwrap_or_default();
+        quotas.add(cards, &quota.name, nominal);
+    }
+    for cell in cells {
+        // Usage of a resource that the queue has no quota of any more is summed, too, and shown nowhere.
+        given.add(cards, &cell.resource, cell.total);
+    }
+    let words = quotas.0.iter().map(|((order, resource), nominal)| {
+        let held = given.0.get(&(*order, *resource)).copied().unwrap_or_default();
+        let text = |amount: Amount| berth_quantity::format(resource, amount);
+        let nominal = if nominal.is_unlimited() { "unlimited".to_owned() } else { text(*nominal) };
+        format!("{resource} {}/{nominal}", text(held))
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| listed(words))
+}
+
+/// Annotations of a Workload.
+pub(crate) type Annotations = Map<String, Value>;
+
+/// The annotation by which a Workload says its size.
+fn annotation(text: String) -> Annotations {
+    [(SIZE.to_owned(), text.into())].into_iter().collect()
+}
+
+impl Control {
+    /// The size of a Workload that has these pod sets, as an annotation.
+    pub(crate) fn size_of_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Annotations {
+        let needs = self.needs_of(namespace, sets);
+        annotation(size(&self.settings.cards, needs.iter().map(|set| (i64::from(set.count), &set.requests))))
+    }
+
+    /// The size of a Workload with so many pods in each of its pod sets.
+    pub(crate) fn size_of_workload(
+        &self,
+        workload: &WorkloadView,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Annotations {
+        let sets = workload.shape.pod_sets.iter();
+        annotation(size(&self.settings.cards, sets.map(|set| (pods(set), &set.requests))))
+    }
+
+    /// Pod sets as a patch has them, and the size that changes with them.
+    pub(crate) fn other_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Option<(Value, Annotations)> {
+        Some((serde_json::to_value(sets).ok()?, self.size_of_pod_sets(namespace, sets)))
+    }
+
+    /// The capacity tiers of flavors, each once.
+    pub(crate) fn tiers_of<'a>(&self, flavors: impl Iterator<Item = &'a String>) -> Vec<String> {
+        let tiers: BTreeSet<_> = flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).collect();
+        tiers.into_iter().map(|tier| tier.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn requests(of: &[(&str, i64)]) -> BTreeMap<String, Amount> {
+        of.iter().map(|(resource, amount)| ((*resource).to_owned(), Amount::new(*amount))).collect()
+    }
+
+    #[test]
+    fn size_counts_pods_and_names_accelerators_first() {
+        let cards = Cards::default();
+        let worker = requests(&[("cpu", 1500), ("memory", 4 << 30), ("nvidia.com/gpu", 8), ("idle", 0)]);
+        let master = requests(&[("cpu", 1000)]);
+        let text = size(&cards, [(1, &master), (2, &worker)].into_iter());
+        assert_eq!(text, "3 pods, nvidia.com/gpu 16, cpu 4, memory 8Gi");
+        assert_eq!(size(&cards, std::iter::once((1, &requests(&[])))), "1 pod");
+        assert_eq!(
+            size(&cards, std::iter::once((2, &requests(&[("cpu", i64::MAX)])))).split(", ").count(),
+            2,
+            "no overflow"
+        );
+    }
+
+    #[test]
+    fn many_resources_are_cut_to_the_width_of_a_column() {
+        let names: Vec<String> = (0..9).map(|number| format!("r{number}")).collect();
+        let asked = requests(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
+        let text = size(&Cards::default(), std::iter::once((1, &asked)));
+        assert_eq!(text, "1 pod, r0 1, r1 1, r2 1, r3 1, r4 1, r5 1, 3 more");
+    }
+
+    #[test]
+    fn used_sums_flavors_and_leaves_out_what_has_no_quota() {
+        let spec = json!({"resourceGroups": [
+            {"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [
+                {"name": "a", "resources": [{"name": "cpu", "nominalQuota": "4"}, {"name": "nvidia.com/gpu", "nominalQuota": "8"}]},
+                {"name": "b", "resources": [{"name": "cpu", "nominalQuota": "6"}, {"name": "nvidia.com/gpu", "nominalQuota": "0"}]}]},
+            {"coveredResources": ["memory"], "flavors": [
+                {"name": "m", "resources": [{"name": "memory", "nominalQuota": "9223372036854775807"}]}]}]});
+        let spec: api::ClusterQueueSpec = serde_json::from_value(spec).unwrap();
+        let cell = |flavor: &str, resource: &str, total| engine::CellUsage {
+            flavor: flavor.to_owned(),
+            resource: resource.to_owned(),
+            total: Amount::new(total),
+            borrowed: Amount::ZERO,
+        };
+        let cells =
+            [cell("a", "cpu", 4000), cell("b", "cpu", 7500), cell("m", "memory", 1 << 30), cell("gone", "disk", 3)];
+        let text = used(&Cards::default(), &spec, &cells);
+        assert_eq!(text.as_deref(), Some("nvidia.com/gpu 0/8, cpu 11500m/10, memory 1Gi/unlimited"));
+        assert_eq!(used(&Cards::default(), &api::ClusterQueueSpec::default(), &cells), None);
+    }
+}

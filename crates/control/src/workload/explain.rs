@@ -1,0 +1,63 @@
+//! What a waiting workload is told.
+
+use berth_api as api;
+use berth_api::conditions::{reasons, types};
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::Draft;
+use crate::workload::gates;
+use crate::workload::{notice, status_write};
+use crate::write::{EventType, Purpose, SCHEDULER};
+
+/// Why a workload waits, in the words that it is told with.
+pub(crate) struct Told<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) leading: bool,
+    /// It would preempt, and its preemption gates are closed.
+    pub(crate) is_gated: bool,
+}
+
+impl<'a> Told<'a> {
+    /// A verdict under the name that it is told with.
+    pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
+        let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
+        Self { reason, message: &verdict.message, leading: verdict.leading, is_gated }
+    }
+}
+
+/// Tells a workload why it waits.
+pub(crate) fn explain(workload: &WorkloadView, told: &Told<'_>, now: Timestamp) -> Draft {
+    let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
+    let mut draft = status_write(workload, purpose, now, |edit| {
+        edit.pending(told.reason, told.message);
+        if told.is_gated {
+            edit.set(types::BLOCKED_ON_PREEMPTION_GATES, true, reasons::PREEMPTION_GATED, told.message);
+        }
+        edit.status.resource_requests = requests_of(workload);
+    });
+    draft.notices.extend(gates::lifted(workload));
+    draft.notices.push(notice(workload, EventType::Warning, told.reason, told.message.to_owned(), SCHEDULER));
+    draft
+}
+
+pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
+    workload
+        .shape
+        .pod_sets
+        .iter()
+        .map(|set| api::PodSetRequest {
+            name: set.name.clone(),
+            resources: set
+                .requests
+                .iter()
+                .map(|(resource, amount)| {
+                    let total = amount.mul(set.count);
+                    (resource.clone(), crate::deltas::quantity(resource, total))
+                })
+                .collect(),
+        })
+        .collect()
+}

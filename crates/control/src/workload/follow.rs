@@ -1,0 +1,146 @@
+//! How a Workload follows whoever it stands for: that takes it over where it was made beforehand, it says what that says, and ends with
+//! it. One write per call.
+
+use berth_api::conditions::{event_reasons, reasons};
+use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Decision;
+use crate::deltas;
+use crate::policies::Wanted;
+use crate::workload::columns::Annotations;
+use crate::workload::gates;
+use crate::workload::{object_write, status_write};
+use crate::write::{EventType, Notice, Purpose};
+
+/// Message of the end of a Workload that was made beforehand, and not for what its job has become.
+pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
+
+/// What a Workload is to say that is there for a job, a pod or a StatefulSet.
+pub(crate) struct Wishes<'a> {
+    /// Pod sets, and what says their size, where they are to be others.
+    pub(crate) pod_sets: Option<(Value, Annotations)>,
+    /// LocalQueue; `None` leaves the one that it has.
+    pub(crate) queue: Option<&'a str>,
+    /// Priority; `None` leaves the one that it has.
+    pub(crate) priority: Option<Wanted>,
+    /// Who keeps it from being tried.
+    pub(crate) gated_by: Option<&'a str>,
+    /// Accepted capacity tiers.
+    pub(crate) tiers: Option<&'a str>,
+    /// Longest time of running in seconds, null for none; `None` leaves the one that it has.
+    pub(crate) limit: Option<Value>,
+    /// Whom it preempts, null where that is not said; `None` leaves what it says.
+    pub(crate) preempts: Option<Value>,
+    /// It was made beforehand, and says for itself what is left open here.
+    pub(crate) prebuilt: bool,
+}
+
+/// The one write by which a Workload follows: in pod sets, queue, longest time, tiers and preemption while it has no quota, in priority
+/// and gates with it too.
+pub(crate) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
+    follow_and_tell(workload, wishes, |_| None)
+}
+
+/// The same; `tell` makes the events about another priority class and about fewer gates.
+pub(crate) fn follow_and_tell(
+    workload: &WorkloadView,
+    wishes: Wishes<'_>,
+    tell: impl Fn(String) -> Option<Notice>,
+) -> Option<Decision> {
+    let Wishes { pod_sets, queue, priority, gated_by, tiers, limit, preempts, prebuilt } = wishes;
+    let waits = !workload.reserved();
+    let mut spec = class_change(workload, priority);
+    let other_class = spec.contains_key("priorityClassRef");
+    let (pod_sets, size) = pod_sets.filter(|_| waits).unzip();
+    spec.extend(pod_sets.map(|sets| ("podSets".to_owned(), sets)));
+    let queue = queue.filter(|queue| waits && workload.queue != *queue);
+    spec.extend(queue.map(|queue| ("queueName".to_owned(), Value::from(queue))));
+    let limit = limit.filter(|limit| waits && *limit != json!(workload.max_execution_seconds));
+    spec.extend(limit.map(|limit| ("maximumExecutionTimeSeconds".to_owned(), limit)));
+    let says = |named: Option<&str>| named.is_some() || !prebuilt;
+    let mut annotations = size.unwrap_or_default();
+    let known = workload.tiers.as_ref().map(|wish| wish.text.as_str());
+    if waits && tiers != known && says(tiers) {
+        annotations.insert(CAPACITY_TIERS.to_owned(), json!(tiers));
+    }
+    let preempts = preempts.filter(|said| waits && workload.preempts != deltas::preempts(said.as_str()));
+    annotations.extend(preempts.map(|said| (PREEMPTION_POLICY.to_owned(), said)));
+    let fewer = gates::fewer(workload, gated_by).filter(|_| says(gated_by));
+    let fewer_gates = fewer.is_some();
+    annotations.extend(fewer.map(|left| (ADMISSION_GATED_BY.to_owned(), left)));
+    let mut body = Map::new();
+    if !annotations.is_empty() {
+        body.insert("metadata".into(), json!({ "annotations": annotations }));
+    }
+    if !spec.is_empty() {
+        body.insert("spec".into(), Value::Object(spec));
+    }
+    if body.is_empty() {
+        return None;
+    }
+    let mut draft = object_write(workload, Purpose::UpdateWorkload, Value::Object(body));
+    if other_class {
+        let text = format!("Updated workload priority class: {}/{}", workload.namespace, workload.name);
+        draft.notices.extend(tell(text));
+    }
+    if fewer_gates {
+        let left = gated_by.unwrap_or_default();
+        draft.notices.extend(tell(format!("Updated workload AdmissionGatedBy to {left:?}")));
+    }
+    Some(Decision::write(draft))
+}
+
+/// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
+fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
+    let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
+    let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
+    let class = serde_json::to_value(priority.class).unwrap_or_default();
+    [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
+}
+
+/// A Workload that was made beforehand gets its owner: its API version and kind, its name and uid.
+pub(crate) fn adopt(
+    control: &Control,
+    workload: &WorkloadView,
+    (api_version, kind): (&str, &str),
+    (name, uid): (&str, &str),
+) -> Decision {
+    let body = json!({"metadata": {
+        "labels": {(JOB_UID): uid},
+        "annotations": control.size_of_workload(workload, |set| set.count),
+        "ownerReferences": [{
+            "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }],
+    }});
+    Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
+}
+
+/// The end of whoever it stands for is its end, with that message; `tell` makes the event about it.
+pub(crate) fn finish(
+    workload: &WorkloadView,
+    now: Timestamp,
+    (success, message): (bool, &str),
+    tell: impl FnOnce(EventType, &str, String) -> Option<Notice>,
+) -> Decision {
+    let reason = if success { reasons::SUCCEEDED } else { reasons::FAILED };
+    let mut draft = status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reason, message));
+    let text = format!("Workload '{}/{}' is declared finished", workload.namespace, workload.name);
+    draft.notices.extend(tell(EventType::Normal, event_reasons::FINISHED_WORKLOAD, text));
+    Decision::write(draft)
+}
+
+/// A Workload that was made beforehand asks for something else than whoever it stands for, and ends; `tell` makes the event about it.
+pub(crate) fn out_of_sync(
+    workload: &WorkloadView,
+    now: Timestamp,
+    tell: impl FnOnce(EventType, &str, String) -> Notice,
+) -> Decision {
+    let draft =
+        status_write(workload, Purpose::FinishWorkload, now, |edit| edit.finish(reasons::OUT_OF_SYNC, OUT_OF_SYNC));
+    Decision::write(draft.telling(tell(EventType::Warning, reasons::OUT_OF_SYNC, OUT_OF_SYNC.to_owned())))
+}

@@ -1,0 +1,77 @@
+//! Gates on admission: whoever is named in the annotation `kueue.x-k8s.io/admission-gated-by` of a job lets it be tried by taking its
+//! name out (KEP 6915). Names are never added later. And gates on preemption: a Workload one of whose `spec.preemptionGates` is closed
+//! in its status is tried like any other, and preempts nobody.
+
+use berth_api::PreemptionGateState;
+use berth_api::conditions::{event_reasons, reasons, types};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
+
+use crate::cache::WorkloadView;
+use crate::controller::Control;
+use crate::controller::flight::Draft;
+use crate::workload::status::{CLOSED, find, seconds};
+use crate::workload::{REPORTER, notice, status_write};
+use crate::write::{EventType, Notice, Purpose};
+
+/// Reason of what is gated, and of the event about it.
+pub(crate) const GATED: &str = reasons::ADMISSION_GATED;
+/// What a workload is told when nobody holds it any more.
+pub(crate) const LIFTED: &str = "AdmissionGatedBy cleared, waiting for quota reservation";
+
+/// Why a gated workload waits.
+pub(crate) fn message(workload: &WorkloadView) -> Option<String> {
+    (!workload.gated_by().is_empty()).then(|| format!("Admission is gated by: {}", workload.gated_by()))
+}
+
+/// The event at the beginning of the wait.
+pub(crate) fn closed(workload: &WorkloadView) -> Notice {
+    let text = format!("Workload admission is gated by: {}", workload.gated_by());
+    notice(workload, EventType::Normal, GATED, text, REPORTER)
+}
+
+/// The event about a workload that is told to be gated and is not any more.
+pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
+    let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
+    // Who is kept from preempting is told the same reason.
+    let lifted = told.status == "False"
+        && told.reason == GATED
+        && workload.gated_by().is_empty()
+        && !workload.is(types::BLOCKED_ON_PREEMPTION_GATES);
+    let text = "Admission gate cleared, workload is now admissible".to_owned();
+    lifted.then(|| notice(workload, EventType::Normal, event_reasons::ADMISSION_GATE_CLEARED, text, REPORTER))
+}
+
+/// The status lists each preemption gate of the spec, closed at first, and no other.
+pub(crate) fn sync(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
+    if !control.settings.preemption_gates {
+        return None;
+    }
+    let (gates, states) = (workload.preemption_gates(), &workload.status.preemption_gates);
+    let is_listed = |name: &String| states.iter().any(|state| state.name == *name);
+    if gates.iter().all(is_listed) && states.iter().all(|state| gates.contains(&state.name)) {
+        return None;
+    }
+    Some(status_write(workload, Purpose::SyncPreemptionGates, now, |edit| {
+        let states = &mut edit.status.preemption_gates;
+        states.retain(|state| gates.contains(&state.name));
+        let unlisted = gates.iter().filter(|name| !is_listed(name));
+        states.extend(unlisted.map(|name| PreemptionGateState {
+            name: name.clone(),
+            position: CLOSED.to_owned(),
+            last_transition_time: Time(seconds(now)),
+        }));
+    }))
+}
+
+/// The annotation that a Workload is to get because its job names fewer: null when it names none.
+pub(crate) fn fewer(workload: &WorkloadView, named: Option<&str>) -> Option<Value> {
+    let names = |text: &str| -> Vec<String> { text.split(',').map(|name| name.trim().to_owned()).collect() };
+    let named = named.filter(|text| !text.is_empty());
+    let known = names(workload.gated_by());
+    let left = named.map(names).unwrap_or_default();
+    let shrunk =
+        !workload.gated_by().is_empty() && left.len() < known.len() && left.iter().all(|name| known.contains(name));
+    shrunk.then(|| named.map_or(Value::Null, Into::into))
+}

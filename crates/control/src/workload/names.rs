@@ -1,0 +1,89 @@
+//! Names that somebody else's Workload has. A job that waits for such a name says which object is in the way, as an event of its own, and
+//! goes on once that is gone.
+
+use berth_api as api;
+use berth_api::conditions::event_reasons;
+use berth_jobs::too_large;
+use serde_json::Value;
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, key};
+use crate::workload::orphan::{Standing, standing};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
+
+/// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is what is decided about. One that has no room
+/// for its status is not made, and none takes the place of another: the user is told.
+pub(crate) fn create(
+    control: &Control,
+    asker: &ObjectKey,
+    workload: &api::Workload,
+    tell: impl FnOnce(String) -> Notice,
+) -> Decision {
+    let warning =
+        |reason: &str, notice: Notice| Notice { event_type: EventType::Warning, reason: reason.to_owned(), ..notice };
+    if let Some(problem) = too_large(workload) {
+        return Decision::tell(warning(event_reasons::ERR_WORKLOAD_COMPOSE, tell(problem)));
+    }
+    let name = (workload.namespace().to_owned(), workload.name().to_owned());
+    if let Some(other) = control.view.workloads.get(&name) {
+        return has_its_name(control, asker, other, |reason, text| warning(reason, tell(text)));
+    }
+    let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };
+    let size = control.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        match metadata.entry("annotations").or_insert(Value::Null) {
+            Value::Object(annotations) => annotations.extend(size),
+            none => *none = Value::Object(size),
+        }
+    }
+    let message = format!("Created Workload: {}/{}", name.0, name.1);
+    let draft = Draft::of_any_version(Purpose::CreateWorkload, key(Kind::Workload, &name), Request::Create(body));
+    Decision::write(draft.telling(tell(message)))
+}
+
+/// A Workload that is not the job's has the name that the job's is to have.
+pub(crate) fn has_its_name(
+    control: &Control,
+    asker: &ObjectKey,
+    other: &WorkloadView,
+    warn: impl FnOnce(&'static str, String) -> Notice,
+) -> Decision {
+    let what = "has the name that the Workload of this job is to have: delete it";
+    in_the_way(control, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
+}
+
+/// The Workload that a job names as made beforehand is somebody else's.
+pub(crate) fn made_for_another(
+    control: &Control,
+    asker: &ObjectKey,
+    workload: &WorkloadView,
+    warn: impl FnOnce(&'static str, String) -> Notice,
+) -> Decision {
+    let what = "is the one that this job names as made beforehand: name another one";
+    in_the_way(control, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
+}
+
+/// Tells once what is in the way, and waits for it to go.
+fn in_the_way(
+    control: &Control,
+    asker: &ObjectKey,
+    other: &WorkloadView,
+    what: &str,
+    warning: impl FnOnce(String) -> Notice,
+) -> Decision {
+    let object = key(Kind::Workload, &other.key());
+    // What goes with its owner is gone in a moment.
+    if other.deleting || standing(control, other) != Standing::There {
+        return Decision::WaitFor(object);
+    }
+    let whose = match &other.owner {
+        Some(owner) => format!("belongs to {} {}/{}", owner.kind, other.namespace, owner.name),
+        None => "belongs to no job".to_owned(),
+    };
+    let said = (
+        event_reasons::WORKLOAD_NAME_CONFLICT,
+        format!("Workload {}/{} {whose} and {what}", other.namespace, other.name),
+    );
+    if control.is_untold(asker, &said) { Decision::tell(warning(said.1)) } else { Decision::WaitFor(object) }
+}

@@ -1,0 +1,111 @@
+//! What Workloads that are not admitted are told with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and no
+//! `Admitted=False` but of what was admitted.
+
+use berth_api::WorkloadStatus;
+use berth_api::conditions::{check_states, own_reasons, reasons, types};
+use berth_engine::model::{PendingReason, Verdict};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
+use crate::controller::flight::Draft;
+use crate::workload::status::{ADMISSION_MANAGER, find};
+use crate::write::Request;
+
+/// What a verdict is told as. `None`: of what no cycle looked at Kueue tells only that its queue takes nobody.
+pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
+    match verdict.reason {
+        PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
+        _ if !verdict.leading => None,
+        reason => Some(of_cycle(Some(reason))),
+    }
+}
+
+/// What a head is told as with that reason of its cycle, or with none.
+pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
+    match reason {
+        Some(PendingReason::WaitingForPodsReady) => reasons::WAITING,
+        _ => reasons::PENDING,
+    }
+}
+
+/// The older name of a reason of QuotaReserved=False.
+pub(crate) fn of(reason: &str) -> &str {
+    match reason {
+        reasons::MISCONFIGURED | reasons::SUSPENDED => reasons::INADMISSIBLE,
+        reasons::PENDING_EVALUATION | own_reasons::ADMISSION_LIMIT => reasons::PENDING,
+        other => other,
+    }
+}
+
+/// Brings a status that is about to be written into the older words. What they do not say stays as it was before.
+pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
+    let Request::Apply { manager, body, .. } = &mut draft.request else { return };
+    if *manager != ADMISSION_MANAGER {
+        return;
+    }
+    let checks = body.pointer("/status/admissionChecks").and_then(Value::as_array);
+    let checks_wait =
+        checks.is_some_and(|checks| checks.iter().any(|check| text(check, "state") != check_states::READY));
+    if let Some(Value::Array(conditions)) = body.pointer_mut("/status/conditions") {
+        conditions.retain_mut(|condition| reword_condition(condition, before, checks_wait));
+    }
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether the condition is written at all.
+fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait: bool) -> bool {
+    if text(condition, "status") != "False" {
+        return true;
+    }
+    let (kind, reason) = (text(condition, "type").to_owned(), text(condition, "reason").to_owned());
+    let old = find(&before.conditions, &kind);
+    let was_true = old.is_some_and(|old| old.status == "True");
+    let (reason, message) = match (kind.as_str(), reason.as_str()) {
+        (types::QUOTA_RESERVED, reasons::DEACTIVATED) => return put_back(condition, old),
+        (types::QUOTA_RESERVED, reason) => (of(reason).to_owned(), None),
+        (types::ADMITTED, _) if !was_true => return put_back(condition, old),
+        (types::ADMITTED, reasons::NO_RESERVATION) if checks_wait => {
+            let message = "The workload has no reservation and not all checks ready";
+            (reasons::NO_RESERVATION_UNSATISFIED_CHECKS.to_owned(), Some(message))
+        }
+        (types::ADMITTED, reasons::UNSATISFIED_ADMISSION_CHECKS) => (reasons::UNSATISFIED_CHECKS.to_owned(), None),
+        _ => return true,
+    };
+    if let Some(fields) = condition.as_object_mut() {
+        fields.insert("reason".to_owned(), reason.into());
+        if let Some(message) = message {
+            fields.insert("message".to_owned(), message.into());
+        }
+    }
+    true
+}
+
+/// As it was before; whether it was there.
+fn put_back(condition: &mut Value, old: Option<&Condition>) -> bool {
+    let Some(old) = old.and_then(|old| serde_json::to_value(old).ok()) else { return false };
+    *condition = old;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verdict_has_an_older_name() {
+        for (reason, leading, told) in [
+            (PendingReason::WaitingForQuota, true, Some("Pending")),
+            (PendingReason::Misconfigured, true, Some("Pending")),
+            (PendingReason::WaitingForPodsReady, true, Some("Waiting")),
+            (PendingReason::Misconfigured, false, Some("Inadmissible")),
+            (PendingReason::Suspended, false, Some("Inadmissible")),
+            (PendingReason::ExceedsMaxQuota, false, None),
+        ] {
+            let verdict = Verdict { uid: "u".into(), reason, message: "m".into(), leading };
+            assert_eq!(of_verdict(&verdict), told, "{reason:?} {leading}");
+        }
+    }
+}

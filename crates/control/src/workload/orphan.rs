@@ -1,0 +1,246 @@
+//! Workloads whose job is gone: kept until nothing of the job can run any more.
+
+use berth_api::conditions::{own_reasons, reasons, types};
+use berth_jobs::JobState;
+use berth_jobs::training::child_job_name;
+use jiff::Timestamp;
+
+use crate::cache::{Name, Owner, WorkloadView};
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after, key};
+use crate::job::left;
+use crate::pod_group::without_pods;
+use crate::workload::follow::adopt;
+use crate::workload::status::since;
+use crate::workload::stops::{let_go, release};
+use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
+
+/// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
+const CHILDREN_PAUSE_MS: i64 = 1_000;
+/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
+/// there says nothing before.
+pub(crate) const PODS_COME_MS: i64 = 3_000;
+/// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
+const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
+
+/// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
+/// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
+pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if !workload.is(types::FINISHED) && control.unlisted_owner(workload).is_some() {
+        // Nobody can say whether anything of it runs. One that waits is told so.
+        return (workload.reserved() || workload.deleting).then_some(Decision::Done);
+    }
+    let Some(owner) = &workload.owner else { return without_owner(control, workload, now) };
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(control, workload, owner) };
+    let standing = standing(control, workload);
+    if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
+        return None;
+    }
+    if standing == Standing::Absent && !control.manages_owner(workload) && !workload.reserved() && !workload.deleting {
+        // It is told what it waits for.
+        return None;
+    }
+    let holds = workload.holds_quota();
+    if kind.is_pods() {
+        if workload.deleting {
+            return Some(let_go(workload, now));
+        }
+        // The collector takes it with the last of its pods. One that never had any is in nobody's hands, unless somebody else owns it.
+        let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
+        if holds && !owned && !control.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
+            return workload.is(types::EVICTED).then(|| release(workload, now));
+        }
+        return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
+    }
+    let parts = parts_of(control, workload, kind, &owner.uid);
+    if parts.iter().any(|(_, part)| !part.deleting) {
+        // Garbage collection takes them; before that they may make pods.
+        return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
+    }
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.rid_of_pods.contains(&part.uid)) {
+        // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
+        return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
+    }
+    if !workload.deleting || !(holds || has_finalizer(workload)) {
+        return Some(Decision::Done);
+    }
+    let ran = (holds && workload.is(types::ADMITTED)) || control.has_overrun(workload);
+    if ran && !control.pods_gone.contains(&workload.uid) {
+        let come = since(&workload.status.conditions, types::ADMITTED, "True")
+            .map(|at| control.view.timeline.after(at, PODS_COME_MS));
+        if let Some(come) = come.filter(|come| *come > now) {
+            return Some(Decision::Wait(come));
+        }
+        let leaves = control.view.job_of(workload).is_some_and(|job| job.leaves_pods);
+        return Some(if leaves { left::of_leaving(control, workload, now) } else { probe_pods(control, workload) });
+    }
+    Some(let_go(workload, now))
+}
+
+/// A workload that nobody controls. Where its job is there, somebody has taken the reference off, and the job takes it back.
+fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let holds = workload.holds_quota();
+    let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
+        let left_behind = workload.is(types::FINISHED) && workload.job_uid.is_some();
+        if workload.deleting || left_behind {
+            return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
+        }
+        // Nobody has made anything of it that would have to stop. Offline what is evicted leaves when it is told to.
+        return (holds && workload.is(types::EVICTED) && !control.is_offline).then(|| release(workload, now));
+    };
+    if let Some(decision) = taken_back(control, workload, job) {
+        return Some(decision);
+    }
+    let mut pods = control.view.pods.in_namespace(&workload.namespace);
+    if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
+        return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
+    }
+    if holds && workload.is(types::ADMITTED) && !control.pods_gone.contains(&workload.uid) {
+        // What runs holds its quota, and can be told to leave like any other.
+        let leaves = workload.deleting || workload.is(types::EVICTED);
+        return leaves.then(|| left::stop(control, workload, now));
+    }
+    if workload.deleting {
+        return Some(let_go(workload, now));
+    }
+    Some(Decision::write(status_write(workload, Purpose::FinishWorkload, now, |edit| {
+        edit.finish(reasons::OWNER_NOT_FOUND, "The workload's owner no longer exists");
+    })))
+}
+
+/// The job with that uid takes its workload back, where it is there. Not while it is being deleted: then the garbage collector has taken the
+/// reference off for who leaves behind what the job owns. Costs the jobs of the namespace.
+fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<Decision> {
+    let (view, namespace) = (&control.view, workload.namespace.as_str());
+    let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
+    if let Some((key, job)) = jobs.find(|(_, job)| job.uid == uid && !job.deleting) {
+        let info = job.kind.info();
+        return Some(adopt(control, workload, (info.api_version, info.kind), (&key.name, uid)));
+    }
+    let first = (namespace.to_owned(), String::new());
+    let mut training = view.training.range(first..).take_while(|(name, _)| name.0 == namespace);
+    if let Some((name, _)) = training.find(|(_, job)| job.uid == uid && !job.deleting) {
+        return Some(adopt(
+            control,
+            workload,
+            (berth_api::berth::API_VERSION, Kind::TrainingJob.name()),
+            (&name.1, uid),
+        ));
+    }
+    let mut pods = view.pods.in_namespace(namespace);
+    let (name, _) = pods.find(|(_, pod)| *pod.uid == *uid && !pod.deleting())?;
+    Some(adopt(control, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
+}
+
+/// The workload of that name, from which somebody has taken the reference to who has that uid.
+pub(crate) fn lost_by<'a>(control: &'a Control, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
+    let found = control.view.workloads.get(name)?;
+    (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
+}
+
+/// A workload whose owner is of a kind that Berth does not know. Whoever made it starts it, stops it and lets it go: nobody here sees
+/// whether anything of it runs. Without quota nothing does, and who made it may be gone, as Kueue is after a migration.
+fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
+    if !workload.reserved() {
+        return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
+    }
+    if workload.is(types::FINISHED) {
+        return None;
+    }
+    let (event_type, holds) = if workload.deleting {
+        (
+            EventType::Warning,
+            format!("it holds its quota until nothing of it runs and its finalizer {FINALIZER} is taken off"),
+        )
+    } else {
+        (
+            EventType::Normal,
+            "whoever made it starts and stops it, and it holds its quota until it is finished or gone".into(),
+        )
+    };
+    let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
+    let said = (STRANGER, message);
+    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
+}
+
+/// The Jobs that are left of those of which its job is made.
+pub(crate) fn parts_of<'a>(
+    control: &'a Control,
+    workload: &'a WorkloadView,
+    kind: Kind,
+    uid: &'a str,
+) -> Vec<(ObjectKey, &'a JobState)> {
+    let view = &control.view;
+    match workload.training_job() {
+        // What only says that it is part of it is not waited for.
+        Some(name) => {
+            let roles = workload.shape.digests.iter();
+            let child = |role: &str| {
+                let object = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
+                Some((object, view.child_of(&name, uid, role)?))
+            };
+            roles.filter_map(|set| child(&set.name)).collect()
+        }
+        None if kind.is_made_of_jobs() => {
+            let all = view.jobs.controlled_by(&workload.namespace, uid);
+            all.map(|(object, job)| (object.clone(), job)).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// How whoever controls a workload stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The parent is there, or no kind that Berth knows controls it: its maker may start the job.
+    There,
+    /// It is being deleted.
+    Leaving,
+    /// It is not there. Of pods: they are all gone, and nothing is left that could use the quota.
+    Absent,
+}
+
+/// How the owner of a workload stands.
+pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
+    let Some(owner) = &workload.owner else { return Standing::There };
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
+    let name = (workload.namespace.clone(), owner.name.clone());
+    let view = &control.view;
+    let leaving = match kind {
+        Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
+        Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
+        Kind::TrainingJob => view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
+        _ => view.job_of(workload).map(|job| job.deleting),
+    };
+    match leaving {
+        Some(false) => Standing::There,
+        Some(true) => Standing::Leaving,
+        None if control.unlisted_owner(workload).is_some() => Standing::There,
+        None => Standing::Absent,
+    }
+}
+
+impl Control {
+    /// Whether the kind of who controls a workload is managed, or none that Berth knows.
+    pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
+        workload.whole().is_none_or(|whole| self.sees(whole.kind))
+    }
+
+    /// Whether objects of that kind are managed.
+    fn sees(&self, kind: Kind) -> bool {
+        let kinds = &self.settings.job_kinds;
+        match kind {
+            Kind::Pod | Kind::PodGroup => kinds.contains(&Kind::Pod),
+            kind if kind.is_job() => kinds.contains(&kind),
+            _ => true,
+        }
+    }
+}
+
+/// Asks whether pods are left of a workload's job.
+pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
+    let question = Question::ProbePods { pods: control.pods_of(workload), most: 0 };
+    Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
+}

@@ -1,0 +1,175 @@
+//! Preemption of a workload, once the engine has chosen it as a victim.
+
+use std::collections::BTreeMap;
+
+use berth_api::conditions::{event_reasons, reasons, types};
+use berth_engine::Issued;
+use berth_engine::model as engine;
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::Decision;
+use crate::controller::{Control, key};
+use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
+
+/// Message of the Preempted condition, in Kueue's words. What is empty is unknown; a reason that Kueue does not have, it tells without a
+/// word. The engine has none such.
+#[must_use]
+pub fn preemption_message(
+    (preemptor_uid, job_uid): (&str, &str),
+    reason: &str,
+    preemptor_path: &str,
+    preemptee_path: &str,
+) -> String {
+    let or_unknown = |text: &str| if text.is_empty() { "UNKNOWN".to_owned() } else { text.to_owned() };
+    let cause = match reason {
+        reasons::IN_CLUSTER_QUEUE => "prioritization in the ClusterQueue",
+        reasons::IN_COHORT_RECLAMATION => "reclamation within the cohort",
+        reasons::IN_COHORT_FAIR_SHARING => "Fair Sharing within the cohort",
+        reasons::IN_COHORT_RECLAIM_WHILE_BORROWING => "reclamation within the cohort while borrowing",
+        "" => "UNKNOWN",
+        _ => "",
+    };
+    format!(
+        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {cause}; preemptor path: {}; preemptee path: {}",
+        or_unknown(preemptor_uid),
+        or_unknown(job_uid),
+        or_unknown(preemptor_path),
+        or_unknown(preemptee_path)
+    )
+}
+
+/// The UID of the preemptor that such a message names.
+#[must_use]
+pub fn preemptor_named(message: &str) -> Option<&str> {
+    let (uid, _) = message.split_once("(UID: ")?.1.split_once(',')?;
+    (uid != "UNKNOWN").then_some(uid)
+}
+
+/// Who takes quota, for those who lose it: its queue, and nothing of another tenant's names.
+pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView>) -> String {
+    let queue = preemptor
+        .and_then(|preemptor| control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
+    queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
+}
+
+/// A victim, in an event of its preemptor: by its name only where both are in one namespace, since a reader of events there may not be
+/// allowed to read another one.
+fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
+    if victim.namespace == preemptor.namespace {
+        format!("workload {}/{}", victim.namespace, victim.name)
+    } else {
+        "a workload of another namespace".to_owned()
+    }
+}
+
+/// Tells a TrainingJob which queue took its quota, from which, and why.
+fn told_to_training_job(
+    control: &Control,
+    workload: &WorkloadView,
+    preemptor: Option<&WorkloadView>,
+    reason: &str,
+) -> Option<Notice> {
+    let name = workload.training_job()?;
+    let uid = workload.owner.as_ref()?.uid.clone();
+    let by = preemptor_words(control, preemptor);
+    let from = workload.holds().unwrap_or_default();
+    Some(Notice {
+        key: key(Kind::TrainingJob, &name),
+        uid,
+        event_type: EventType::Normal,
+        reason: reasons::PREEMPTED.to_owned(),
+        message: format!("{by} takes the quota that this job holds of ClusterQueue {from}: {reason}"),
+        reporter: crate::training_job::REPORTER,
+    })
+}
+
+/// What decides who preempts whom, and what it is made of.
+fn priority_of(workload: &WorkloadView) -> String {
+    let (base, effective) = (workload.own_priority, workload.priority);
+    let boost = effective.saturating_sub(i64::from(base));
+    format!("effective priority: {effective} (base: {base}, boost: {boost})")
+}
+
+pub(crate) fn preempt(
+    control: &Control,
+    workload: &WorkloadView,
+    eviction: &engine::Eviction,
+    now: Timestamp,
+) -> Decision {
+    let preemptor = control.view.workloads.by_uid(&eviction.preemptor);
+    let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
+    let message = preemption_message(
+        (&eviction.preemptor, job),
+        eviction.reason,
+        &eviction.preemptor_path,
+        &eviction.preemptee_path,
+    );
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict(reasons::PREEMPTED, "", &message);
+        edit.set(types::PREEMPTED, true, eviction.reason, &message);
+    });
+    let event = evicted_due_to(reasons::PREEMPTED);
+    draft.notices.push(notice(workload, EventType::Normal, &event, message.clone(), REPORTER));
+    let priorities = match preemptor {
+        Some(preemptor) => format!("; preemptor {}; preemptee {}", priority_of(preemptor), priority_of(workload)),
+        None => String::new(),
+    };
+    draft.notices.push(notice(
+        workload,
+        EventType::Normal,
+        reasons::PREEMPTED,
+        format!("{message}{priorities}"),
+        SCHEDULER,
+    ));
+    draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
+    if let Some(preemptor) = preemptor {
+        let message = format!(
+            "Preempted {} (UID: {}) in ClusterQueue {}{priorities}",
+            victim_words(workload, preemptor),
+            workload.uid,
+            workload.holds().unwrap_or_default()
+        );
+        draft.notices.push(notice(preemptor, EventType::Normal, event_reasons::PREEMPTED_WORKLOAD, message, SCHEDULER));
+    }
+    Decision::write(draft)
+}
+
+impl Control {
+    /// The API server refused to have a victim evicted: its preemptor is told with the next plan.
+    pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
+        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.evictions.contains_key(uid));
+        self.replan |= uid.is_some();
+        self.refused_evictions.extend(uid);
+    }
+
+    /// The verdict on a preemptor, where none of its victims could be evicted: that is tried again.
+    pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
+        let refused = self.refused_evictions.iter().filter_map(|uid| self.evictions.get(uid));
+        let failed = refused.filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let all = Issued { preempted: failed, failed: 0 };
+        if failed > 0
+            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
+        {
+            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
+        }
+        verdict
+    }
+
+    /// Preempts, with the next step, whom the engine names as victims of a workload that would use `usage` in a
+    /// ClusterQueue where the cells in `needs` lack quota. `None` when workload or queue is unknown.
+    pub fn preempt_for(
+        &mut self,
+        uid: &str,
+        cluster_queue: &str,
+        needs: &[engine::FlavorResource],
+        usage: &BTreeMap<engine::FlavorResource, engine::Amount>,
+    ) -> Option<Vec<engine::Eviction>> {
+        let evictions = self.world.evictions_for(uid, cluster_queue, needs, usage)?;
+        for eviction in &evictions {
+            self.evict_with_next_step(eviction.clone());
+        }
+        Some(evictions)
+    }
+}

@@ -1,0 +1,337 @@
+//! Rationing of pending reasons: when the code changes, or when the text, or what is asked for, differs and is a minute old; heads
+//! first; after admissions; and never more than a steady rate.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use berth_api::conditions::types;
+use berth_engine::model::{PendingReason, Verdict};
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::cache::WorkloadView;
+use crate::workload::explain::requests_of;
+use crate::workload::older_reasons;
+use crate::workload::status::requests_differ;
+
+/// Text that differs is written again only when it is this old.
+const STALE_MS: i64 = 60_000;
+/// Writes of reasons per second, and how many may come at once.
+const RATE_PER_SECOND: i64 = 10;
+const BURST: i64 = 60;
+/// While admissions are being written, they have the API server's time: reasons come at half the rate.
+const BUSY_MS: i64 = 1_000;
+/// Tokens per write: one comes per millisecond and write per second.
+const WRITE: i64 = 1_000;
+
+/// What is known of the reasons and still to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Ration {
+    verdicts: FxHashMap<Arc<str>, (Verdict, Place)>,
+    /// When the last text of a workload was written.
+    written: FxHashMap<Arc<str>, Timestamp>,
+    /// Waiting to be written: (not leading, uid).
+    queue: BTreeSet<(bool, Arc<str>)>,
+    /// Texts that differ but are young: written at that time.
+    later: BTreeSet<(Timestamp, Arc<str>)>,
+    /// In thousandths of a write.
+    tokens: i64,
+    filled_at: Option<Timestamp>,
+    admitted_at: Option<Timestamp>,
+    /// When the first pods of a job ended that its Workload does not know of yet, by the job's uid.
+    ended: FxHashMap<Box<str>, Timestamp>,
+    /// Kueue's older reasons are told.
+    says_older: bool,
+}
+
+/// Where a verdict waits: in the queue, leading or not, or until its older text is old enough.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Queue(bool),
+    Later(Timestamp),
+}
+
+/// Whether a verdict is worth a write now, later or never.
+enum Worth {
+    Now,
+    At(Timestamp),
+    Never,
+}
+
+fn worth(
+    verdict: &Verdict,
+    reason: &str,
+    workload: &WorkloadView,
+    written: Option<Timestamp>,
+    now: Timestamp,
+) -> Worth {
+    let Some(condition) = crate::workload::status::find(&workload.status.conditions, types::QUOTA_RESERVED) else {
+        return Worth::Now;
+    };
+    if condition.status != "False" || condition.reason != reason {
+        return Worth::Now;
+    }
+    // The numbers of its class change with each look at it. An equal is told them once for each reason, and anew when it is the head.
+    let says_so = *condition.message == *verdict.message || is_of_class(verdict);
+    if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
+        return Worth::Never;
+    }
+    let due = written
+        .unwrap_or(condition.last_transition_time.0)
+        .checked_add(SignedDuration::from_millis(STALE_MS))
+        .unwrap_or(now);
+    if due <= now { Worth::Now } else { Worth::At(due) }
+}
+
+/// Whether it is told what an equal was told before it.
+fn is_of_class(verdict: &Verdict) -> bool {
+    let is_of_queue = matches!(verdict.reason, PendingReason::Suspended | PendingReason::Misconfigured);
+    !verdict.leading && !is_of_queue
+}
+
+impl Ration {
+    /// Nothing known yet; with Kueue's older reasons where it `says_older` ones.
+    pub(crate) fn new(says_older: bool) -> Self {
+        Self { says_older, ..Self::default() }
+    }
+
+    /// When the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
+    pub(crate) fn ended_at(&self, job: &str) -> Option<Timestamp> {
+        self.ended.get(job).copied()
+    }
+
+    /// More pods of a job have ended.
+    pub(crate) fn note_ended(&mut self, job: &str, now: Timestamp) {
+        self.ended.entry(job.into()).or_insert(now);
+    }
+
+    /// The Workload of a job was told, or the job itself has ended.
+    pub(crate) fn forget_ended(&mut self, job: &str) {
+        self.ended.remove(job);
+    }
+
+    /// The reason that a verdict is told with, `None` where nothing is said.
+    pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
+        if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
+    }
+
+    /// Takes a new verdict; it replaces the older one of the workload. `unpaced` lets no text grow old first.
+    pub(crate) fn take(&mut self, verdict: Verdict, workload: &WorkloadView, now: Timestamp, unpaced: bool) {
+        if self.verdicts.get(&verdict.uid).is_some_and(|(known, _)| *known == verdict) {
+            return;
+        }
+        let Some(reason) = self.told_as(&verdict) else { return };
+        self.drop_verdict(&verdict.uid);
+        let place = match worth(&verdict, reason, workload, self.written.get(&verdict.uid).copied(), now) {
+            Worth::At(due) if !unpaced => {
+                self.later.insert((due, verdict.uid.clone()));
+                Place::Later(due)
+            }
+            Worth::Now | Worth::At(_) => {
+                self.queue.insert((!verdict.leading, verdict.uid.clone()));
+                Place::Queue(!verdict.leading)
+            }
+            Worth::Never => return,
+        };
+        self.verdicts.insert(verdict.uid.clone(), (verdict, place));
+    }
+
+    /// An admission was decided.
+    pub(crate) fn admitted(&mut self, uid: &str, now: Timestamp) {
+        self.refill(now);
+        self.admitted_at = Some(now);
+        self.forget(uid);
+    }
+
+    /// The workload is no longer pending.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.drop_verdict(uid);
+        self.written.remove(uid);
+    }
+
+    fn drop_verdict(&mut self, uid: &str) {
+        match self.verdicts.remove_entry(uid) {
+            Some((uid, (_, Place::Queue(last)))) => drop(self.queue.remove(&(last, uid))),
+            Some((uid, (_, Place::Later(at)))) => drop(self.later.remove(&(at, uid))),
+            None => {}
+        }
+    }
+
+    fn refill(&mut self, now: Timestamp) {
+        let Some(last) = self.filled_at else {
+            self.tokens = BURST * WRITE;
+            self.filled_at = Some(now);
+            return;
+        };
+        let elapsed = now.as_millisecond().saturating_sub(last.as_millisecond());
+        let busy =
+            self.admitted_at.is_some_and(|at| last.as_millisecond().saturating_sub(at.as_millisecond()) < BUSY_MS);
+        let rate = if busy { RATE_PER_SECOND / 2 } else { RATE_PER_SECOND };
+        self.tokens = self.tokens.saturating_add(elapsed.saturating_mul(rate)).min(BURST * WRITE);
+        self.filled_at = Some(now);
+    }
+
+    /// The next verdict to write, if the rate allows one.
+    pub(crate) fn next(&mut self, now: Timestamp, unpaced: bool) -> Option<Verdict> {
+        self.refill(now);
+        while let Some((due, uid)) = self.later.first().cloned() {
+            if due > now {
+                break;
+            }
+            self.later.pop_first();
+            if let Some((_, place)) = self.verdicts.get_mut(&uid) {
+                *place = Place::Queue(true);
+            }
+            self.queue.insert((true, uid));
+        }
+        if self.tokens < WRITE && !unpaced {
+            return None;
+        }
+        let (_, uid) = self.queue.pop_first()?;
+        self.tokens = self.tokens.saturating_sub(WRITE);
+        self.written.insert(uid.clone(), now);
+        self.verdicts.remove(&uid).map(|(verdict, _)| verdict)
+    }
+
+    /// Puts a verdict back that could not be written now.
+    pub(crate) fn put_back(&mut self, verdict: Verdict) {
+        self.queue.insert((true, verdict.uid.clone()));
+        self.verdicts.insert(verdict.uid.clone(), (verdict, Place::Queue(true)));
+    }
+
+    /// When to look again.
+    pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let soon = now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok();
+        if self.queue.is_empty() { self.later.first().map(|(due, _)| *due) } else { soon }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::controller::Control;
+    use crate::settings::Settings;
+
+    /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
+    fn written(admissions: usize) -> i64 {
+        let mut ration = Ration::default();
+        let mut count = 0;
+        for step in 0..1_000 {
+            let now = Timestamp::from_millisecond(1_700_000_000_000 + i64::try_from(step).unwrap() * 10).unwrap();
+            if step % admissions == 0 {
+                ration.admitted("other", now);
+            }
+            for index in 0..3 {
+                ration.queue.insert((true, format!("{step}-{index}").into()));
+            }
+            while !ration.queue.is_empty() {
+                let left = ration.queue.len();
+                // A uid without a verdict is taken from the queue all the same.
+                let _ = ration.next(now, false);
+                if ration.queue.len() == left {
+                    break;
+                }
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn reasons_give_way_to_admissions() {
+        let (quiet, busy) = (written(usize::MAX), written(10));
+        // The first second after the only admission counts as busy.
+        assert!((BURST + 94..=BURST + 100).contains(&quiet), "{quiet}");
+        assert!((BURST + 49..=BURST + 51).contains(&busy), "{busy}");
+    }
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    /// A workload that was told to wait for quota, with those words, at second 0.
+    fn told(message: &str) -> WorkloadView {
+        told_as("WaitingForQuota", message)
+    }
+
+    fn told_as(reason: &str, message: &str) -> WorkloadView {
+        let condition = json!({"type": "QuotaReserved", "status": "False", "reason": reason,
+            "message": message, "lastTransitionTime": at(0).to_string()});
+        let object = json!({"metadata": {"namespace": "team", "name": "job-a", "uid": "u"},
+            "spec": {"queueName": "lq", "podSets": []}, "status": {"conditions": [condition]}});
+        Control::new(Settings::default()).slim(serde_json::from_value(object).unwrap())
+    }
+
+    fn verdict(uid: &str, reason: PendingReason, message: &str, leading: bool) -> Verdict {
+        Verdict { uid: uid.into(), reason, message: message.into(), leading }
+    }
+
+    #[test]
+    fn another_reason_is_written_at_once() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        ration.take(verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false), &workload, at(1), false);
+        let next = ration.next(at(1), false);
+        assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
+        // What it knows is not written again, however old.
+        ration.take(verdict("u", PendingReason::WaitingForQuota, "1 more needed", true), &workload, at(600), false);
+        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+    }
+
+    #[test]
+    fn another_text_waits_until_the_older_one_is_a_minute_old() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        let waits = |message: &str| verdict("u", PendingReason::WaitingForQuota, message, true);
+        ration.take(waits("2 more needed"), &workload, at(10), false);
+        ration.take(waits("3 more needed"), &workload, at(20), false);
+        assert_eq!((ration.next(at(59), false), ration.wake_at(at(59))), (None, Some(at(60))));
+        assert_eq!(ration.next(at(60), false), Some(waits("3 more needed")), "the last of them");
+        assert_eq!(ration.next(at(60), false), None, "and no other");
+
+        // The minute of the next begins when this one was written.
+        let workload = told("3 more needed");
+        ration.take(waits("4 more needed"), &workload, at(61), false);
+        assert_eq!((ration.next(at(119), false), ration.wake_at(at(119))), (None, Some(at(120))));
+        // Meanwhile it needs what it was told that it needs.
+        ration.take(waits("3 more needed"), &workload, at(119), false);
+        assert_eq!((ration.next(at(120), false), ration.wake_at(at(120))), (None, None));
+        // No text grows old where nothing is paced.
+        ration.take(waits("5 more needed"), &workload, at(119), true);
+        assert_eq!(ration.next(at(119), true), Some(waits("5 more needed")));
+    }
+
+    #[test]
+    fn an_equal_is_told_the_numbers_of_its_class_once() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        let equal = |reason, message: &str| verdict("u", reason, message, false);
+        ration.take(equal(PendingReason::WaitingForQuota, "2 more needed"), &workload, at(600), false);
+        assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
+        let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
+        ration.take(other.clone(), &workload, at(601), false);
+        assert_eq!(ration.next(at(601), false), Some(other), "another reason is told");
+        // What a queue says is no number.
+        let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
+        let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
+        ration.take(queue.clone(), &workload, at(700), false);
+        assert_eq!(ration.next(at(700), false), Some(queue));
+    }
+
+    #[test]
+    fn heads_go_first_and_one_of_each_class_of_equals() {
+        let workload = told("1 more needed");
+        let mut ration = Ration::default();
+        for (uid, leading) in [("a", false), ("b", false), ("c", true), ("d", false), ("e", true)] {
+            ration.take(verdict(uid, PendingReason::ExceedsMaxQuota, "never", leading), &workload, at(1), false);
+        }
+        // A verdict of its own makes a follower a head.
+        ration.take(verdict("d", PendingReason::NoMatchingFlavor, "none", true), &workload, at(1), false);
+        let written = std::iter::from_fn(|| ration.next(at(1), false));
+        let order: Vec<String> = written.map(|verdict| verdict.uid.to_string()).collect();
+        assert_eq!(order, ["c", "d", "e", "a", "b"]);
+    }
+}

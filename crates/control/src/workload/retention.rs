@@ -1,0 +1,74 @@
+//! Workloads that have ended, or were deactivated, and go when their time is over.
+
+use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
+use berth_api::conditions::{event_reasons, types};
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::controller::flight::{Decision, Draft};
+use crate::controller::{Control, after_seconds, key};
+use crate::workload::blocked::unasked;
+use crate::workload::status::{find, since};
+use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
+use crate::write::{EventType, Kind, Notice, Purpose};
+
+/// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
+const UNTOLD_SECONDS: i64 = 60;
+
+/// One that has ended.
+pub(crate) fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let untold = control.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
+    if workload.deleting {
+        let goes =
+            || if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
+        return untold.unwrap_or_else(goes);
+    }
+    let (Some(keep), Some(at)) =
+        (control.settings.retain_finished_ms, since(&workload.status.conditions, types::FINISHED, "True"))
+    else {
+        return Decision::Done;
+    };
+    let due = control.view.timeline.after(at, keep);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    if let Some(decision) = untold {
+        return decision;
+    }
+    let message = "Deleted finished workload due to elapsed retention".to_owned();
+    let told = notice(workload, EventType::Normal, event_reasons::DELETED, message, REPORTER);
+    let draft = Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid);
+    Decision::write(draft.telling(told))
+}
+
+/// The job of a workload that Kueue or Berth itself deactivated goes, and that with it, when its time is over.
+pub(crate) fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let evicted = find(&workload.status.conditions, types::EVICTED);
+    let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
+    let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
+        return Decision::Done;
+    };
+    if workload.reserved() || unasked(control, workload).is_some() {
+        return Decision::Done;
+    }
+    let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
+        // Whoever made it without a job that is known here lets it go, as under Kueue.
+        return Decision::Done;
+    };
+    let at = condition.last_transition_time.0;
+    let due = control.view.timeline.after(at, keep);
+    if due > now {
+        return Decision::Wait(due);
+    }
+    let tell =
+        |message: &str| notice(workload, EventType::Normal, event_reasons::DELETED, message.to_owned(), REPORTER);
+    Decision::write(if job.kind == Kind::PodGroup {
+        // A group is no object: its pods go with its Workload.
+        let told = tell("Deleted deactivated workload due to elapsed retention");
+        Draft::delete(Purpose::DeleteWorkload, key(Kind::Workload, &workload.key()), &workload.uid).telling(told)
+    } else {
+        let (key, uid, reporter) = (job.clone(), owner.uid.clone(), job.kind.reporter());
+        let told = tell("Deleted job: deactivation retention period expired");
+        Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
+    })
+}

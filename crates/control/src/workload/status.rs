@@ -1,0 +1,339 @@
+//! Transitions of a Workload's status, as pure functions on a copy, and the body of the write that carries it.
+//!
+//! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything
+//! that manager owns: the body is therefore always built from the whole status.
+
+use berth_api as api;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
+pub(crate) use berth_api::conditions::{
+    MAX_MESSAGE_BYTES as MESSAGE_LIMIT, find, is_true, truncate as cut, whole_seconds as seconds,
+};
+use berth_api::conditions::{check_states, own_types, set_condition, types};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Map, Value, json};
+
+/// Field manager of the admission status, as in Kueue.
+pub(crate) const ADMISSION_MANAGER: &str = api::labels::FIELD_MANAGER_ADMISSION;
+
+/// Conditions that the admission manager owns.
+pub(crate) const OWNED: [&str; 10] = [
+    types::QUOTA_RESERVED,
+    types::BLOCKED_ON_PREEMPTION_GATES,
+    types::EVICTED,
+    types::ADMITTED,
+    types::PREEMPTED,
+    types::REQUEUED,
+    types::DEACTIVATION_TARGET,
+    types::FINISHED,
+    types::PODS_READY,
+    own_types::CAPACITY_TIER,
+];
+
+/// Position of a preemption gate that is closed.
+pub(crate) const CLOSED: &str = "Closed";
+
+/// The condition, where it is true.
+pub(crate) fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    find(conditions, kind).filter(|condition| condition.status == "True")
+}
+
+/// When the condition last changed, if it has the status.
+pub(crate) fn since(conditions: &[Condition], kind: &str, status: &str) -> Option<Timestamp> {
+    find(conditions, kind)
+        .filter(|condition| condition.status == status)
+        .map(|condition| condition.last_transition_time.0)
+}
+
+/// A status being changed at a moment for an object of a generation.
+pub(crate) struct Edit<'a> {
+    pub(crate) status: &'a mut api::WorkloadStatus,
+    pub(crate) generation: i64,
+    pub(crate) now: Timestamp,
+}
+
+impl Edit<'_> {
+    /// Sets a condition; its transition time moves only when its status changes.
+    pub(crate) fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
+        set_in(&mut self.status.conditions, kind, (status, reason, message), self.generation, self.now);
+    }
+
+    fn remove(&mut self, kind: &str) {
+        self.status.conditions.retain(|condition| condition.type_ != kind);
+    }
+
+    /// A True condition that a new reservation ends: it turns False and keeps its old message.
+    fn close_by_reservation(&mut self, kind: &str) {
+        let Some(old) = find(&self.status.conditions, kind).filter(|condition| condition.status == "True") else {
+            return;
+        };
+        let message = format!("Previously: {}", old.message);
+        self.set(kind, false, reasons::QUOTA_RESERVED, &message);
+    }
+
+    /// Quota is reserved, and the workload admitted when no check has to be waited for.
+    pub(crate) fn reserve(&mut self, admission: api::Admission, checks: bool) {
+        let message =
+            format!("Quota reserved in ClusterQueue {}", admission.cluster_queue.as_deref().unwrap_or_default());
+        self.status.admission = Some(admission);
+        self.status.resource_requests.clear();
+        self.status.unhealthy_nodes.clear();
+        self.set(types::QUOTA_RESERVED, true, reasons::QUOTA_RESERVED, &message);
+        for kind in [types::EVICTED, types::PREEMPTED, types::BLOCKED_ON_PREEMPTION_GATES] {
+            self.close_by_reservation(kind);
+        }
+        if checks {
+            self.set(
+                types::ADMITTED,
+                false,
+                reasons::UNSATISFIED_ADMISSION_CHECKS,
+                "The workload has not all checks ready",
+            );
+        } else {
+            self.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
+        }
+    }
+
+    /// The capacity tiers of what it was given, none where its flavors have none.
+    pub(crate) fn tiers(&mut self, tiers: &[String]) {
+        self.remove(own_types::CAPACITY_TIER);
+        if !tiers.is_empty() {
+            self.set(own_types::CAPACITY_TIER, true, reasons::QUOTA_RESERVED, &tiers.join(","));
+        }
+    }
+
+    /// Takes over what is counted of a job over its whole life, from the workload whose place this one takes, and which has run for so many
+    /// seconds since its last admission.
+    pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus, ran: i64) {
+        if let Some(counted) = &older.scheduling_stats {
+            let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
+            for entry in &counted.evictions {
+                let same = |own: &&mut api::WorkloadSchedulingStatsEviction| {
+                    own.reason == entry.reason && own.underlying_cause == entry.underlying_cause
+                };
+                match stats.evictions.iter_mut().find(same) {
+                    // It may be reserved for a second time.
+                    Some(own) => own.count = own.count.max(entry.count),
+                    None => stats.evictions.push(entry.clone()),
+                }
+            }
+        }
+        if since(&older.conditions, types::ADMITTED, "True").is_none() {
+            return;
+        }
+        let spent = i32::try_from(ran).unwrap_or(i32::MAX);
+        let before = older.accumulated_past_execution_time_seconds.unwrap_or_default();
+        let own = &mut self.status.accumulated_past_execution_time_seconds;
+        *own = Some(before.saturating_add(spent.max(0)).max(own.unwrap_or_default()));
+    }
+
+    /// Why the workload is pending.
+    pub(crate) fn pending(&mut self, reason: &str, message: &str) {
+        self.set(types::QUOTA_RESERVED, false, reason, message);
+        self.not_admitted();
+    }
+
+    /// The workload has no quota to be admitted with.
+    pub(crate) fn not_admitted(&mut self) {
+        self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
+    }
+
+    /// The workload is told to leave; its quota stays with it until its job has stopped.
+    pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
+        let full = if cause.is_empty() || reason != reasons::DEACTIVATED {
+            reason.to_owned()
+        } else {
+            format!("{DEACTIVATED_DUE_TO_PREFIX}{cause}")
+        };
+        self.set(types::EVICTED, true, &full, message);
+        self.status.cluster_name = None;
+        self.status.nominated_cluster_names.clear();
+        self.status.unhealthy_nodes.clear();
+        if is_true(&self.status.conditions, types::BLOCKED_ON_PREEMPTION_GATES) {
+            self.set(types::BLOCKED_ON_PREEMPTION_GATES, false, &full, message);
+        }
+        for gate in &mut self.status.preemption_gates {
+            gate.position = CLOSED.to_owned();
+            gate.last_transition_time = Time(seconds(self.now));
+        }
+        self.reset_checks("eviction");
+        let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
+        match stats.evictions.iter_mut().find(|entry| entry.reason == reason && entry.underlying_cause == cause) {
+            Some(entry) => entry.count = entry.count.saturating_add(1),
+            None => stats.evictions.push(api::WorkloadSchedulingStatsEviction {
+                reason: reason.to_owned(),
+                underlying_cause: cause.to_owned(),
+                count: 1,
+            }),
+        }
+    }
+
+    /// What was answered has to be asked again, not before the latest time for which a check asked that wants a retry.
+    pub(crate) fn reset_checks(&mut self, after: &str) {
+        if let Some(at) = crate::workload::checks::retry_at(&self.status.admission_checks) {
+            let state = self.status.requeue_state.get_or_insert_with(Default::default);
+            state.requeue_at = Some(Time(seconds(at)));
+        }
+        for check in &mut self.status.admission_checks {
+            if check.state != check_states::PENDING {
+                check.retry_count = match check.state.as_str() {
+                    check_states::RETRY => Some(check.retry_count.unwrap_or_default().saturating_add(1)),
+                    // It counts the tries of one wait: what was ready, or given up, begins anew. Zero, and not left out, since another
+                    // manager may own the entry, too.
+                    _ => check.retry_count.map(|_| 0),
+                };
+                check.message = format!("Reset to Pending after {after}. Previously: {}", check.state);
+                check.state = check_states::PENDING.to_owned();
+                check.pod_set_updates.clear();
+                check.last_transition_time = Time(seconds(self.now));
+            }
+        }
+    }
+
+    /// Quota goes back after the job has stopped.
+    pub(crate) fn release(&mut self, requeued: bool) {
+        let (reason, message) = find(&self.status.conditions, types::EVICTED)
+            .map(|condition| (condition.reason.clone(), condition.message.clone()))
+            .unwrap_or_default();
+        self.take_back(reasons::PENDING_EVALUATION, &message);
+        if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX) == Some(reasons::MAXIMUM_EXECUTION_TIME_EXCEEDED) {
+            // Whoever reactivates it gives it that time anew.
+            self.status.accumulated_past_execution_time_seconds = None;
+        }
+        // Where it was True all along its time would stay that of the eviction before, and the run since then would count as waiting.
+        self.remove(types::REQUEUED);
+        self.set(types::REQUEUED, requeued, &reason, &message);
+    }
+
+    /// The reservation ends with a reason; the time spent admitted is added up.
+    pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
+        if let Some(admitted) = since(&self.status.conditions, types::ADMITTED, "True") {
+            let spent = self.now.as_second().saturating_sub(admitted.as_second());
+            let past = self.status.accumulated_past_execution_time_seconds.unwrap_or_default();
+            self.status.accumulated_past_execution_time_seconds =
+                Some(past.saturating_add(i32::try_from(spent).unwrap_or(i32::MAX)));
+        }
+        self.status.admission = None;
+        self.remove(own_types::CAPACITY_TIER);
+        self.pending(reason, message);
+        // It is not taken out: Kueue may own its key still, and what is left of a condition then is refused with the whole write.
+        if find(&self.status.conditions, types::PODS_READY).is_some() {
+            self.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
+        }
+    }
+
+    /// Another try is allowed again.
+    pub(crate) fn requeue(&mut self, reason: &str, message: &str) {
+        self.set(types::REQUEUED, true, reason, message);
+        if let Some(state) = &mut self.status.requeue_state {
+            state.requeue_at = None;
+        }
+    }
+
+    /// A deactivated workload's bookkeeping is dropped: why it was is said by its eviction.
+    pub(crate) fn forget_deactivation(&mut self) {
+        self.remove(types::DEACTIVATION_TARGET);
+        self.status.requeue_state = None;
+    }
+
+    /// The workload is over.
+    pub(crate) fn finish(&mut self, reason: &str, message: &str) {
+        self.set(types::FINISHED, true, reason, message);
+    }
+}
+
+/// Sets a condition in any list; `true` when something but time changed.
+pub(crate) fn set_in(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    (status, reason, message): (bool, &str, &str),
+    generation: i64,
+    now: Timestamp,
+) -> bool {
+    let status = if status { "True" } else { "False" };
+    set_condition(conditions, kind, status, reason, message, Some(generation), now)
+}
+
+/// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part, and the unit that quota counts in
+/// neither.
+#[must_use]
+pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
+    // What Berth wrote itself has the same words, so that mostly nothing is read.
+    let amount = |text: &Quantity| berth_quantity::parse_quantity(&text.0).ok();
+    let same_amount =
+        |one: &Quantity, other: &Quantity| one == other || amount(one).is_some_and(|one| Some(one) == amount(other));
+    let same_set = |(one, other): (&api::PodSetRequest, &api::PodSetRequest)| {
+        let same = |(one, other): ((&String, &Quantity), (&String, &Quantity))| {
+            one.0 == other.0 && same_amount(one.1, other.1)
+        };
+        one.name == other.name
+            && one.resources.len() == other.resources.len()
+            && one.resources.iter().zip(&other.resources).all(same)
+    };
+    current.len() != wanted.len() || !current.iter().zip(wanted).all(same_set)
+}
+
+/// Identity of the object that a body addresses.
+pub(crate) struct Identity<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) resource_version: &'a str,
+}
+
+impl Identity<'_> {
+    /// Of the version that was read.
+    pub(crate) fn metadata(&self) -> Value {
+        let mut metadata = self.of_any_version();
+        if let Value::Object(map) = &mut metadata {
+            map.insert("resourceVersion".into(), self.resource_version.into());
+        }
+        metadata
+    }
+
+    /// Of whatever version it is.
+    pub(crate) fn of_any_version(&self) -> Value {
+        let mut metadata = json!({"name": self.name, "uid": self.uid});
+        if let (Value::Object(map), false) = (&mut metadata, self.namespace.is_empty()) {
+            map.insert("namespace".into(), self.namespace.into());
+        }
+        metadata
+    }
+}
+
+/// The complete apply body of the admission manager.
+pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStatus) -> Value {
+    let mut fields = Map::new();
+    if let Value::Object(all) = serde_json::to_value(status).unwrap_or_default() {
+        for (key, value) in all {
+            match key.as_str() {
+                // Written under a manager of its own.
+                "reclaimablePods" => {}
+                // Of an object whose last field is taken back, an apply leaves null, and the API server refuses that.
+                _ if value.as_object().is_some_and(Map::is_empty) => {}
+                "conditions" => {
+                    let owned: Vec<Value> = value
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter(|item| {
+                            item.get("type").and_then(Value::as_str).is_some_and(|kind| OWNED.contains(&kind))
+                        })
+                        .cloned()
+                        .collect();
+                    fields.insert(key, Value::Array(owned));
+                }
+                _ => {
+                    fields.insert(key, value);
+                }
+            }
+        }
+    }
+    json!({
+        "apiVersion": api::API_VERSION,
+        "kind": "Workload",
+        "metadata": identity.metadata(),
+        "status": fields,
+    })
+}

@@ -1,0 +1,227 @@
+//! What a change of a Workload means in numbers: Kueue's counters and histograms (kueue.md section 3). Only the leader
+//! counts, so that a sum over replicas counts nothing twice.
+
+use berth_api::conditions::{reasons, types};
+use berth_jobs::pods::PodState;
+use jiff::Timestamp;
+
+use crate::cache::pods::group_of;
+use crate::cache::{Name, WorkloadView};
+use crate::controller::Control;
+use crate::measure::{Labels, Measure};
+use crate::timeline::Timeline;
+use crate::training_job::elastic::is_replaced;
+use crate::workload::status::{find_true, since};
+use crate::write::{Kind, ObjectKey};
+
+/// Collects the measures of one change.
+struct Tally<'a> {
+    new: &'a WorkloadView,
+    cluster_queue: String,
+    local: bool,
+    now: Timestamp,
+    timeline: &'a Timeline,
+    out: Vec<Measure>,
+}
+
+impl Tally<'_> {
+    fn labels(&self, more: &[(&'static str, &str)], class: bool) -> Labels {
+        let mut labels = vec![("cluster_queue", self.cluster_queue.clone())];
+        self.finish(&mut labels, more, class);
+        labels
+    }
+
+    fn local_labels(&self, more: &[(&'static str, &str)], class: bool) -> Labels {
+        let mut labels = vec![("name", self.new.queue.clone()), ("namespace", self.new.namespace.clone())];
+        self.finish(&mut labels, more, class);
+        labels
+    }
+
+    fn finish(&self, labels: &mut Labels, more: &[(&'static str, &str)], class: bool) {
+        labels.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
+        if class {
+            let name = self.new.priority_class.as_ref().map(|class| class.name.clone()).unwrap_or_default();
+            labels.push(("priority_class", name));
+        }
+    }
+
+    fn count(&mut self, name: &'static str, local: Option<&'static str>, more: &[(&'static str, &str)], class: bool) {
+        self.out.push(Measure::Count { name, labels: self.labels(more, class), by: 1 });
+        if let Some(name) = local.filter(|_| self.local) {
+            self.out.push(Measure::Count { name, labels: self.local_labels(more, class), by: 1 });
+        }
+    }
+
+    fn observe(&mut self, name: &'static str, local: Option<&'static str>, since: Timestamp) {
+        self.observe_millis(name, local, self.timeline.millis_between(since, self.now));
+    }
+
+    fn observe_millis(&mut self, name: &'static str, local: Option<&'static str>, millis: i64) {
+        self.out.push(Measure::Observe { name, labels: self.labels(&[], true), millis });
+        if let Some(name) = local.filter(|_| self.local) {
+            self.out.push(Measure::Observe { name, labels: self.local_labels(&[], true), millis });
+        }
+    }
+}
+
+/// Creation, or the last time the workload was put back into its queue.
+pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
+    since(&workload.status.conditions, types::REQUEUED, "True").unwrap_or(workload.created)
+}
+
+fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)> {
+    let stats = workload.status.scheduling_stats.as_ref();
+    let entries = stats.map(|stats| stats.evictions.as_slice()).unwrap_or_default();
+    entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
+}
+
+/// How often a workload was evicted over its whole life.
+pub(crate) fn times_evicted(workload: &WorkloadView) -> i32 {
+    evictions(workload).map(|(.., count)| count).fold(0, i32::saturating_add)
+}
+
+/// How often a workload was evicted for a reason over its whole life: a slice has taken over what was counted of the one whose place it
+/// took.
+pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
+    let counts = evictions(workload).filter(|(known, ..)| *known == reason).map(|(.., count)| count);
+    counts.fold(0, i32::saturating_add)
+}
+
+/// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
+pub(crate) fn measures(
+    old: &WorkloadView,
+    new: &WorkloadView,
+    local: bool,
+    (now, timeline): (Timestamp, &Timeline),
+) -> Vec<Measure> {
+    let queue_of = |workload: &WorkloadView| {
+        workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.clone())
+    };
+    let Some(cluster_queue) = queue_of(new).or_else(|| queue_of(old)) else { return Vec::new() };
+    let mut tally = Tally { new, cluster_queue, local, now, timeline, out: Vec::new() };
+    let became = |kind: &str| new.is(kind) && !old.is(kind);
+    if became(types::QUOTA_RESERVED) {
+        tally.count("kueue_quota_reserved_workloads", Some("kueue_local_queue_quota_reserved_workloads"), &[], true);
+        tally.observe(
+            "kueue_quota_reserved_wait_time_seconds",
+            Some("kueue_local_queue_quota_reserved_wait_time_seconds"),
+            queued_since(new),
+        );
+    }
+    if became(types::ADMITTED) {
+        tally.count("kueue_admitted_workloads", Some("kueue_local_queue_admitted_workloads"), &[], true);
+        tally.observe(
+            "kueue_admission_wait_time_seconds",
+            Some("kueue_local_queue_admission_wait_time_seconds"),
+            queued_since(new),
+        );
+        let reserved =
+            since(&new.status.conditions, types::QUOTA_RESERVED, "True").filter(|_| !became(types::QUOTA_RESERVED));
+        tally.observe(
+            "kueue_admission_checks_wait_time_seconds",
+            Some("kueue_local_queue_admission_checks_wait_time_seconds"),
+            reserved.unwrap_or(now),
+        );
+    }
+    // Pods that recover were counted when they started.
+    let started =
+        find_true(&new.status.conditions, types::PODS_READY).is_some_and(|ready| ready.reason != reasons::RECOVERED);
+    if became(types::PODS_READY) && started {
+        tally.observe(
+            "kueue_ready_wait_time_seconds",
+            Some("kueue_local_queue_ready_wait_time_seconds"),
+            queued_since(new),
+        );
+        if let Some(admitted) = since(&new.status.conditions, types::ADMITTED, "True") {
+            tally.observe(
+                "kueue_admitted_until_ready_wait_time_seconds",
+                Some("kueue_local_queue_admitted_until_ready_wait_time_seconds"),
+                admitted,
+            );
+        }
+    }
+    evicted(&mut tally, old, new);
+    if old.reserved()
+        && !new.reserved()
+        && let Some(condition) = find_true(&new.status.conditions, types::EVICTED)
+    {
+        let labels = vec![("cluster_queue", tally.cluster_queue.clone()), ("reason", condition.reason.clone())];
+        let millis = timeline.millis_between(condition.last_transition_time.0, now);
+        tally.out.push(Measure::Observe { name: "kueue_workload_eviction_latency_seconds", labels, millis });
+    }
+    if became(types::FINISHED) {
+        tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
+        let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
+        // Of a job that grows the last slice has the time of all of them.
+        let ended = since(&new.status.conditions, types::ADMITTED, "True").filter(|_| !is_replaced(new));
+        if let Some(admitted) = ended {
+            let running = timeline.millis_between(admitted, now);
+            tally.observe_millis(
+                "kueue_execution_time_seconds",
+                Some("kueue_local_queue_execution_time_seconds"),
+                past.saturating_mul(1000).saturating_add(running),
+            );
+        }
+    }
+    tally.out
+}
+
+fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
+    if !new.is(types::EVICTED) || old.is(types::EVICTED) {
+        return;
+    }
+    for (reason, cause, count) in evictions(new) {
+        let before = evictions(old).find(|(r, c, _)| *r == reason && *c == cause).map_or(0, |(_, _, count)| count);
+        if count <= before {
+            continue;
+        }
+        let labels = [("reason", reason), ("underlying_cause", cause)];
+        tally.count("kueue_evicted_workloads", Some("kueue_local_queue_evicted_workloads"), &labels, true);
+        if let Some(ready) = since(&old.status.conditions, types::PODS_READY, "True") {
+            let millis = tally.timeline.millis_between(ready, tally.now);
+            let labels = tally.labels(&labels, false);
+            tally.out.push(Measure::Observe { name: "kueue_pods_ready_to_evicted_time_seconds", labels, millis });
+        }
+        if before == 0 {
+            tally.count("kueue_evicted_workloads_once", None, &labels, true);
+        }
+    }
+}
+
+impl Control {
+    /// A job of ours got its Workload just now. A job whose spec has been changed since it was made may have waited for that.
+    pub(crate) fn note_creation(&mut self, job: &ObjectKey, now: Timestamp) {
+        let name = (job.namespace.clone(), job.name.clone());
+        let (created, generation) = match job.kind {
+            Kind::Pod => self.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
+            Kind::TrainingJob => self.view.training.get(&name).map(|view| (view.created, view.generation)),
+            _ => self.view.jobs.get(job).map(|state| (state.created, state.generation)),
+        }
+        .unwrap_or_default();
+        if created == 0 || generation > 1 || !self.settings.creation_latency_metric {
+            return;
+        }
+        let labels = vec![("job_kind", job.kind.name().to_owned())];
+        let millis = now.as_millisecond().saturating_sub(created).max(0);
+        self.measures.push(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis });
+    }
+
+    /// The measure of a pod whose gate was taken away just now.
+    pub(crate) fn ungated(&self, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
+        let group = group_of(&name.0, old);
+        let workload = match &group {
+            Some(group) => self.view.workloads.get(group),
+            None => self.view.workloads_of(&old.uid).first().copied(),
+        };
+        let workload = workload.filter(|_| self.leads())?;
+        let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let labels = vec![
+            ("name", berth_api::labels::ADMISSION_GATE.to_owned()),
+            ("cluster_queue", queue),
+            ("is_group", group.is_some().to_string()),
+        ];
+        let millis = self.view.timeline.millis_between(admitted, now);
+        Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
+    }
+}
