@@ -1,23 +1,32 @@
 //! One scheduling cycle (kueue.md 6.3, 6.6, 6.7): take the heads, nominate them, process them in order, put back the rest.
 
+pub(crate) mod aside;
 mod back;
+pub(crate) mod claims;
+pub(crate) mod effects;
+pub(crate) mod issued;
+pub(crate) mod nominate;
+pub(crate) mod order;
+pub(crate) mod plan;
+pub(crate) mod refresh;
+pub(crate) mod refusal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::assignment::{Assignment, Given, Mode};
-use crate::effects::Run;
-use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
-use crate::issued::Issued;
+use crate::assign::assignment::{Assignment, Given, Mode};
+use crate::cycle::effects::Run;
+use crate::cycle::issued::Issued;
+use crate::cycle::nominate::{Nomination, Nominator};
+use crate::cycle::order::{Name, Nominee, Tournament};
+use crate::explain::why::{Finding, Said};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
-use crate::nominate::{Nomination, Nominator};
-use crate::order::{Name, Nominee, Tournament};
 use crate::preempt::Target;
-use crate::store::{Phase, Place};
-use crate::why::{Finding, Said};
 use crate::world::World;
+use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::world::store::{Phase, Place};
 
 /// Where a head goes after its cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,53 +21,16 @@
     )
 )]
 
-mod account;
-mod afs;
 mod answers;
-mod aside;
-mod assignment;
-mod balance;
-mod beyond;
-mod check;
-mod claims;
+mod assign;
 mod cycle;
-mod departures;
-mod digest;
-mod effects;
-mod feuds;
-mod figures;
-mod flavors;
-mod held;
-mod ids;
-mod issued;
-mod matching;
+mod explain;
 pub mod model;
-mod nominate;
 mod options;
-mod order;
-mod partial;
-mod pending;
-mod plan;
-mod podset;
 mod preempt;
-mod progress;
-mod refresh;
-mod refusal;
-mod share;
-mod slices;
-mod sorted;
-mod standing;
+mod queue;
+mod quota;
 mod steps;
-mod steps_preempt;
-mod steps_queue;
-mod stock;
-mod store;
-mod tie;
-mod tiers;
-mod tree;
-mod waiting;
-mod why;
-mod workloads;
 mod world;
 
 #[cfg(test)]

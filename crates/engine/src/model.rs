@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use berth_quantity::{Amount, Nano};
 
-pub use self::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
-pub use self::state::{BeyondSpec, Blocked, WorkloadState};
 pub use crate::answers::*;
-pub use crate::matching::TolerationOp;
-pub use crate::stock::{Shape, StockOut};
-pub use crate::tiers::Tier;
+pub use crate::assign::matching::TolerationOp;
+pub use crate::assign::stock::{Shape, StockOut};
+pub use crate::assign::tiers::Tier;
+pub use crate::model::preemption::{Preemption, PreemptionGuard, PreemptionPolicy, Preempts};
+pub use crate::model::state::{BeyondSpec, Blocked, WorkloadState};
 
 /// A point in time, in milliseconds since the Unix epoch. The engine never reads a clock; `now` is an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

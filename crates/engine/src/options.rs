@@ -1,7 +1,9 @@
 //! What the installation decides once.
 
-use crate::afs::AdmissionFairSharing;
-use crate::departures::Departures;
+pub(crate) mod departures;
+
+use crate::options::departures::Departures;
+use crate::queue::afs::AdmissionFairSharing;
 
 /// Strategies of fair-sharing preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,19 +2,23 @@
 //!
 //! What ships has of `steps*.rs` only the names of outcomes: it calls nothing else there, and the linker leaves that out.
 
+pub(crate) mod preempt;
+pub(crate) mod queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
-use crate::balance::{Units, Usage, accumulate, amount, units};
-use crate::flavors::{self, Pins, Request, count_of, of_all};
-use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::assign as flavors;
+use crate::assign::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
+use crate::assign::{Pins, Request, count_of, of_all};
+use crate::cycle::nominate::{Nominator, contested};
+use crate::explain::why::{Why, distinct_texts, texts};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
-use crate::nominate::{Nominator, contested};
 use crate::preempt::{self, Ask, Target};
-use crate::store::{PodSet, Progress, Store};
-use crate::tree::{Tree, Trial};
-use crate::why::{Why, distinct_texts, texts};
+use crate::quota::balance::{Units, Usage, accumulate, amount, units};
+use crate::quota::tree::{Tree, Trial};
 use crate::world::World;
+use crate::world::ids::{CellId, QueueId, WorkloadId};
+use crate::world::store::{PodSet, Progress, Store};
 
 /// One flavor that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +204,7 @@ impl World {
             return Vec::new();
         };
         let workloads = queue.held.iter().filter_map(|id| self.store.workload(id));
-        let through = |workload: &&crate::store::Workload| {
+        let through = |workload: &&crate::world::store::Workload| {
             local_queue.is_none_or(|(namespace, name)| {
                 let (known_namespace, known_name) = self.store.local_queue_names.key(workload.local_queue);
                 (known_namespace.as_str(), known_name.as_str()) == (namespace, name)
@@ -272,8 +276,9 @@ fn without_faults(reasons: &[Why]) -> Vec<Why> {
 }
 
 fn report(store: &Store, asked: &[PodSet], assignment: &Assignment) -> AssignmentReport {
-    let named =
-        |(resource, value): &(crate::ids::ResourceId, Units)| (store.resource(*resource).to_owned(), amount(*value));
+    let named = |(resource, value): &(crate::world::ids::ResourceId, Units)| {
+        (store.resource(*resource).to_owned(), amount(*value))
+    };
     let pod_sets = assignment.named(asked).map(|(name, pod_set)| PodSetReport {
         name: name.to_owned(),
         count: pod_set.count,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::balance::{INF, units};
-use crate::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
 use crate::model::{ClusterQueueSpec, CohortSpec, Delta, LocalQueueSpec, Millis, Refusal, ResourceGroup};
 use crate::options::Options;
-use crate::pending::Pending;
-use crate::store::{Group, Holders, Queue, Store};
-use crate::tree::{OwnQuota, Tree};
+use crate::queue::pending::Pending;
+use crate::quota::balance::{INF, units};
+use crate::quota::tree::{OwnQuota, Tree};
+use crate::world::ids::{LocalQueueId, Marks, NodeId, QueueId, WorkloadId};
+use crate::world::store::{Group, Holders, Queue, Store};
 
 /// Names of objects whose figures or readiness changed, each once, in no order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -228,7 +228,7 @@ impl World {
             if self.tree.nodes[node].is_queue {
                 queues.extend(self.store.queue_of_node.get(&node).copied());
             } else {
-                self.tree.nodes[node].lendable = crate::share::lendable(&self.store, &self.tree, node);
+                self.tree.nodes[node].lendable = crate::quota::share::lendable(&self.store, &self.tree, node);
             }
         }
         self.tree.nodes[root].queues = queues.into();
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    fn flavor_changed(&mut self, flavor: crate::ids::FlavorId) {
+    fn flavor_changed(&mut self, flavor: crate::world::ids::FlavorId) {
         self.end_feuds();
         for id in self.wake_flavor(flavor) {
             self.refresh_active(id);
@@ -380,7 +380,7 @@ impl World {
     }
 
     /// Lets what is parked be tried again in the trees of the queues that offer a flavor; returns those queues.
-    pub(crate) fn wake_flavor(&mut self, flavor: crate::ids::FlavorId) -> Vec<QueueId> {
+    pub(crate) fn wake_flavor(&mut self, flavor: crate::world::ids::FlavorId) -> Vec<QueueId> {
         let offers = |id: &QueueId| self.store.queues[*id].groups.iter().any(|group| group.flavors.contains(&flavor));
         let offering: Vec<QueueId> = self.store.queues.ids().filter(offers).collect();
         for id in &offering {
@@ -420,7 +420,7 @@ impl World {
             self.unplace(*workload);
         }
         if spec.is_none() {
-            self.store.local_queues[id].ledger = crate::afs::Ledger::default();
+            self.store.local_queues[id].ledger = crate::queue::afs::Ledger::default();
         }
         let queue = spec.as_ref().map(|spec| spec.cluster_queue.clone()).map(|name| self.queue_id(&name));
         if queue != self.store.local_queues[id].queue {
@@ -467,5 +467,14 @@ impl World {
     }
 }
 
+pub(crate) mod beyond;
+pub(crate) mod check;
+pub(crate) mod digest;
+pub(crate) mod held;
+pub(crate) mod ids;
+pub(crate) mod podset;
+pub(crate) mod slices;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
+pub(crate) mod workloads;

@@ -1,10 +1,10 @@
 //! Where a head goes after its cycle.
 
 use super::{Entry, Report, Requeue};
-use crate::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::model::PendingReason;
-use crate::store::{Phase, Place, UNSURE};
 use crate::world::World;
+use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::world::store::{Phase, Place, UNSURE};
 
 /// How the scan of a head over flavors ended.
 struct ScanEnd {

@@ -4,16 +4,16 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use crate::balance::Units;
-use crate::ids::{CellId, NodeId, QueueId, WorkloadId};
 use crate::model::{Millis, Preemption, PreemptionPolicy};
 use crate::preempt::Ask;
 use crate::preempt::guard::{is_too_near, protected_until};
 use crate::preempt::usage::{is_usage_based, sort_line};
-use crate::sorted::{self, Sorted};
-use crate::store::{Held, Rank, Store, Workload};
-use crate::tie::Tie;
-use crate::tree::Tree;
+use crate::queue::sorted::{self, Sorted};
+use crate::queue::tie::Tie;
+use crate::quota::balance::Units;
+use crate::quota::tree::Tree;
+use crate::world::ids::{CellId, NodeId, QueueId, WorkloadId};
+use crate::world::store::{Held, Rank, Store, Workload};
 
 /// By which right a workload may be preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

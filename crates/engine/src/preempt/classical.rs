@@ -1,13 +1,13 @@
 //! Classical preemption (kueue.md 6.8): take candidates in order until the workload fits, then give back whom it does not
 //! need.
 
-use crate::beyond;
-use crate::ids::NodeId;
 use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
 use crate::preempt::spare::keep_whole;
 use crate::preempt::{Ask, Target};
-use crate::store::Store;
-use crate::tree::{Tree, Trial};
+use crate::quota::tree::{Tree, Trial};
+use crate::world::beyond;
+use crate::world::ids::NodeId;
+use crate::world::store::Store;
 
 fn may_borrow(store: &Store, ask: &Ask<'_>) -> bool {
     store.queues[ask.queue].spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort)
@@ -80,7 +80,7 @@ fn attempt<'a>(
 }
 
 /// Takes a workload out of the what-if, or puts it back.
-pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::ids::WorkloadId, out: bool) {
+pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world::ids::WorkloadId, out: bool) {
     if let Some(held) = store.workload(workload).and_then(|w| w.held()) {
         let node = store.queues[held.queue].node;
         beyond::leave(store, trial, workload, out);

@@ -4,15 +4,15 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::options::{Gates, ShareStrategy};
 use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
 use crate::preempt::classical::{fill_back, fits, leave};
 use crate::preempt::spare::keep_whole;
 use crate::preempt::{Ask, Target, Victims};
-use crate::share::{Share, share_of};
-use crate::store::Store;
-use crate::tree::{Tree, Trial};
+use crate::quota::share::{Share, share_of};
+use crate::quota::tree::{Tree, Trial};
+use crate::world::ids::{NodeId, QueueId, WorkloadId};
+use crate::world::store::Store;
 
 /// Reason of victims in other queues, where the asking queue takes back what is its own.
 pub(crate) const RECLAIM: &str = "InCohortReclamation";

@@ -1,12 +1,12 @@
 //! What keeps preemption within bounds that a queue's policy sets: who is protected, and how much may be evicted for one
 //! workload.
 
-use crate::balance::{Units, in_usage};
-use crate::ids::WorkloadId;
 use crate::model::{Millis, PreemptionGuard};
 use crate::preempt::{Ask, Target};
-use crate::store::{Held, Store};
+use crate::quota::balance::{Units, in_usage};
 use crate::world::World;
+use crate::world::ids::WorkloadId;
+use crate::world::store::{Held, Store};
 
 impl PreemptionGuard {
     /// Whether it says nothing.
@@ -16,7 +16,7 @@ impl PreemptionGuard {
 }
 
 /// The guard of a queue.
-fn guard(store: &Store, queue: crate::ids::QueueId) -> Option<&PreemptionGuard> {
+fn guard(store: &Store, queue: crate::world::ids::QueueId) -> Option<&PreemptionGuard> {
     store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
 }
 
@@ -86,12 +86,13 @@ impl World {
         ends.filter(|end| *end > self.store.now).min()
     }
 
-    fn protecting(&self) -> Vec<crate::ids::QueueId> {
-        let protects = |id: &crate::ids::QueueId| guard(&self.store, *id).is_some_and(|guard| guard.protected_ms > 0);
+    fn protecting(&self) -> Vec<crate::world::ids::QueueId> {
+        let protects =
+            |id: &crate::world::ids::QueueId| guard(&self.store, *id).is_some_and(|guard| guard.protected_ms > 0);
         if self.store.guarded == 0 { Vec::new() } else { self.store.queues.ids().filter(protects).collect() }
     }
 
-    fn ends_of_protection(&self, queue: crate::ids::QueueId) -> impl Iterator<Item = Millis> {
+    fn ends_of_protection(&self, queue: crate::world::ids::QueueId) -> impl Iterator<Item = Millis> {
         let protected = guard(&self.store, queue).map_or(0, |guard| guard.protected_ms);
         let staying = self.store.queues[queue].held.staying.iter();
         let held = staying.filter_map(|rank| self.store.workload(rank.workload)?.held());

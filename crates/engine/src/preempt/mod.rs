@@ -4,6 +4,7 @@
 pub(crate) mod candidates;
 pub(crate) mod classical;
 pub(crate) mod fair;
+pub(crate) mod feuds;
 pub(crate) mod guard;
 pub(crate) mod recheck;
 pub(crate) mod spare;
@@ -11,15 +12,15 @@ pub(crate) mod usage;
 
 use std::collections::BTreeSet;
 
-use crate::afs::AdmissionFairSharing;
-use crate::assignment::PreemptionPossibility;
-use crate::balance::Units;
-use crate::ids::{CellId, QueueId, WorkloadId};
+use crate::assign::assignment::PreemptionPossibility;
 use crate::model::{Millis, Preempts};
 use crate::options::Options;
 use crate::preempt::recheck::Breach;
-use crate::store::{Store, Workload};
-use crate::tree::{Tree, Trial};
+use crate::queue::afs::AdmissionFairSharing;
+use crate::quota::balance::Units;
+use crate::quota::tree::{Tree, Trial};
+use crate::world::ids::{CellId, QueueId, WorkloadId};
+use crate::world::store::{Store, Workload};
 
 /// One victim and the reason of its Preempted condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::options::Options;
 use crate::preempt::candidates::{Filter, Right, fit_in_quota, satisfies, uses};
 use crate::preempt::classical::fits;
@@ -15,10 +14,11 @@ use crate::preempt::fair::{FAIR, RECLAIM, sides};
 use crate::preempt::guard::{is_bounded, is_too_near, protected_until};
 use crate::preempt::spare::leave;
 use crate::preempt::{Ask, Target};
-use crate::share::share_of;
-use crate::store::{Held, Store, Workload};
-use crate::tree::{Tree, Trial};
+use crate::quota::share::share_of;
+use crate::quota::tree::{Tree, Trial};
 use crate::world::World;
+use crate::world::ids::{NodeId, QueueId, WorkloadId};
+use crate::world::store::{Held, Store, Workload};
 
 /// The rule that a set of victims breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

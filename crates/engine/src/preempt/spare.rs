@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::balance::{Units, Usage};
-use crate::beyond;
-use crate::ids::CellId;
 use crate::model::{PodSetAssignment, Surplus};
 use crate::preempt::classical::fits;
 use crate::preempt::{Ask, Target};
-use crate::store::{Held, Store};
-use crate::tree::Trial;
+use crate::quota::balance::{Units, Usage};
+use crate::quota::tree::Trial;
+use crate::world::beyond;
+use crate::world::ids::CellId;
+use crate::world::store::{Held, Store};
 
 /// Pods that a workload may do without.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 
 use std::cmp::Ordering;
 
-use crate::afs::{self, AdmissionFairSharing};
-use crate::ids::QueueId;
 use crate::preempt::candidates::Candidate;
-use crate::store::Store;
+use crate::queue::afs::{self, AdmissionFairSharing};
+use crate::world::ids::QueueId;
+use crate::world::store::Store;
 
 /// Whether the usage of LocalQueues orders the candidates of a ClusterQueue.
 pub(super) fn is_usage_based(store: &Store, queue: QueueId) -> bool {

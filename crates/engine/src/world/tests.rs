@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use super::World;
-use crate::ids::{Arena, Interner, WorkloadId};
-use crate::pending::{ClassQueue, Member, Pending};
-use crate::sorted::Sorted;
-use crate::store::{Class, Holders, LocalQueue, Queue, Store, Workload};
-use crate::tree::{Node, Tree};
+use crate::queue::pending::{ClassQueue, Member, Pending};
+use crate::queue::sorted::Sorted;
+use crate::quota::tree::{Node, Tree};
+use crate::world::ids::{Arena, Interner, WorkloadId};
+use crate::world::store::{Class, Holders, LocalQueue, Queue, Store, Workload};
 
 /// Whether there is a copy of a type: its own constant is there only where it is `Clone`, and goes before that of the trait.
 #[allow(dead_code, reason = "a type is asked, and no value of it")]

@@ -1,13 +1,13 @@
 use super::*;
 use crate::cycle::Report;
-use crate::departures::Departures;
+use crate::explain::why::Said;
 use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;
+use crate::options::departures::Departures;
 use crate::preempt::targets;
+use crate::queue::tie::Tie;
 use crate::sketch::{held, pending, queue, world};
-use crate::store::Rank;
-use crate::tie::Tie;
-use crate::why::Said;
+use crate::world::store::Rank;
 
 const RECLAIMED: &str = "InCohortReclamation";
 const BORROWED: &str = "InCohortReclaimWhileBorrowing";

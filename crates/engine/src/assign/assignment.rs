@@ -1,0 +1,331 @@
+//! What flavor assignment found for one workload, and its texts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::assign::Pins;
+use crate::cycle::issued::Issued;
+use crate::explain::why::{Said, Why, distinct_texts, unfit};
+use crate::model::{PendingReason, PodSetAssignment};
+use crate::preempt::recheck::Breach;
+use crate::quota::balance::{Units, Usage, accumulate, amount};
+use crate::world::ids::{FlavorId, ResourceId};
+use crate::world::slices::Older;
+use crate::world::store::{PodSet, Progress, Store};
+
+/// How a flavor can be had; later is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Not at all for now.
+    NoFit,
+    /// Only if workloads are preempted.
+    Preempt,
+    /// Once preemptions issued in this cycle for others are done.
+    DeferredFit,
+    /// At once.
+    Fit,
+}
+
+impl Mode {
+    /// Name as Kueue prints it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFit => "NoFit",
+            Self::Preempt => "Preempt",
+            Self::DeferredFit => "DeferredFit",
+            Self::Fit => "Fit",
+        }
+    }
+}
+
+/// What a preemption search for one cell found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreemptionPossibility {
+    /// No victims.
+    NoCandidates,
+    /// Victims, some of them in the workload's own queue.
+    Preempt,
+    /// Victims in other queues only.
+    Reclaim,
+}
+
+impl PreemptionPossibility {
+    /// Name as Kueue prints it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoCandidates => "NoCandidates",
+            Self::Preempt => "Preempt",
+            Self::Reclaim => "Reclaim",
+        }
+    }
+}
+
+/// The engine's finer mode, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Granular {
+    /// No way.
+    NoFit,
+    /// Needs preemption, nobody to preempt.
+    NoCandidates,
+    /// Preempts in its own queue.
+    Preempt,
+    /// Takes back from other queues.
+    Reclaim,
+    /// Fits.
+    Fit,
+}
+
+impl Granular {
+    pub(crate) const fn mode(self) -> Mode {
+        match self {
+            Self::NoFit => Mode::NoFit,
+            Self::NoCandidates | Self::Preempt | Self::Reclaim => Mode::Preempt,
+            Self::Fit => Mode::Fit,
+        }
+    }
+
+    pub(crate) const fn possibility(self) -> Option<PreemptionPossibility> {
+        match self {
+            Self::NoFit | Self::Fit => None,
+            Self::NoCandidates => Some(PreemptionPossibility::NoCandidates),
+            Self::Preempt => Some(PreemptionPossibility::Preempt),
+            Self::Reclaim => Some(PreemptionPossibility::Reclaim),
+        }
+    }
+}
+
+/// The flavor chosen for one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) resource: ResourceId,
+    pub(crate) flavor: FlavorId,
+    pub(crate) mode: Mode,
+    pub(crate) borrow: u32,
+    pub(crate) tried: i32,
+    /// It needs preemption, and the search for victims found nobody.
+    pub(crate) hopeless: bool,
+}
+
+/// One flavor that was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) flavor: FlavorId,
+    pub(crate) mode: Mode,
+    pub(crate) borrow: u32,
+    pub(crate) possibility: Option<PreemptionPossibility>,
+    pub(crate) reasons: Vec<Why>,
+    pub(crate) no_fit: Option<PendingReason>,
+}
+
+/// What a pod set is given: count, and flavor and amount by resource.
+pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
+
+/// Result for one pod set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodSetResult {
+    /// Its place among the pod sets that were asked for.
+    pub(crate) index: usize,
+    pub(crate) count: i64,
+    /// Requests of all pods, by resource name.
+    pub(crate) requests: Vec<(ResourceId, Units)>,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) reasons: Vec<Why>,
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+impl PodSetResult {
+    pub(crate) fn mode(&self) -> Mode {
+        if self.reasons.is_empty() {
+            return Mode::Fit;
+        }
+        self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
+    }
+
+    /// It asks for nothing, and was told of no more than quota.
+    fn lacks_nothing(&self) -> bool {
+        self.requests.iter().all(|(_, value)| *value <= 0) && self.reasons.iter().all(Why::is_of_quota)
+    }
+
+    /// Resource, flavor and amount.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (ResourceId, FlavorId, Units)> {
+        self.choices.iter().map(|choice| {
+            let requested = self.requests.iter().find(|(resource, _)| *resource == choice.resource);
+            (choice.resource, choice.flavor, requested.map_or(0, |(_, value)| *value))
+        })
+    }
+
+    pub(crate) fn flavor_of(&self, resource: ResourceId) -> Option<FlavorId> {
+        self.choices.iter().find(|choice| choice.resource == resource).map(|choice| choice.flavor)
+    }
+}
+
+/// Result for a workload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assignment {
+    pub(crate) pod_sets: Vec<PodSetResult>,
+    pub(crate) borrowing: u32,
+    pub(crate) usage: Usage,
+    pub(crate) progress: Progress,
+    pub(crate) no_fit: Option<PendingReason>,
+    /// Set when the assignment only fits after preemptions that are under way: others', in this cycle, or its own from before.
+    pub(crate) held_to: Option<Mode>,
+    /// The scan began behind the first flavor somewhere.
+    pub(crate) resumed: bool,
+    /// Set when victims were found and refused.
+    pub(crate) breach: Option<Breach>,
+}
+
+impl Assignment {
+    /// Takes in what was found for the pod set of that name. What the slice that it replaces holds already is not asked for again.
+    pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, name: &str, replaced: Option<&Older>) {
+        self.usage.reserve_exact(result.choices.len());
+        for choice in &result.choices {
+            self.borrowing = self.borrowing.max(choice.borrow);
+        }
+        for (resource, flavor, asked) in result.given() {
+            if let Some(cell) = store.find_cell(flavor, resource) {
+                let more = replaced.map_or(asked, |older| older.less(name, resource, asked));
+                accumulate(&mut self.usage, cell, more);
+            }
+        }
+        self.pod_sets.push(result);
+    }
+
+    /// The worst mode over the pod sets.
+    pub(crate) fn mode(&self) -> Mode {
+        let worst = || self.pod_sets.iter().map(PodSetResult::mode).min().unwrap_or(Mode::NoFit);
+        self.held_to.unwrap_or_else(worst)
+    }
+
+    /// Why it is not a plain fit, in Kueue's words; empty when it is.
+    pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
+        let told = self.named(asked).filter(|(_, pod_set)| self.tells(pod_set));
+        unfit(store, told.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
+    }
+
+    /// Results with the names of the pod sets that were asked for, groups together.
+    pub(crate) fn named<'a>(&'a self, asked: &'a [PodSet]) -> impl Iterator<Item = (&'a str, &'a PodSetResult)> {
+        let name = |at: usize| asked.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
+        self.pod_sets.iter().map(move |pod_set| (name(pod_set.index), pod_set))
+    }
+
+    /// Something of each result, in the order in which the pod sets were asked for.
+    pub(crate) fn by_place<T: Default>(&self, of: impl Fn(&PodSetResult) -> T) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.pod_sets.len());
+        for pod_set in &self.pod_sets {
+            all.resize_with(all.len().max(pod_set.index.saturating_add(1)), T::default);
+            if let Some(place) = all.get_mut(pod_set.index) {
+                *place = of(pod_set);
+            }
+        }
+        all
+    }
+
+    /// Takes out why it is not a plain fit, to be told later.
+    pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
+        let told: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.tells(pod_set)).collect();
+        let unfit = self.pod_sets.iter_mut().zip(told).filter(|(_, told)| *told);
+        Said::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
+    }
+
+    /// Whether the reasons of a pod set are told. A pod set that asks for nothing lacks no quota: it is told so only where no other one is.
+    fn tells(&self, pod_set: &PodSetResult) -> bool {
+        let lacks = |set: &PodSetResult| !set.reasons.is_empty() && !set.lacks_nothing();
+        !pod_set.reasons.is_empty() && (!pod_set.lacks_nothing() || !self.pod_sets.iter().any(lacks))
+    }
+
+    /// The flavors that were considered, where more was found than a plain fit.
+    pub(crate) fn considered(&self, store: &Store, asked: &[PodSet]) -> Option<String> {
+        let mut parts = Vec::new();
+        for (name, pod_set) in self.named(asked) {
+            let attempts: Vec<String> = pod_set
+                .attempts
+                .iter()
+                .filter(|attempt| attempt.mode != Mode::Fit || attempt.borrow > 0)
+                .map(|attempt| attempt.text(store))
+                .collect();
+            if !attempts.is_empty() {
+                parts.push(format!("{name}: {}", attempts.join(", ")));
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join(" | "))
+    }
+
+    /// The scan goes on with further flavors.
+    pub(crate) fn has_pending_flavors(&self) -> bool {
+        let progress = &self.progress;
+        let is_open = |choice: &Choice| choice.tried != -1;
+        progress.has_pending_flavors()
+            || (!progress.waits && self.pod_sets.iter().flat_map(|pod_set| &pod_set.choices).any(is_open))
+    }
+
+    /// Its flavors, for an assignment that is held to them.
+    pub(crate) fn pins(&self) -> Pins {
+        self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect())
+    }
+
+    /// The next scan begins anew.
+    pub(crate) fn forget_progress(&mut self) {
+        self.progress = Progress::default();
+        for choice in self.pod_sets.iter_mut().flat_map(|pod_set| &mut pod_set.choices) {
+            choice.tried = -1;
+        }
+    }
+
+    /// How far the scan got.
+    pub(crate) fn take_progress(&mut self) -> Progress {
+        let mut progress = std::mem::take(&mut self.progress);
+        if progress.tried.is_empty() && !progress.waits {
+            progress.tried = self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.tried)).collect());
+        }
+        progress
+    }
+
+    /// Whether it gives the same as another to a workload of the same class.
+    pub(crate) fn gives_as(&self, other: &[Given]) -> bool {
+        let is_same = |(own, (count, given)): (&PodSetResult, &Given)| {
+            own.count == *count && own.given().eq(given.iter().copied())
+        };
+        self.pod_sets.len() == other.len() && self.pod_sets.iter().zip(other).all(is_same)
+    }
+
+    /// What is given, by id.
+    pub(crate) fn given_ids(&self) -> Vec<Given> {
+        self.pod_sets.iter().map(|pod_set| (pod_set.count, pod_set.given().collect())).collect()
+    }
+
+    /// What `status.admission` gets.
+    pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Arc<[PodSetAssignment]> {
+        let given = |(name, pod_set): (&str, &PodSetResult)| {
+            let mut flavors = BTreeMap::new();
+            let mut usage = BTreeMap::new();
+            for (resource, flavor, requested) in pod_set.given() {
+                let resource = store.resource(resource).to_owned();
+                flavors.insert(resource.clone(), store.flavor(flavor).to_owned());
+                usage.insert(resource, amount(requested));
+            }
+            PodSetAssignment { name: name.to_owned(), count: pod_set.count, flavors, usage }
+        };
+        self.named(asked).map(given).collect()
+    }
+}
+
+impl Attempt {
+    fn text(&self, store: &Store) -> String {
+        let mut text = match self.possibility {
+            None => format!("{}({}", store.flavor(self.flavor), self.mode.as_str()),
+            Some(possibility) => format!("{}(preemptionMode={}", store.flavor(self.flavor), possibility.as_str()),
+        };
+        if self.borrow > 0 {
+            text.push_str(&format!(";borrow={}", self.borrow));
+        }
+        for reason in distinct_texts(store, &self.reasons) {
+            text.push(';');
+            text.push_str(&reason);
+        }
+        text.push(')');
+        text
+    }
+}

@@ -1,0 +1,216 @@
+//! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by what they ask for
+//! together; a pod set of no group is a group of its own (kueue.md 6.5, steps 1, 3 and 4).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::assign::assignment::{Assignment, Attempt, Mode, PodSetResult};
+use crate::assign::node::Tries;
+use crate::assign::scan::Scan;
+use crate::assign::{Oracle, Request, count_of, requests};
+use crate::explain::why::{Why, more_severe};
+use crate::model::PendingReason;
+use crate::quota::balance::{Units, add_to};
+use crate::quota::tree::Tree;
+use crate::world::ids::{FlavorId, ResourceId};
+use crate::world::store::{Group, PodSet, Store};
+
+/// A pod set that is assigned, alone or with others.
+pub(super) struct Member<'a> {
+    /// Its place among the pod sets of the workload.
+    pub(super) index: usize,
+    pub(super) pod_set: &'a PodSet,
+    pub(super) count: i64,
+    /// Requests of all its pods, by resource name.
+    pub(super) requests: Vec<(ResourceId, Units)>,
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn of(store: &Store, request: &Request<'a>, (index, pod_set): (usize, &'a PodSet)) -> Self {
+        let count = count_of(request.counts, index, pod_set.spec.count);
+        Member { index, pod_set, count, requests: requests(store, request.queue, pod_set, count) }
+    }
+}
+
+/// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none, which ends the search.
+pub(super) fn assign_group(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    members: &mut [Member<'_>],
+    assignment: &mut Assignment,
+    oracle: &mut Oracle<'_>,
+) -> bool {
+    let mut found = find_flavors(store, tree, request, members, assignment, oracle);
+    let (shared, last) = (members.len() > 1, members.len().saturating_sub(1));
+    let mut failed = false;
+    for (at, member) in members.iter_mut().enumerate() {
+        let mut result = if at == last { std::mem::take(&mut found) } else { found.clone() };
+        result.index = member.index;
+        result.count = member.count;
+        result.requests = std::mem::take(&mut member.requests);
+        if shared {
+            let requests = &result.requests;
+            result.choices.retain(|choice| requests.iter().any(|(resource, _)| *resource == choice.resource));
+        }
+        let is_over = result.mode() == Mode::NoFit || !(request.all_pod_sets || result.requests.is_empty());
+        failed |= is_over && result.choices.is_empty();
+        assignment.add(store, result, &member.pod_set.spec.name, request.replaced);
+    }
+    failed
+}
+
+/// What all of them get, and why it is not a plain fit: of the combinations of flavors that can be of one node the first of those that serve
+/// the pods best. Where no flavor is passed over for another's sake there is one combination.
+fn find_flavors(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    members: &[Member<'_>],
+    assignment: &mut Assignment,
+    oracle: &mut Oracle<'_>,
+) -> PodSetResult {
+    let asked = together(members);
+    let order = in_turn(store, request, &asked);
+    let mut tries = Tries::default();
+    let mut next = |tries: &mut Tries| {
+        let result = combine(store, tree, request, (members, &asked, order.as_deref()), assignment, (tries, oracle));
+        (tries.standing(), result)
+    };
+    let mut best = next(&mut tries);
+    while tries.advance() {
+        let other = next(&mut tries);
+        if other.0 > best.0 {
+            best = other;
+        }
+    }
+    best.1
+}
+
+/// One combination of flavors, the first that was not tried.
+fn combine(
+    store: &Store,
+    tree: &mut Tree,
+    request: &Request<'_>,
+    (members, asked, order): (&[Member<'_>], &[(ResourceId, Units)], Option<&[usize]>),
+    assignment: &mut Assignment,
+    (tries, oracle): (&mut Tries, &mut Oracle<'_>),
+) -> PodSetResult {
+    let mut result = PodSetResult::default();
+    for turn in 0..asked.len() {
+        let at = order.and_then(|order| order.get(turn)).copied().unwrap_or(turn);
+        let Some((resource, quantity)) = asked.get(at).copied() else { break };
+        let Some(group) = request.queue.group_of(resource) else {
+            if quantity == 0 || request.ignore_undeclared {
+                continue;
+            }
+            result.choices.clear();
+            result.reasons = vec![Why::Uncovered(resource)];
+            break;
+        };
+        if result.flavor_of(resource).is_some() {
+            continue;
+        }
+        let progress = request.progress.filter(|_| request.fungible);
+        let first = members.first().map_or(0, |first| first.index);
+        let start = progress.map_or(0, |progress| progress.next(first, resource));
+        assignment.resumed |= start > 0;
+        let barred = tries.barred(turn);
+        let (assumed, beside) = (&assignment.usage, result.choices.as_slice());
+        let scan = Scan { store, request, members, group, resource, start, assumed, beside, barred: &barred };
+        let found = scan.run(tree, asked, oracle);
+        if order.is_some() {
+            tries.note(turn, &found);
+        }
+        merge_attempts(&mut result.attempts, found.attempts, group, resource);
+        if found.choices.is_empty() {
+            // The group that failed is what counts, whatever was found for others before.
+            result.choices.clear();
+            result.reasons = found.reasons;
+            break;
+        }
+        // What was chosen for a resource by another group that covers it as well gives way.
+        result.choices.retain(|old| !found.choices.iter().any(|new| new.resource == old.resource));
+        append(&mut result.choices, found.choices);
+        append(&mut result.reasons, found.reasons);
+    }
+    result.attempts.sort_by(|a, b| store.flavor(a.flavor).cmp(store.flavor(b.flavor)));
+    result
+}
+
+/// What pod sets ask for together.
+fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
+    let [first, others @ ..] = members else { return Cow::Owned(Vec::new()) };
+    if others.is_empty() {
+        return Cow::Borrowed(&first.requests);
+    }
+    let mut all = first.requests.clone();
+    for (resource, value) in others.iter().flat_map(|member| &member.requests) {
+        match all.iter_mut().find(|(known, _)| known == resource) {
+            Some((_, sum)) => add_to(sum, *value),
+            None => all.push((*resource, *value)),
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// The places of requests in the order in which they have their turn, where that is not as they stand. It shows where several
+/// resource groups are asked: the first that fails ends the search, and is what is told. Kueue's order is that of a hash of names.
+fn in_turn(store: &Store, request: &Request<'_>, asked: &[(ResourceId, Units)]) -> Option<Vec<usize>> {
+    let group = |(resource, _): &(ResourceId, Units)| {
+        request.queue.groups.iter().position(|group| group.covered.contains(resource))
+    };
+    asked.windows(2).any(|pair| matches!(pair, [a, b] if group(a) != group(b))).then(|| {
+        let mut places: Vec<usize> = (0..asked.len()).collect();
+        places.sort_by_cached_key(|at| asked.get(*at).map(|(resource, _)| fnv(store.resource(*resource))));
+        places
+    })
+}
+
+/// 64 bits of FNV-1a.
+fn fnv(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Appends without copying where there is nothing yet.
+fn append<T>(into: &mut Vec<T>, new: Vec<T>) {
+    if into.is_empty() {
+        *into = new;
+    } else {
+        into.extend(new);
+    }
+}
+
+/// Folds the attempts for one resource into those of the pod set: per flavor the worst of all.
+fn merge_attempts(into: &mut Vec<Attempt>, new: Vec<Attempt>, group: &Group, resource: ResourceId) {
+    if into.is_empty() {
+        *into = new;
+        return;
+    }
+    if new.is_empty() {
+        return;
+    }
+    let present: BTreeSet<FlavorId> = new.iter().map(|attempt| attempt.flavor).collect();
+    for attempt in new {
+        let Some(old) = into.iter_mut().find(|old| old.flavor == attempt.flavor) else {
+            into.push(attempt);
+            continue;
+        };
+        old.mode = old.mode.min(attempt.mode);
+        old.borrow = old.borrow.max(attempt.borrow);
+        old.possibility = match (old.possibility, attempt.possibility) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        old.no_fit = more_severe(old.no_fit, attempt.no_fit);
+        old.reasons.extend(attempt.reasons);
+    }
+    for old in into.iter_mut() {
+        if group.flavors.contains(&old.flavor) && !present.contains(&old.flavor) {
+            old.mode = Mode::NoFit;
+            old.no_fit = Some(PendingReason::NoMatchingFlavor);
+            old.reasons.push(Why::NotProvided(old.flavor, resource));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! How far the scan of a workload over the flavors of its queue got (kueue.md 6.5).
+
+use crate::cycle::claims::Claim;
+use crate::world::ids::ResourceId;
+
+/// No epoch of a tree.
+pub(crate) const UNSURE: u64 = u64::MAX;
+
+/// How far the scan over flavors got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Per pod set: resource and index of the last flavor tried, -1 when the list was exhausted.
+    pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
+    pub(crate) generation: u64,
+    pub(crate) cycle: u64,
+    /// Epoch of the tree when this round of scans began at the first flavors; [`UNSURE`] where it found more than that there is no room.
+    pub(crate) began: u64,
+    /// Scans of this round.
+    pub(crate) scans: usize,
+    /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
+    pub(crate) waits: bool,
+    /// What they were issued for.
+    pub(crate) claim: Option<Box<Claim>>,
+}
+
+impl Progress {
+    /// Whether the scan over flavors has to begin anew: the quota has changed since. `preserves` forgives that for a cycle.
+    pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
+        !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
+    }
+
+    pub(crate) fn has_pending_flavors(&self) -> bool {
+        !self.waits && self.tried.iter().flatten().any(|(_, index)| *index != -1)
+    }
+
+    /// While its victims leave, a workload goes on asking for the flavors that they hold.
+    pub(crate) fn wait_for(&mut self, chosen: impl Iterator<Item = Vec<(ResourceId, i32)>>) {
+        let before = |(resource, index): (ResourceId, i32)| (resource, index.saturating_sub(1));
+        self.tried = chosen.map(|set| set.into_iter().map(before).collect()).collect();
+        self.waits = true;
+        self.scans = 0;
+    }
+
+    /// Index of the flavor to try next.
+    pub(crate) fn next(&self, pod_set: usize, resource: ResourceId) -> usize {
+        let tried = self.tried.get(pod_set).and_then(|t| t.iter().find(|(r, _)| *r == resource));
+        tried.map_or(0, |(_, index)| usize::try_from(index.saturating_add(1)).unwrap_or(0))
+    }
+}

@@ -1,0 +1,179 @@
+//! What a decision on a head does to the books: bookings for the rest of the cycle, evictions, admissions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::assign::assignment::{Assignment, Mode};
+use crate::cycle::{Entry, Report};
+use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
+use crate::preempt::Target;
+use crate::quota::balance::{INF, Units, Usage, accumulate, plus};
+use crate::world::World;
+use crate::world::ids::{QueueId, WorkloadId};
+use crate::world::store::{Held, Place};
+
+/// State of one cycle.
+pub(crate) struct Run {
+    /// Victims chosen so far, each with what it gives back.
+    pub(crate) victims: BTreeMap<WorkloadId, Target>,
+    /// Who was admitted in this cycle: nobody's victim before the next one.
+    pub(crate) admitted: Vec<WorkloadId>,
+    /// Usage booked only for the rest of the cycle.
+    pub(crate) booked: Vec<(QueueId, Usage)>,
+    /// Number of admissions at which the cycle stops.
+    pub(crate) room: usize,
+}
+
+impl World {
+    /// Books usage for the rest of the cycle.
+    fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
+        let node = self.store.queues[queue].node;
+        self.tree.add(node, &usage);
+        run.booked.push((queue, usage));
+    }
+
+    /// Keeps quota from later entries for a head that needs preemption but finds no victims: where its queue cannot always take its
+    /// quota back, and for one that waits for its victims.
+    pub(crate) fn reserve(&mut self, entry: &Entry, run: &mut Run) {
+        let queue = &self.store.queues[entry.queue];
+        let can_always_reclaim =
+            queue.spec.as_ref().is_some_and(|spec| spec.preemption.reclaim_within_cohort == PreemptionPolicy::Any);
+        let waits = self.options.gates.prioritize_preemptors && self.is_waiting(entry);
+        if !can_always_reclaim || waits {
+            self.keep(entry, run);
+        }
+    }
+
+    /// Keeps quota from later entries for a head that is not admitted yet.
+    pub(crate) fn keep(&mut self, entry: &Entry, run: &mut Run) {
+        let usage = self.kept(entry.queue, &entry.assignment, &entry.targets);
+        self.book(entry.queue, usage, run);
+    }
+
+    /// What is kept for a head: all that it would use, or, where it needs preemption and has no victims, what its queue may count on.
+    pub(crate) fn kept(&self, queue: QueueId, assignment: &Assignment, targets: &[Target]) -> Usage {
+        if assignment.mode() != Mode::Preempt || !targets.is_empty() {
+            return assignment.usage.clone();
+        }
+        let node = self.store.queues[queue].node;
+        let reserved = |(key, value): &(crate::world::ids::CellId, i128)| {
+            let cell = self.tree.cell(node, *key);
+            let bound = match (assignment.borrowing > 0, cell.borrowing_limit) {
+                (true, INF) => *value,
+                (true, limit) => plus(cell.nominal, limit).saturating_sub(cell.usage),
+                (false, _) => cell.nominal.saturating_sub(cell.usage),
+            };
+            // Of what would borrow, less than nothing is kept where the queue is above its limit: it shows at the queue alone.
+            let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };
+            (*key, (*value).min(bound).max(least))
+        };
+        assignment.usage.iter().map(reserved).collect()
+    }
+
+    pub(crate) fn evict(&mut self, entry: &Entry, run: &mut Run, report: &mut Report) {
+        let preemptor_path = self.tree.path(self.store.queues[entry.queue].node);
+        let Some(preemptor) = self.store.workload(entry.workload).map(|workload| Arc::clone(&workload.uid)) else {
+            return;
+        };
+        for target in &entry.targets {
+            run.victims.insert(target.workload, *target);
+            let held = self.store.workload(target.workload).and_then(|victim| victim.held());
+            let Some(queue) = held.map(|held| held.queue) else { continue };
+            let is_news = match target.gives_up {
+                Some(pods) => self.store.set_giving(target.workload, pods),
+                None => self.store.set_evicted(target.workload, true),
+            };
+            if !is_news {
+                continue;
+            }
+            if target.gives_up.is_none() {
+                self.store.set_evicted_for(target.workload, Some(&preemptor));
+            }
+            let root = self.tree.root(self.store.queues[queue].node);
+            if target.gives_up.is_none() && self.options.departures.no_circles {
+                self.store.feuds.note(root, entry.workload, target.workload);
+            }
+            report.moved.insert(root);
+            report.evictions.extend(self.eviction(&preemptor, &preemptor_path, target));
+        }
+    }
+
+    /// The eviction of a target, in words; `None` when it holds no quota.
+    pub(crate) fn eviction(&self, preemptor: &str, preemptor_path: &str, target: &Target) -> Option<Eviction> {
+        let victim = self.store.workload(target.workload)?;
+        let node = self.store.queues[victim.held()?.queue].node;
+        Some(Eviction {
+            uid: victim.uid.to_string(),
+            preemptor: preemptor.to_owned(),
+            reason: target.reason,
+            preemptor_path: preemptor_path.to_owned(),
+            preemptee_path: self.tree.path(node),
+            gives_up: target.gives_up,
+        })
+    }
+
+    pub(crate) fn admit(&mut self, entry: &mut Entry, now: Millis, report: &mut Report) {
+        self.take_out(entry.queue, entry.workload, Place::InFlight);
+        let queue = &mut self.store.queues[entry.queue];
+        queue.pending.total = queue.pending.total.saturating_sub(1);
+        queue.pending.forget_preemptor(entry.workload);
+        let cluster_queue = Arc::clone(&queue.name);
+        let node = queue.node;
+        let Some(workload) = self.store.workload(entry.workload) else { return };
+        let (uid, local_queue, class) = (Arc::clone(&workload.uid), workload.local_queue, workload.class);
+        let asked = &self.store.classes[class].pod_sets;
+        let pod_sets = match report.given.get(&class) {
+            Some((known, pod_sets)) if entry.assignment.gives_as(known) => Arc::clone(pod_sets),
+            _ => {
+                let pod_sets = entry.assignment.given(&self.store, asked);
+                report.given.insert(class, (entry.assignment.given_ids(), Arc::clone(&pod_sets)));
+                pod_sets
+            }
+        };
+        let flavors_considered = entry.assignment.considered(&self.store, asked);
+        // A check for all flavors asks nothing of who was given none.
+        let applies = |flavors: &BTreeSet<String>| {
+            pod_sets.iter().any(|set| set.flavors.values().any(|f| flavors.is_empty() || flavors.contains(f)))
+        };
+        let checks = self.store.queues[entry.queue].spec.iter().flat_map(|spec| &spec.admission_checks);
+        let admission_checks: Vec<String> =
+            checks.filter(|(_, flavors)| applies(flavors)).map(|(name, _)| name.clone()).collect();
+        let admitted = admission_checks.is_empty();
+        let counts = self.store.counts_given(class, &pod_sets);
+        report.admissions.push(Admission { uid, cluster_queue, admission_checks, flavors_considered, pod_sets });
+        report.moved.insert(self.tree.root(node));
+        self.stirred.insert(self.tree.root(node));
+        self.store.local_queues[local_queue].pending.remove(&entry.workload);
+        let usage = std::mem::take(&mut entry.assignment.usage);
+        let usage = if self.store.classes[class].replaces.is_some() { self.whole(entry) } else { usage };
+        self.hold(
+            entry.workload,
+            Held {
+                queue: entry.queue,
+                usage,
+                whole: None,
+                counts,
+                at: now,
+                saved: None,
+                admitted,
+                evicted: false,
+                kept: false,
+                evicted_for: None,
+                assumed: true,
+                spare: None,
+                giving: 0,
+            },
+        );
+    }
+
+    /// What an entry was given, where its usage is only what it has more than the slice that it replaces.
+    fn whole(&self, entry: &Entry) -> Usage {
+        let mut whole = Usage::new();
+        for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {
+            if let Some(cell) = self.store.find_cell(flavor, resource) {
+                accumulate(&mut whole, cell, value);
+            }
+        }
+        whole
+    }
+}

@@ -1,0 +1,183 @@
+//! In which order the heads of a cycle are processed (kueue.md 6.6): sorted once, or, under fair sharing, by a tournament
+//! over the cohort tree that is held anew after each head.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::{Amount, FlavorResource, Millis};
+use crate::options::Gates;
+use crate::quota::balance::{Usage, units};
+use crate::quota::share::{Share, asks_for, borrows_any, share_of};
+use crate::quota::tree::{Tree, Trial};
+use crate::world::held::start_of;
+use crate::world::ids::{NodeId, QueueId};
+use crate::world::store::Store;
+
+/// What decides between heads, besides shares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nominee<N = Arc<str>> {
+    /// The last word between equals: by its order, the smaller one goes first.
+    pub tie: N,
+    /// Height of the subtree that it borrows from.
+    pub borrowing: u32,
+    /// It issued preemptions before and waits for them.
+    pub preemptor: bool,
+    /// Effective priority, with what waiting is worth.
+    pub priority: i64,
+    /// Queue-order timestamp.
+    pub queued_at: Millis,
+}
+
+impl<N: Ord> Nominee<N> {
+    fn by_age(&self, other: &Self, gates: &Gates) -> Ordering {
+        let by_priority = Reverse(self.priority).cmp(&Reverse(other.priority));
+        (if gates.priority_sorting { by_priority } else { Ordering::Equal })
+            .then(self.queued_at.cmp(&other.queued_at))
+            .then_with(|| self.tie.cmp(&other.tie))
+    }
+
+    fn by_preemptor(&self, other: &Self, gates: &Gates) -> Ordering {
+        if gates.prioritize_preemptors { other.preemptor.cmp(&self.preemptor) } else { Ordering::Equal }
+    }
+
+    /// Classical order: waiting preemptors (if the gate says so), less borrowing, higher priority, older, then the last word.
+    #[must_use]
+    pub fn compare(&self, other: &Self, gates: &Gates) -> Ordering {
+        self.by_preemptor(other, gates)
+            .then(self.borrowing.cmp(&other.borrowing))
+            .then_with(|| self.by_age(other, gates))
+    }
+}
+
+/// A name that is looked at only where its first bytes do not tell it from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name<'a> {
+    start: u64,
+    whole: &'a str,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn of(whole: &'a str) -> Self {
+        Self { start: start_of(whole), whole }
+    }
+}
+
+/// What decides between two heads at one cohort: the children on their paths with the heads' usage booked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Share of the child below the cohort.
+    pub share: Share,
+    /// That child exceeds its quota in a flavor and resource that the head asks for.
+    pub borrows_requested: bool,
+}
+
+impl Standing {
+    /// A child of that share, which is above its quota in the cells `borrowed`, for a head that asks for `requested`.
+    #[must_use]
+    pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
+        let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));
+        Self { share, borrows_requested: asks_for(requested, |cell| borrowed.contains(cell)) }
+    }
+}
+
+/// Order of two heads that meet at a cohort.
+#[must_use]
+pub fn compare_standing(a: (&Nominee, Standing), b: (&Nominee, Standing), gates: &Gates) -> Ordering {
+    let by_borrowing = a.1.borrows_requested.cmp(&b.1.borrows_requested);
+    a.0.by_preemptor(b.0, gates)
+        .then(if gates.fair_prefer_non_borrowing { by_borrowing } else { Ordering::Equal })
+        .then_with(|| a.1.share.compare(&b.1.share))
+        .then_with(|| a.0.by_age(b.0, gates))
+}
+
+/// A head in the tournament.
+pub(crate) struct Contender<E> {
+    entry: E,
+    nominee: Nominee,
+    usage: Usage,
+    /// Root to queue.
+    path: Vec<NodeId>,
+    /// Per node of the path but the last: how the node below it stands. Empty when it has to be computed.
+    standings: Vec<Standing>,
+}
+
+/// The heads that are still to be processed, by tree.
+pub(crate) struct Tournament<E> {
+    /// Contenders of a tree, sorted by path, so that those of a subtree lie together.
+    trees: BTreeMap<NodeId, Vec<Contender<E>>>,
+}
+
+impl<E> Tournament<E> {
+    pub(crate) fn new(store: &Store, tree: &Tree, heads: Vec<(E, Nominee, QueueId, Usage)>) -> Self {
+        let mut trees: BTreeMap<NodeId, Vec<Contender<E>>> = BTreeMap::new();
+        for (entry, nominee, queue, usage) in heads {
+            let node = store.queues[queue].node;
+            let mut path: Vec<NodeId> = tree.ancestors(node).collect();
+            path.reverse();
+            path.push(node);
+            let contender = Contender { entry, nominee, usage, path, standings: Vec::new() };
+            trees.entry(tree.root(node)).or_default().push(contender);
+        }
+        for contenders in trees.values_mut() {
+            contenders.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Self { trees }
+    }
+
+    /// The head whose turn it is. Costs the heads of its tree, and the shares along the paths of those whose subtree
+    /// changed.
+    pub(crate) fn next(&mut self, store: &Store, tree: &mut Tree, gates: &Gates) -> Option<E> {
+        let mut first = self.trees.first_entry()?;
+        let contenders = first.get_mut();
+        for contender in contenders.iter_mut().filter(|c| c.standings.is_empty()) {
+            contender.stand(store, tree);
+        }
+        let winner = winner(contenders, 0, 0, gates);
+        let taken = contenders.remove(winner);
+        // Usage shows in shares only below the root, so other branches stand as before.
+        let branch = taken.path.get(1).copied();
+        for contender in contenders.iter_mut().filter(|c| c.path.get(1).copied() == branch) {
+            contender.standings.clear();
+        }
+        if contenders.is_empty() {
+            first.remove();
+        }
+        Some(taken.entry)
+    }
+}
+
+impl<E> Contender<E> {
+    fn stand(&mut self, store: &Store, tree: &mut Tree) {
+        let Some(queue) = self.path.last().copied() else { return };
+        let mut trial = Trial::new(tree);
+        trial.add(queue, &self.usage);
+        let standing = |node: &NodeId| Standing {
+            share: share_of(store, trial.tree(), *node, &[]).0,
+            borrows_requested: borrows_any(trial.tree(), *node, &self.usage, &[]),
+        };
+        self.standings = self.path.iter().skip(1).map(standing).collect();
+    }
+}
+
+/// Index of the winner among contenders whose paths agree up to `depth`; `offset` is the index of the first of them.
+fn winner<E>(contenders: &[Contender<E>], depth: usize, offset: usize, gates: &Gates) -> usize {
+    let mut best: Option<(usize, &Contender<E>)> = None;
+    let mut start: usize = 0;
+    let below = depth.saturating_add(1);
+    for group in contenders.chunk_by(|a, b| a.path.get(below) == b.path.get(below)) {
+        let index = if group.len() > 1 { winner(group, below, 0, gates) } else { 0 };
+        if let Some(challenger) = group.get(index) {
+            let standing = |c: &Contender<E>| c.standings.get(depth).copied().unwrap_or_default();
+            let wins = best.is_none_or(|(_, champion)| {
+                let (a, b) = (standing(challenger), standing(champion));
+                compare_standing((&challenger.nominee, a), (&champion.nominee, b), gates).is_lt()
+            });
+            if wins {
+                best = Some((start.saturating_add(index), challenger));
+            }
+        }
+        start = start.saturating_add(group.len());
+    }
+    offset.saturating_add(best.map_or(0, |(index, _)| index))
+}

@@ -1,0 +1,281 @@
+//! Planning: cycles back to back in memory until nothing is left to try.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::assign::assignment::Mode;
+use crate::cycle::Report;
+use crate::cycle::aside::Aside;
+use crate::cycle::nominate::Nominator;
+use crate::explain::why::Said;
+use crate::model::{ClusterQueueSpec, Fungibility, Limits, Millis, PendingReason, Plan, Verdict};
+use crate::world::World;
+use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::world::store::{Phase, Place, PodSet};
+
+impl World {
+    /// Runs cycles until no head can move any more or the limit is reached. What is planned is booked already. Costs
+    /// the heads that are looked at.
+    pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
+        self.plan_cycles(now, limits, u64::MAX)
+    }
+
+    /// Like [`World::plan`] for a given number of cycles at most.
+    pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
+        self.release_timers(now);
+        self.release_stock(now);
+        self.release_protected(now);
+        self.settle(now);
+        // Trees may have been joined since they were marked.
+        self.live = self.live.iter().map(|node| self.tree.root(*node)).collect();
+        let mut report = Report::default();
+        let mut done: u64 = 0;
+        // Cycles in a row in which a tree only went on scanning flavors.
+        let mut idle: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut aside = Aside::default();
+        let mut lines = self.lines();
+        while done < cycles && report.admissions.len() < limits.max_admissions {
+            if self.live.is_empty() {
+                if !self.rouse_fickle() {
+                    break;
+                }
+                idle.clear();
+                lines = self.lines();
+            }
+            let room = limits.max_admissions.saturating_sub(report.admissions.len());
+            self.run_cycle(now, room, &mut lines, &mut report);
+            done = done.saturating_add(1);
+            let mut stalled = Vec::new();
+            for root in &self.live {
+                if report.moved.contains(root) {
+                    idle.remove(root);
+                    aside.note_move(*root);
+                    continue;
+                }
+                let scans = idle.entry(*root).or_default();
+                *scans = scans.saturating_add(1);
+                if report.scanning.get(root).is_none_or(|bound| *scans > *bound) {
+                    stalled.push(*root);
+                }
+            }
+            for root in stalled {
+                idle.remove(&root);
+                if self.call_back(root, &mut aside) {
+                    lines = self.lines();
+                } else if !self.send_aside(root, &report, &mut aside) {
+                    self.live.remove(&root);
+                }
+            }
+            lines.retain(|(root, _)| self.live.contains(root));
+        }
+        self.call_all_back(aside);
+        // Where tests run, a search that breaks a rule is to be found.
+        debug_assert_eq!(self.refused_victims, 0, "chosen victims broke a rule: {:?}", report.findings);
+        let verdicts = self.collect_verdicts(&mut report);
+        let skipped = std::mem::take(&mut report.skipped_preemptions);
+        let name =
+            |(queue, count): (crate::world::ids::QueueId, u32)| (self.store.queues[queue].name.to_string(), count);
+        let recomputed = std::mem::take(&mut report.recomputed);
+        let by_result = |((queue, result), count): ((crate::world::ids::QueueId, &'static str), u32)| {
+            ((self.store.queues[queue].name.to_string(), result), count)
+        };
+        Plan {
+            recomputed_targets: recomputed.into_iter().map(by_result).collect(),
+            skipped_preemptions: skipped.into_iter().map(name).collect(),
+            more: self.live.iter().any(|root| self.has_heads(*root)) || self.has_stirred(),
+            admissions: report.admissions,
+            evictions: report.evictions,
+            verdicts,
+            wake_at: self.wake_at(),
+            cycles: done,
+            heads: report.heads,
+        }
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        let timer = self.timers.first().map(|(time, _)| *time);
+        let stock = self.store.stock_outs.next_end();
+        [timer, self.next_settlement(), stock, self.next_unprotected()].into_iter().flatten().min()
+    }
+
+    fn has_heads(&self, root: NodeId) -> bool {
+        self.tree.nodes[root].queues.iter().any(|queue| {
+            let queue = &self.store.queues[*queue];
+            let is_stale = queue.pending.epoch != self.tree.nodes[root].epoch;
+            queue.active && (queue.pending.has_heads() || (is_stale && queue.pending.total > 0))
+        })
+    }
+
+    pub(crate) fn release_timers(&mut self, now: Millis) {
+        while let Some((time, id)) = self.timers.first().copied().filter(|(time, _)| *time <= now) {
+            self.timers.remove(&(time, id));
+            self.unplace(id);
+            if let Some(workload) = self.store.workload_mut(id) {
+                workload.not_before = None;
+            }
+            self.place(id);
+        }
+    }
+
+    fn collect_verdicts(&mut self, report: &mut Report) -> Vec<Verdict> {
+        let mut verdicts = self.tell_heads(report);
+        for id in std::mem::take(&mut self.notices) {
+            let Some((reason, message)) = self.standing_verdict(id) else { continue };
+            verdicts.extend(self.tell(id, reason, message, false));
+        }
+        verdicts
+    }
+
+    /// The verdicts on the heads that were not admitted.
+    pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
+        let mut verdicts = Vec::with_capacity(report.findings.len());
+        // Heads of one tree often lose for one and the same reason, which is put into words once.
+        let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
+        for id in std::mem::take(&mut report.leading) {
+            let Some((reason, said)) = report.findings.remove(&id) else { continue };
+            let Some(workload) = self.store.workload(id) else { continue };
+            let pod_sets = &self.store.classes[workload.class].pod_sets;
+            let message = match last {
+                Some((ref known, ref names, ref words)) if *known == said && names_of(names).eq(names_of(pod_sets)) => {
+                    Arc::clone(words)
+                }
+                _ => {
+                    let name = |at: usize| pod_sets.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
+                    let words = Arc::from(said.text(&self.store, name));
+                    last = Some((said, Arc::clone(pod_sets), Arc::clone(&words)));
+                    words
+                }
+            };
+            self.tell_equals(id, reason, &message);
+            verdicts.extend(self.tell(id, reason, message, true));
+        }
+        verdicts
+    }
+
+    /// Its class, where that is parked because of it, comes to know what it is told: the requests are the same, and so are the numbers.
+    /// That a preemption gate is closed is about one workload alone.
+    fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
+        let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
+        let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
+        let (class, queue) = (workload.class, self.store.local_queues[workload.local_queue].queue);
+        if let (Phase::Pending(Place::Class), Some(queue)) = (&workload.phase, queue) {
+            self.store.queues[queue].pending.tell_equals(class, reason, message);
+        }
+    }
+
+    fn tell(&mut self, id: WorkloadId, reason: PendingReason, message: Arc<str>, leading: bool) -> Option<Verdict> {
+        let workload = self.store.workload_mut(id)?;
+        workload.verdict = Some((reason, Arc::clone(&message)));
+        Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })
+    }
+
+    /// The slow alarm: counts parked workloads (a class of equals once) that would fit although nothing woke them, and
+    /// wakes them. Must find none. Costs all parked classes.
+    pub fn sweep(&mut self, now: Millis) -> usize {
+        self.release_timers(now);
+        self.release_stock(now);
+        self.release_protected(now);
+        let mut found: usize = 0;
+        for queue in self.store.queues.ids() {
+            let root = self.tree.root(self.store.queues[queue].node);
+            let is_stale = self.store.queues[queue].pending.epoch != self.tree.nodes[root].epoch;
+            let is_full = self.store.queues[queue].reached_limit().is_some();
+            if !self.store.queues[queue].active || is_stale || is_full {
+                continue;
+            }
+            let pending = &self.store.queues[queue].pending;
+            let parked = pending.classes.values().filter(|class| class.parked.is_some());
+            let mut suspects: Vec<WorkloadId> = parked
+                .filter_map(|class| class.members().map(|(_, id)| *id).find(|id| !self.is_refused(*id)))
+                .collect();
+            suspects.extend(pending.solo.iter().filter(|id| !self.asks_topology(**id) && !self.is_refused(**id)));
+            for id in suspects {
+                if self.would_fit(queue, id) {
+                    found = found.saturating_add(1);
+                    self.rouse(queue, id);
+                    self.live.insert(root);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a class can fit once others have taken room. Its pod sets compete for flavors of a queue: where the first flavor is full, one
+    /// of them takes the next, and may leave to another what that needs. Or the scan goes on past a flavor that fits by borrowing to one
+    /// that needs preemption, until that one is too full even for that.
+    pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
+        let of_queue = &self.store.queues[queue];
+        let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
+        self.options.gates.rouse_after_admissions
+            && (self.store.classes[class].pod_sets.len() > 1 || of_queue.spec.as_ref().is_some_and(scans_on))
+            && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
+    }
+
+    /// Whether something fickle is to be looked at, since others were admitted.
+    fn has_stirred(&self) -> bool {
+        let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
+        queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
+    }
+
+    /// Wakes what is fickle and fits now; tells whether there was any. Costs the parked classes that are fickle in trees where
+    /// somebody was admitted.
+    fn rouse_fickle(&mut self) -> bool {
+        let mut roused = false;
+        for root in std::mem::take(&mut self.stirred) {
+            let root = self.tree.root(root);
+            for queue in Arc::clone(&self.tree.nodes[root].queues).iter().copied() {
+                if !self.store.queues[queue].active || self.store.queues[queue].reached_limit().is_some() {
+                    continue;
+                }
+                let pending = &self.store.queues[queue].pending;
+                let classes = pending.fickle.iter().filter_map(|class| pending.classes.get(class));
+                let firsts =
+                    classes.filter_map(|class| class.members().map(|(_, id)| *id).find(|id| !self.is_refused(*id)));
+                for id in firsts.collect::<Vec<_>>() {
+                    if self.would_fit(queue, id) {
+                        self.rouse(queue, id);
+                        self.live.insert(root);
+                        roused = true;
+                    }
+                }
+            }
+        }
+        roused
+    }
+
+    fn is_refused(&self, id: WorkloadId) -> bool {
+        self.store.workload(id).is_some_and(|workload| {
+            workload.refused.is_some() || workload.checks_failed || self.lacks_namespace(workload)
+        })
+    }
+
+    fn asks_topology(&self, id: WorkloadId) -> bool {
+        let class = self.store.workload(id).map(|workload| &self.store.classes[workload.class]);
+        class.is_some_and(|class| class.pod_sets.iter().any(|pod_set| pod_set.spec.topology_request))
+    }
+
+    fn would_fit(&mut self, queue: QueueId, id: WorkloadId) -> bool {
+        let gone = std::collections::BTreeSet::new();
+        let Some(workload) = self.store.workload(id) else { return false };
+        let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+        nominator.assign(workload, queue, None, None, None).mode() == Mode::Fit
+    }
+
+    fn rouse(&mut self, queue: QueueId, id: WorkloadId) {
+        let Some(workload) = self.store.workload_mut(id) else { return };
+        let (class, key, local_queue) = (workload.class, workload.key(), workload.local_queue);
+        let is_solo = matches!(workload.phase, Phase::Pending(Place::Solo));
+        workload.phase = Phase::Pending(Place::Class);
+        let lane = self.lane(queue, local_queue);
+        let pending = &mut self.store.queues[queue].pending;
+        if is_solo {
+            pending.solo.remove(&id);
+            pending.push(class, lane, key, id);
+        }
+        pending.wake_class(class);
+    }
+}
+
+fn names_of(pod_sets: &[PodSet]) -> impl Iterator<Item = &str> {
+    pod_sets.iter().map(|pod_set| pod_set.spec.name.as_str())
+}

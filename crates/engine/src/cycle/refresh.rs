@@ -1,0 +1,89 @@
+//! A head is looked at again when its turn in the cycle comes: what those before it took, and whom they preempted, counts
+//! (kueue.md 6.7, steps 2 and 9).
+
+use crate::assign::assignment::Mode;
+use crate::cycle::effects::Run;
+use crate::cycle::nominate::Nominator;
+use crate::cycle::{Entry, Report};
+use crate::preempt::spare;
+use crate::quota::tree::Trial;
+use crate::world::World;
+
+impl World {
+    /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
+    /// looks for others with the flavors held fixed, but for one that only waits for those who are leaving for it.
+    pub(crate) fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
+        let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
+        if overlaps && entry.assignment.held_to == Some(Mode::Preempt) {
+            entry.targets.retain(|target| !run.victims.contains_key(&target.workload));
+            if self.fits_without(entry, run) {
+                if entry.targets.is_empty() {
+                    entry.assignment.held_to = Some(Mode::DeferredFit);
+                }
+                return true;
+            }
+        }
+        if !overlaps || !self.options.gates.recompute_overlap {
+            return self.fits_without(entry, run);
+        }
+        let pins = entry.assignment.pins();
+        let mut gone = self.barred(entry.workload);
+        gone.extend(run.victims.keys().chain(&run.admitted));
+        let mut trial = Trial::new(&mut self.tree);
+        for victim in run.victims.values() {
+            spare::leave(&self.store, &mut trial, victim, true);
+        }
+        let Some(workload) = self.store.workload(entry.workload) else { return false };
+        let mut nominator =
+            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &gone };
+        let (mut assignment, targets) = nominator.nominate(workload, entry.queue, None, Some(&pins));
+        drop(trial);
+        assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
+        assignment.progress = std::mem::take(&mut entry.assignment.progress);
+        // What was refused before is a fault, whatever is found now.
+        assignment.breach = assignment.breach.or(entry.assignment.breach);
+        entry.assignment = assignment;
+        entry.targets = targets;
+        let fits = self.fits_without(entry, run);
+        let result = match entry.assignment.mode() {
+            Mode::DeferredFit => "deferred_fit",
+            _ if fits && !entry.targets.is_empty() => "new_targets",
+            _ => "skipped",
+        };
+        let recomputed = report.recomputed.entry((entry.queue, result)).or_default();
+        *recomputed = recomputed.saturating_add(1);
+        fits
+    }
+
+    /// Whether a victim became one it must not preempt: it was looked for before the evictions of this cycle.
+    pub(crate) fn would_close_a_circle(&self, entry: &Entry, run: &Run) -> bool {
+        if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
+            return false;
+        }
+        let barred = self.barred(entry.workload);
+        entry.targets.iter().any(|target| barred.contains(&target.workload))
+    }
+
+    fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
+        let node = self.store.queues[entry.queue].node;
+        let mut trial = Trial::new(&mut self.tree);
+        let own = entry.targets.iter().filter(|target| !run.victims.contains_key(&target.workload));
+        for victim in run.victims.values().chain(own) {
+            spare::leave(&self.store, &mut trial, victim, true);
+        }
+        if !trial.tree().fits(node, &entry.assignment.usage) {
+            return false;
+        }
+        let beside = self.options.departures.fit_beside_victims && entry.assignment.mode() == Mode::Fit;
+        if run.victims.is_empty() || !beside {
+            return true;
+        }
+        // Victims hold their quota until they have left: what is admitted now must fit beside them.
+        drop(trial);
+        let mut trial = Trial::new(&mut self.tree);
+        for (queue, usage) in &run.booked {
+            trial.remove(self.store.queues[*queue].node, usage);
+        }
+        trial.tree().fits(node, &entry.assignment.usage)
+    }
+}

@@ -1,0 +1,5 @@
+//! Answers to questions about the world: figures, accounts of single workloads, and reasons in words.
+
+pub(crate) mod account;
+pub(crate) mod figures;
+pub(crate) mod why;

@@ -1,0 +1,294 @@
+//! The cells of an account: per pod set, flavor and resource what is asked for and what is there, who holds the rest, and what would
+//! help.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::rights::{self, Judged};
+use super::{CellAccount, Holding, Right, Unblock};
+use crate::assign as flavors;
+use crate::assign::Request;
+use crate::assign::assignment::{Assignment, Mode, PodSetResult};
+use crate::cycle::nominate::contested;
+use crate::explain::why::Why;
+use crate::options::Options;
+use crate::preempt::Ask;
+use crate::preempt::classical::leave;
+use crate::quota::balance::{Units, Usage, accumulate, amount, in_usage};
+use crate::quota::tree::{Tree, Trial};
+use crate::world::World;
+use crate::world::ids::{CellId, FlavorId, QueueId, ResourceId, WorkloadId};
+use crate::world::store::{Group, PodSet, Store, Workload};
+
+/// Whose account it is.
+struct Subject<'a> {
+    store: &'a Store,
+    options: &'a Options,
+    workload: &'a Workload,
+    id: WorkloadId,
+    /// It holds no quota.
+    waits: bool,
+    /// What it asks of flavors.
+    request: Request<'a>,
+    /// What it asks of the search for victims, of no cell yet.
+    ask: Ask<'a>,
+}
+
+/// One of its pod sets.
+struct Part<'a> {
+    index: usize,
+    pod_set: &'a PodSet,
+    /// Of how many of its pods the account is.
+    pods: i64,
+    /// What earlier pod sets were given.
+    earlier: &'a [(CellId, Units)],
+}
+
+/// What a pod set wants in one flavor and resource.
+struct Wanted<'a> {
+    group: &'a Group,
+    flavor: FlavorId,
+    resource: ResourceId,
+    cell: CellId,
+    asked: Units,
+    /// What earlier pod sets take of the same.
+    earlier: Units,
+}
+
+impl Wanted<'_> {
+    const fn together(&self) -> Units {
+        self.asked.saturating_add(self.earlier)
+    }
+}
+
+/// The search for victims for all that an assignment found and lacks. Of what was not found they are looked for cell by cell.
+struct Contest {
+    needs: Vec<CellId>,
+    usage: Usage,
+    judged: Judged,
+}
+
+impl Contest {
+    fn of(subject: &Subject<'_>, tree: &mut Tree, found: Option<&Assignment>) -> Self {
+        let pods_count = subject.options.departures.pods_count;
+        let (needs, usage) = match found.filter(|found| found.mode() == Mode::Preempt) {
+            Some(found) => contested(subject.store, found, pods_count),
+            None => (Vec::new(), Usage::new()),
+        };
+        let contest = Self { needs, usage, judged: Judged::new() };
+        if contest.needs.is_empty() {
+            return contest;
+        }
+        let judged = rights::judge(subject.store, tree, subject.options, &contest.ask(subject));
+        Self { judged, ..contest }
+    }
+
+    fn ask<'a>(&'a self, subject: &'a Subject<'_>) -> Ask<'a> {
+        Ask { needs: &self.needs, usage: &self.usage, ..subject.ask }
+    }
+}
+
+impl World {
+    /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
+    pub(super) fn cell_accounts(
+        &mut self,
+        id: WorkloadId,
+        queue: QueueId,
+        (found, counts): (Option<&Assignment>, Option<&[i64]>),
+    ) -> Vec<CellAccount> {
+        let mut gone = self.barred(id);
+        gone.insert(id);
+        let Some(subject) = Subject::of(&self.store, &self.options, (id, queue), &gone) else { return Vec::new() };
+        let tree = &mut self.tree;
+        let contest = Contest::of(&subject, tree, found);
+        let mut earlier = Usage::new();
+        let mut accounts = Vec::new();
+        for (index, pod_set) in subject.request.pod_sets.iter().enumerate() {
+            let pods = counts.and_then(|counts| counts.get(index)).copied().unwrap_or(pod_set.spec.count);
+            let part = Part { index, pod_set, pods, earlier: &earlier };
+            subject.tell(tree, &contest, &part, &mut accounts);
+            let given = found.and_then(|found| found.pod_sets.iter().find(|set| set.index == index));
+            for (resource, flavor, value) in given.into_iter().flat_map(PodSetResult::given) {
+                if let Some(cell) = subject.store.find_cell(flavor, resource) {
+                    accumulate(&mut earlier, cell, subject.on_top(pod_set, resource, value));
+                }
+            }
+        }
+        accounts
+    }
+}
+
+impl<'a> Subject<'a> {
+    fn of(
+        store: &'a Store,
+        options: &'a Options,
+        (id, queue): (WorkloadId, QueueId),
+        gone: &'a BTreeSet<WorkloadId>,
+    ) -> Option<Self> {
+        let workload = store.workload(id)?;
+        Some(Self {
+            store,
+            options,
+            workload,
+            id,
+            waits: workload.held().is_none(),
+            request: Request::of(store, options, workload, queue),
+            ask: Ask::of(store, workload, queue, gone, options),
+        })
+    }
+
+    /// What it asks for on top of what the slice has that it is to replace.
+    fn on_top(&self, pod_set: &PodSet, resource: ResourceId, value: Units) -> Units {
+        match self.request.replaced.filter(|_| self.waits) {
+            Some(older) => older.less(&pod_set.spec.name, resource, value),
+            None => value,
+        }
+    }
+
+    /// The cells of one pod set, in the order in which flavors are tried.
+    fn tell(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
+        let asked = flavors::requests(self.store, self.request.queue, part.pod_set, part.pods);
+        for group in &self.request.queue.groups {
+            let line = self.request.line(self.store, part.pod_set, group);
+            let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
+            for flavor in line.iter().chain(others).copied() {
+                for (resource, value) in asked.iter().filter(|(resource, _)| group.covered.contains(resource)) {
+                    let Some(cell) = self.store.find_cell(flavor, *resource) else { continue };
+                    let asked = self.on_top(part.pod_set, *resource, *value);
+                    let earlier = in_usage(part.earlier, cell);
+                    let wanted = Wanted { group, flavor, resource: *resource, cell, asked, earlier };
+                    let holders = self.holders_of(tree, contest, &wanted);
+                    let mut account = self.quota_account(tree, part, &wanted, holders);
+                    self.hinder(tree, part, &wanted, &mut account);
+                    accounts.push(account);
+                }
+            }
+        }
+    }
+
+    /// Who holds the rest of a cell, with what the search for victims says of them.
+    fn holders_of(&self, tree: &mut Tree, contest: &Contest, wanted: &Wanted<'_>) -> Vec<Holding> {
+        let cell = wanted.cell;
+        if contest.needs.contains(&cell) {
+            return self.holders(tree, &contest.ask(self), &contest.judged, cell);
+        }
+        let one = Ask { needs: &[cell], usage: &[(cell, wanted.together())], ..self.ask };
+        let mut trial = Trial::new(tree);
+        if !self.waits {
+            leave(self.store, &mut trial, self.id, true);
+        }
+        let judged = rights::judge(self.store, trial.tree_mut(), self.options, &one);
+        self.holders(trial.tree(), &one, &judged, cell)
+    }
+
+    /// Who else holds some of a cell in the tree, most first.
+    fn holders(&self, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
+        let store = self.store;
+        let older = store.classes[self.workload.class].replaces.as_deref();
+        let mut holders = Vec::new();
+        for node in tree.bottom_up(tree.root(self.request.queue.node)) {
+            let Some(queue) = store.queue_of_node.get(&node).map(|queue| &store.queues[*queue]) else { continue };
+            for id in queue.held.iter().filter(|id| *id != self.id) {
+                let Some(holder) = store.workload(id) else { continue };
+                let Some(held) = holder.held() else { continue };
+                let value = in_usage(&held.usage, cell);
+                if value <= 0 {
+                    continue;
+                }
+                let is_older = older.is_some_and(|older| older.uid == holder.uid);
+                let right = rights::right(store, tree, ask, judged, (id, holder, held));
+                holders.push(Holding {
+                    uid: holder.uid.to_string(),
+                    cluster_queue: queue.name.to_string(),
+                    amount: amount(value),
+                    priority: holder.priority,
+                    right: if is_older && right == Right::Feud { Right::HandingOver } else { right },
+                });
+            }
+        }
+        holders.sort_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.uid.cmp(&b.uid)));
+        holders
+    }
+
+    /// One cell, as far as quota goes.
+    fn quota_account(
+        &self,
+        tree: &mut Tree,
+        part: &Part<'_>,
+        wanted: &Wanted<'_>,
+        holders: Vec<Holding>,
+    ) -> CellAccount {
+        let (node, cell) = (self.request.queue.node, wanted.cell);
+        let names = self.store.named(cell);
+        let (room, maximum) = (tree.raw_available(node, cell), tree.potential(node, cell));
+        let (free, debt) = (room.max(0), room.saturating_neg().max(0));
+        let own = tree.cell(node, cell);
+        let unused = own.nominal.saturating_sub(own.usage).clamp(0, free);
+        let together = wanted.together();
+        let lacking = together.saturating_sub(room);
+        let unblock = if !self.waits || together <= free {
+            Unblock::Nothing
+        } else if together > maximum {
+            Unblock::RaiseQuota(amount(together.saturating_sub(maximum)))
+        } else if together <= self.room_once_gone(tree, cell) {
+            Unblock::EvictedLeave
+        } else {
+            Unblock::Release(amount(lacking))
+        };
+        CellAccount {
+            pod_set: part.pod_set.spec.name.clone(),
+            flavor: names.flavor,
+            resource: names.resource,
+            pods: part.pods,
+            all_pods: part.pod_set.spec.count,
+            asked: amount(wanted.asked),
+            earlier: amount(wanted.earlier),
+            free: amount(free),
+            debt: amount(debt),
+            unused: amount(unused),
+            borrowable: amount(free.saturating_sub(unused)),
+            maximum: amount(maximum),
+            mismatch: None,
+            holders,
+            unblock,
+        }
+    }
+
+    /// What the queue may use of a cell once those have left who are on their way out: for this workload, or for nobody who waits still.
+    fn room_once_gone(&self, tree: &mut Tree, cell: CellId) -> Units {
+        let (store, node) = (self.store, self.request.queue.node);
+        let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);
+        let mut trial = Trial::new(tree);
+        for rank in queues.iter().flat_map(|queue| &store.queues[*queue].held.leaving) {
+            let preemptor = store.workload(rank.workload).and_then(|other| other.held()?.evicted_for.as_ref());
+            let preemptor = preemptor.and_then(|uid| store.by_uid.get(uid)).filter(|other| **other != self.id);
+            let is_awaited = preemptor.is_some_and(|other| store.workload(*other).is_some_and(|w| w.held().is_none()));
+            if !is_awaited {
+                leave(store, &mut trial, rank.workload, true);
+            }
+        }
+        trial.tree().raw_available(node, cell).max(0)
+    }
+
+    /// Says where the flavor is out of question for the pod set, out of stock or above the share of its tier, and what would help then.
+    fn hinder(&self, tree: &Tree, part: &Part<'_>, wanted: &Wanted<'_>, account: &mut CellAccount) {
+        let (store, request) = (self.store, &self.request);
+        let Wanted { group, flavor, resource, asked, .. } = *wanted;
+        if let Some(text) = flavors::why_not(store, request, part.index, part.pod_set, group, flavor) {
+            account.mismatch = Some(text);
+            account.unblock = Unblock::ChangeRequirements;
+        } else if let Some(text) = store.stock_outs.find(store, flavor, part.pod_set, part.pods) {
+            account.mismatch = Some(format!("flavor {} {text}", account.flavor));
+            if self.waits {
+                account.unblock = Unblock::Restock;
+            }
+        } else if self.waits
+            && let Some(amounts) = request.over_share(store, tree, (flavor, resource), asked, part.earlier)
+        {
+            account.mismatch = Some(Why::TierShare(flavor, resource, amounts).text(store));
+            if !matches!(account.unblock, Unblock::RaiseQuota(_)) {
+                account.unblock = Unblock::LimitAllows;
+            }
+        }
+    }
+}

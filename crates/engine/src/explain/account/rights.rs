@@ -1,0 +1,240 @@
+//! By which rule a holder of quota may or may not be preempted: what the search for victims asks, asked for each holder by itself.
+//!
+//! Rules on all victims together are asked for the case that is best for who asks, so that what is forbidden here is never done.
+
+use std::collections::BTreeMap;
+
+use crate::model::{PreemptionPolicy, Preempts};
+use crate::options::{FairSharing, Options, ShareStrategy};
+use crate::preempt::candidates::{self, Candidate, Filter, Line, collect, collect_borrowers, satisfies};
+use crate::preempt::classical::{leave, must_borrow, only_borrowing};
+use crate::preempt::fair::{Turns, in_order, is_entitled, lets, share_without, sides};
+use crate::preempt::guard::{is_bounded, is_too_near, protected_until};
+use crate::preempt::{self, Ask};
+use crate::quota::share::{Share, share_of};
+use crate::quota::tree::{Tree, Trial};
+use crate::world::ids::{CellId, NodeId, WorkloadId};
+use crate::world::store::{Held, Store, Workload};
+
+/// Why a holder of quota may or may not be preempted for a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// It has been evicted already and is leaving.
+    Leaving,
+    /// The rules allow it; whether it helps depends on what else has to leave.
+    MayBePreempted,
+    /// Its ClusterQueue is stopped or can not admit: nothing of it is touched.
+    Stopped,
+    /// It stands beside the slice that it replaces, or that replaces it.
+    HandingOver,
+    /// `withinClusterQueue` is `Never`.
+    WithinQueueNever,
+    /// `reclaimWithinCohort` is `Never`.
+    ReclaimNever,
+    /// Who asks preempts nobody, whatever its queue allows.
+    PreemptsNobody,
+    /// Its priority (or age) protects it under the policy.
+    Priority,
+    /// Its ClusterQueue does not use more than its own quota here.
+    WithinItsQuota,
+    /// A cohort between its ClusterQueue and the one that both have in common does not.
+    CohortWithinQuota,
+    /// It is preempted only for who does not borrow: `borrowWithinCohort` does not cover it.
+    Borrowing,
+    /// The same, because its priority is above `borrowWithinCohort.maxPriorityThreshold`.
+    Threshold,
+    /// Fair sharing: with this workload in, its side would not have the larger share.
+    Share,
+    /// Nobody could stop it at present.
+    Kept,
+    /// It began a short while ago, and its queue's policy protects it.
+    Protected,
+    /// Its priority is too near to that of this workload for the policy of its queue.
+    TooNear,
+    /// It is among victims who are more, or hold more, than the queue's policy allows for one workload.
+    Bounds,
+    /// It preempted this workload, or one that this workload goes back to, or it would come back before such a one in its queue, and
+    /// nothing changed since.
+    Feud,
+}
+
+impl Right {
+    /// In words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Leaving => "has been evicted and is leaving",
+            Self::MayBePreempted => "may be preempted",
+            Self::Stopped => "is of a ClusterQueue that is stopped or inactive",
+            Self::HandingOver => "is a slice that takes the place of another, or makes room for one",
+            Self::WithinQueueNever => "withinClusterQueue is Never",
+            Self::ReclaimNever => "reclaimWithinCohort is Never",
+            Self::PreemptsNobody => "this workload preempts nobody",
+            Self::Priority => "is protected by its priority or age",
+            Self::WithinItsQuota => "is within the quota of its own ClusterQueue",
+            Self::CohortWithinQuota => "is in a cohort that is within its quota",
+            Self::Borrowing => "is not preempted for who borrows",
+            Self::Threshold => "has a priority above borrowWithinCohort's maxPriorityThreshold",
+            Self::Share => "is of a ClusterQueue or cohort that would not have the larger share",
+            Self::Kept => "could not be stopped at present",
+            Self::Protected => "began a short while ago and is protected by its queue's policy",
+            Self::TooNear => "has a priority too near for the queue's policy",
+            Self::Bounds => "would leave with more than the queue's policy allows",
+            Self::Feud => "preempted this workload before, and nothing changed since",
+        }
+    }
+}
+
+/// Those whom the search for victims looks at, each with what it says of it.
+pub(super) type Judged = BTreeMap<WorkloadId, Right>;
+
+/// Asks the search for victims. Costs those who hold quota in the tree, and under bounds a search.
+pub(super) fn judge(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Judged {
+    let mut judged = match &options.fair_sharing {
+        None => classically(store, tree, ask),
+        Some(sharing) => fairly(store, tree, sharing, options, ask),
+    };
+    if store.guarded > 0 && !tree.fits(store.queues[ask.queue].node, ask.usage) {
+        let (targets, _) = preempt::unbounded(store, tree, options, ask);
+        if !is_bounded(store, ask, &targets) {
+            judged.extend(targets.iter().map(|target| (target.workload, Right::Bounds)));
+        }
+    }
+    judged
+}
+
+fn classically(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Judged {
+    let filter = Filter::new(store, ask);
+    let found = collect(&filter, tree, only_borrowing(store, tree, ask));
+    let borrows = must_borrow(store, tree, ask);
+    let mut judged = Judged::new();
+    let mut sequence = found.sequence();
+    while let Some(candidate) = sequence.next(&filter, |_| true) {
+        let right = match candidate.right {
+            candidates::Right::WithoutBorrowing if borrows => uncovered(&filter, ask, candidate.priority),
+            _ => Right::MayBePreempted,
+        };
+        judged.insert(candidate.workload, right);
+    }
+    judged
+}
+
+/// Why a priority is not covered by `borrowWithinCohort`.
+fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i64) -> Right {
+    let spec = filter.store.queues[ask.queue].spec.as_ref();
+    let threshold = spec.and_then(|spec| spec.preemption.max_priority_threshold);
+    let would_be = |bound: i32| filter.right(priority.min(i64::from(bound)), false, false);
+    if threshold.is_some_and(|bound| would_be(bound) == candidates::Right::WhileBorrowing) {
+        Right::Threshold
+    } else {
+        Right::Borrowing
+    }
+}
+
+fn all_of<'a>(filter: &Filter<'a>, line: &Line<'a>) -> Vec<Candidate<'a>> {
+    let mut line = line.clone();
+    let mut all = vec![line.head];
+    while line.advance(filter) {
+        all.push(line.head);
+    }
+    all
+}
+
+fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Options, ask: &Ask<'_>) -> Judged {
+    let filter = Filter::new(store, ask);
+    let own = store.queues[ask.queue].node;
+    let lines = collect_borrowers(&filter, tree);
+    let all: Vec<Candidate<'_>> = lines.iter().flat_map(|line| all_of(&filter, line)).collect();
+    let mut trial = Trial::new(tree);
+    // As in the search, shares are those with the asking workload in.
+    trial.add(own, ask.usage);
+    let is_entitled = is_entitled(trial.tree(), own, &options.gates, ask);
+    let strategies = in_order(&sharing.strategies);
+    let first = strategies.first().copied().unwrap_or(ShareStrategy::LessThanInitialShare);
+    let mut least_shares: BTreeMap<NodeId, Share> = BTreeMap::new();
+    let mut judged = Judged::new();
+    for line in &lines {
+        let queue = line.head.queue;
+        let node = store.queues[queue].node;
+        let mut turns = Turns::new(store, trial.tree(), ask.queue, std::iter::once(line.clone()));
+        let has_turn = turns.next(store, trial.tree()).is_some();
+        let (own_side, other_side) = sides(trial.tree(), own, node);
+        for candidate in all.iter().filter(|candidate| candidate.queue == queue) {
+            let right = if !has_turn {
+                let kept = is_kept_by_a_cohort(trial.tree(), own, node, ask.needs);
+                if kept { Right::CohortWithinQuota } else { Right::Share }
+            } else if node == own || is_entitled {
+                Right::MayBePreempted
+            } else {
+                let least = least_shares.entry(own_side);
+                let new = *least.or_insert_with(|| least_share(store, &mut trial, own_side, &all));
+                let (old, _) = share_of(store, trial.tree(), other_side, &[]);
+                let after = || share_without(store, &mut trial, candidate.workload, other_side);
+                let passes = lets(first, &new, &old, after)
+                    || (strategies.len() > 1 && lets(ShareStrategy::LessThanInitialShare, &new, &old, || old));
+                if passes { Right::MayBePreempted } else { Right::Share }
+            };
+            judged.insert(candidate.workload, right);
+        }
+    }
+    judged
+}
+
+/// The least share that a node can come to have while victims leave: all who may be taken below it are gone.
+fn least_share(store: &Store, trial: &mut Trial<'_>, node: NodeId, all: &[Candidate<'_>]) -> Share {
+    let mut gone = Trial::new(trial.tree_mut());
+    for candidate in all {
+        let queue = store.queues[candidate.queue].node;
+        let is_below = queue == node || gone.tree().ancestors(queue).any(|above| above == node);
+        if is_below {
+            leave(store, &mut gone, candidate.workload, true);
+        }
+    }
+    let (share, _) = share_of(store, gone.tree(), node, &[]);
+    share
+}
+
+/// Whether a cohort above `other` that is none of `own` is within its quota.
+fn is_kept_by_a_cohort(tree: &Tree, own: NodeId, other: NodeId, needs: &[CellId]) -> bool {
+    let path: Vec<NodeId> = tree.ancestors(own).collect();
+    let mut below_common = tree.ancestors(other).take_while(|node| !path.contains(node));
+    below_common.any(|node| tree.within_quota(node, needs))
+}
+
+/// The right of one holder of what is lacking.
+pub(super) fn right(
+    store: &Store,
+    tree: &Tree,
+    ask: &Ask<'_>,
+    judged: &Judged,
+    (id, holder, held): (WorkloadId, &Workload, &Held),
+) -> Right {
+    if held.evicted {
+        return Right::Leaving;
+    }
+    if let Some(right) = judged.get(&id) {
+        return *right;
+    }
+    // It is not even looked at.
+    let (queue, is_own) = (&store.queues[held.queue], held.queue == ask.queue);
+    let own = store.queues[ask.queue].node;
+    let plain = Ask { preempts: Preempts::AsQueue, ..*ask };
+    let policy = Filter::new(store, ask).policy_of(is_own);
+    let policy_of_queue = Filter::new(store, &plain).policy_of(is_own);
+    let is_never = |policy| matches!(policy, PreemptionPolicy::Never | PreemptionPolicy::Unset);
+    let never = if is_own { Right::WithinQueueNever } else { Right::ReclaimNever };
+    let rules = [
+        (!queue.active, Right::Stopped),
+        (store.is_handing_over(holder), Right::HandingOver),
+        (ask.gone.contains(&id), Right::Feud),
+        (held.kept, Right::Kept),
+        (protected_until(store, held).is_some(), Right::Protected),
+        (is_too_near(store, ask, holder.priority), Right::TooNear),
+        (is_never(policy_of_queue), never),
+        (is_never(policy), Right::PreemptsNobody),
+        (!is_own && tree.within_quota(queue.node, ask.needs), Right::WithinItsQuota),
+        (!satisfies(ask, holder, policy), Right::Priority),
+        (!is_own && is_kept_by_a_cohort(tree, own, queue.node, ask.needs), Right::CohortWithinQuota),
+    ];
+    rules.into_iter().find(|(forbids, _)| *forbids).map_or(Right::Borrowing, |(_, right)| right)
+}

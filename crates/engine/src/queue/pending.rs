@@ -1,0 +1,291 @@
+//! The pending workloads of one ClusterQueue, kept by class of equals: a class is parked and woken as one, so a wake-up
+//! costs the number of classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and
+//! the lane with the lowest usage goes first; elsewhere all are in lane 0.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::PendingReason;
+use crate::queue::sorted::Sorted;
+use crate::queue::standing::Key;
+use crate::world::ids::{ClassId, WorkloadId};
+
+/// A member in its order.
+pub(crate) type Member = (Key, WorkloadId);
+
+/// Members that have not been told something: mostly none or one.
+#[derive(Debug, Default)]
+pub(crate) enum Untold {
+    #[default]
+    Nobody,
+    One(WorkloadId),
+    #[expect(clippy::box_collection, reason = "rare, and it would make every class larger")]
+    Many(Box<BTreeSet<WorkloadId>>),
+}
+
+impl Untold {
+    fn insert(&mut self, workload: WorkloadId) {
+        match self {
+            Self::Nobody => *self = Self::One(workload),
+            Self::One(one) if *one == workload => {}
+            Self::One(one) => *self = Self::Many(Box::new(BTreeSet::from([*one, workload]))),
+            Self::Many(many) => {
+                many.insert(workload);
+            }
+        }
+    }
+
+    fn remove(&mut self, workload: WorkloadId) {
+        match self {
+            Self::One(one) if *one == workload => *self = Self::Nobody,
+            Self::Nobody | Self::One(_) => {}
+            Self::Many(many) => {
+                many.remove(&workload);
+            }
+        }
+    }
+
+    fn into_ids(self) -> Vec<WorkloadId> {
+        match self {
+            Self::Nobody => Vec::new(),
+            Self::One(one) => vec![one],
+            Self::Many(many) => many.into_iter().collect(),
+        }
+    }
+}
+
+/// Members of one class in one queue.
+#[derive(Debug, Default)]
+pub(crate) struct ClassQueue {
+    /// By lane, none of them empty.
+    lanes: Vec<(u32, Sorted<Member>)>,
+    /// Set while an equal workload was found not to fit and nothing changed since.
+    pub(crate) parked: Option<PendingReason>,
+    /// What the member was told for which all of them are parked.
+    pub(crate) why: Option<Arc<str>>,
+    /// Members that have not been told that they were passed over.
+    unannounced: Untold,
+    /// Reason that was announced to all other members.
+    pub(crate) announced: Option<PendingReason>,
+}
+
+impl ClassQueue {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.lanes.iter().flat_map(|(_, members)| members.iter())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.iter().map(|(_, members)| members.len()).sum()
+    }
+
+    fn firsts(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.lanes.iter().filter_map(|(lane, members)| Some((*lane, members.first()?)))
+    }
+
+    fn first(&self, lane: u32) -> Option<&Member> {
+        self.lanes.iter().find(|(known, _)| *known == lane).and_then(|(_, members)| members.first())
+    }
+}
+
+/// First member of each active class, by lane.
+#[derive(Debug, Default)]
+struct Heads {
+    /// Those of lane 0, which are found without a look for the lane.
+    shared: BTreeMap<Member, ClassId>,
+    /// Those of other lanes.
+    others: BTreeMap<u32, BTreeMap<Member, ClassId>>,
+}
+
+impl Heads {
+    fn insert(&mut self, lane: u32, member: Member, class: ClassId) {
+        let heads = if lane == 0 { &mut self.shared } else { self.others.entry(lane).or_default() };
+        heads.insert(member, class);
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = (u32, &BTreeMap<Member, ClassId>)> {
+        std::iter::once((0, &self.shared)).chain(self.others.iter().map(|(lane, heads)| (*lane, heads)))
+    }
+
+    /// Takes in the first members of a class that was parked; tells whether it was.
+    fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
+        queue.why = None;
+        let parked = queue.parked.take().is_some();
+        if parked {
+            for (lane, first) in queue.firsts() {
+                self.insert(lane, first.clone(), class);
+            }
+        }
+        parked
+    }
+
+    fn remove(&mut self, lane: u32, member: &Member) {
+        let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
+        if let Some(heads) = heads {
+            // A lane without heads mostly gets some again.
+            heads.remove(member);
+        }
+    }
+}
+
+/// Pending workloads of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    heads: Heads,
+    pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
+    pub(crate) solo: BTreeSet<WorkloadId>,
+    pub(crate) mismatched: BTreeSet<WorkloadId>,
+    /// Parked classes that may fit once others were given room: their pod sets compete with each other for flavors.
+    pub(crate) fickle: BTreeSet<ClassId>,
+    /// All pending workloads that name this queue and are counted there.
+    pub(crate) total: u32,
+    /// The workload that waits for its victims; it goes first.
+    pub(crate) sticky: Option<WorkloadId>,
+    /// The workload that issued preemptions last, under any strategy.
+    pub(crate) preemptor: Option<WorkloadId>,
+    /// Epoch of the tree that was last acted on.
+    pub(crate) epoch: u64,
+    /// Epoch of the tree when a head was last taken by itself: what it changed to meanwhile, the head has not been judged by.
+    pub(crate) taken_at: Option<u64>,
+}
+
+impl Pending {
+    /// Adds a member to its class.
+    pub(crate) fn push(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
+        let queue = self.classes.entry(class).or_default();
+        queue.unannounced.insert(workload);
+        if let Some(first) = queue.first(lane) {
+            self.heads.remove(lane, first);
+        }
+        match queue.lanes.iter_mut().find(|(known, _)| *known == lane) {
+            Some((_, members)) => members.insert((key, workload)),
+            None => {
+                queue.lanes.reserve_exact(1);
+                let mut members = Sorted::default();
+                members.insert((key, workload));
+                queue.lanes.push((lane, members));
+            }
+        }
+        if queue.parked.is_none()
+            && let Some(first) = queue.first(lane)
+        {
+            self.heads.insert(lane, first.clone(), class);
+        }
+    }
+
+    /// A member was looked at and stays.
+    pub(crate) fn stay(&mut self, class: ClassId, workload: WorkloadId) {
+        if let Some(queue) = self.classes.get_mut(&class) {
+            queue.unannounced.insert(workload);
+        }
+    }
+
+    /// Takes a member out of its class.
+    pub(crate) fn take(&mut self, class: ClassId, lane: u32, key: Key, workload: WorkloadId) {
+        let Some(queue) = self.classes.get_mut(&class) else { return };
+        if let Some(first) = queue.first(lane) {
+            self.heads.remove(lane, first);
+        }
+        let member = (key, workload);
+        if let Some(at) = queue.lanes.iter().position(|(known, _)| *known == lane)
+            && let Some((_, members)) = queue.lanes.get_mut(at)
+        {
+            members.remove(&member);
+            if members.is_empty() {
+                queue.lanes.remove(at);
+            }
+        }
+        queue.unannounced.remove(workload);
+        if queue.parked.is_none()
+            && let Some(first) = queue.first(lane)
+        {
+            self.heads.insert(lane, first.clone(), class);
+        }
+        // An id of a class without members may come to stand for another class.
+        if queue.lanes.is_empty() {
+            self.classes.remove(&class);
+            self.fickle.remove(&class);
+        }
+    }
+
+    /// The workload was admitted, changed or is gone.
+    pub(crate) fn forget_preemptor(&mut self, workload: WorkloadId) {
+        self.sticky = self.sticky.filter(|id| *id != workload);
+        self.preemptor = self.preemptor.filter(|id| *id != workload);
+    }
+
+    /// The first workload of each lane.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.heads.lanes().filter_map(|(lane, heads)| Some((lane, heads.first_key_value()?.0)))
+    }
+
+    pub(crate) fn has_heads(&self) -> bool {
+        self.heads.lanes().any(|(_, heads)| !heads.is_empty())
+    }
+
+    /// Whether this member is in an active class.
+    pub(crate) fn is_active(&self, class: ClassId) -> bool {
+        self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
+    }
+
+    /// Parks a whole class. Returns the members that have not been told so with this reason.
+    pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
+        let queue = self.classes.entry(class).or_default();
+        for (lane, first) in queue.firsts() {
+            self.heads.remove(lane, first);
+        }
+        queue.parked = Some(reason);
+        queue.why = None;
+        if queue.announced == Some(reason) {
+            return std::mem::take(&mut queue.unannounced).into_ids();
+        }
+        queue.announced = Some(reason);
+        queue.unannounced = Untold::Nobody;
+        queue.members().map(|(_, workload)| *workload).collect()
+    }
+
+    /// Keeps what a member of a parked class was told, for its equals.
+    pub(crate) fn tell_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
+        if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
+            queue.why = Some(Arc::clone(message));
+        }
+    }
+
+    /// Parks a class without a word to its members, as it is woken soon; tells whether it was active.
+    pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
+        let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
+        for (lane, first) in queue.firsts() {
+            self.heads.remove(lane, first);
+        }
+        queue.parked = Some(PendingReason::WaitingForQuota);
+        true
+    }
+
+    /// Makes every parked class active; tells whether there was one.
+    pub(crate) fn wake_classes(&mut self) -> bool {
+        self.fickle.clear();
+        let heads = &mut self.heads;
+        let (mut woken, mut is_empty) = (false, false);
+        for (class, queue) in &mut self.classes {
+            woken |= heads.wake(*class, queue);
+            is_empty |= queue.lanes.is_empty();
+        }
+        if is_empty {
+            self.classes.retain(|_, queue| !queue.lanes.is_empty());
+        }
+        woken
+    }
+
+    /// Makes one class active.
+    pub(crate) fn wake_class(&mut self, class: ClassId) {
+        self.fickle.remove(&class);
+        if let Some(queue) = self.classes.get_mut(&class) {
+            self.heads.wake(class, queue);
+        }
+    }
+
+    /// Workloads that will be tried.
+    pub(crate) fn active(&self) -> u32 {
+        let active: usize = self.classes.values().filter(|queue| queue.parked.is_none()).map(ClassQueue::len).sum();
+        u32::try_from(active).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,133 @@
+//! Arithmetic of one quota cell (kueue.md 6.4). Values are wide, so sums of any real usage are exact and adding and
+//! removing are exact inverses; [`INF`] stands for "unlimited".
+
+use crate::model::Amount;
+use crate::world::ids::CellId;
+
+/// Amounts inside the engine.
+pub(crate) type Units = i128;
+
+/// Unlimited.
+pub(crate) const INF: Units = i64::MAX as Units;
+
+pub(crate) fn units(amount: Amount) -> Units {
+    Units::from(amount.get())
+}
+
+pub(crate) fn amount(units: Units) -> Amount {
+    Amount::clamped(units)
+}
+
+pub(crate) const fn plus(a: Units, b: Units) -> Units {
+    let sum = a.saturating_add(b);
+    if a >= INF || b >= INF || sum >= INF { INF } else { sum }
+}
+
+/// Adds, in contrast to [`plus`] beyond [`INF`] too: what is taken back later has to be what was added.
+pub(crate) const fn add_to(total: &mut Units, value: Units) {
+    *total = total.saturating_add(value);
+}
+
+/// What of `quota` is left after `used`; unlimited stays unlimited whatever is used.
+pub(crate) const fn left(quota: Units, used: Units) -> Units {
+    if quota >= INF { INF } else { quota.saturating_sub(used) }
+}
+
+/// Usage of a workload or an assignment: pairs sorted by cell, each cell once.
+pub(crate) type Usage = Vec<(CellId, Units)>;
+
+/// Adds to one cell of a usage.
+pub(crate) fn accumulate(usage: &mut Usage, cell: CellId, value: Units) {
+    match usage.binary_search_by_key(&cell, |(c, _)| *c) {
+        Ok(at) => {
+            if let Some((_, total)) = usage.get_mut(at) {
+                add_to(total, value);
+            }
+        }
+        Err(at) => usage.insert(at, (cell, value)),
+    }
+}
+
+/// Value of one cell of a usage.
+pub(crate) fn in_usage(usage: &[(CellId, Units)], cell: CellId) -> Units {
+    usage.binary_search_by_key(&cell, |(c, _)| *c).ok().and_then(|at| usage.get(at)).map_or(0, |(_, value)| *value)
+}
+
+/// Quota and usage of one (flavor, resource) at one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) key: CellId,
+    /// The node's own nominal quota.
+    pub(crate) nominal: Units,
+    /// [`INF`] when absent.
+    pub(crate) borrowing_limit: Units,
+    /// [`INF`] when absent.
+    pub(crate) lending_limit: Units,
+    /// Own quota and what the children lend.
+    pub(crate) subtree: Units,
+    /// Own usage (queue) or what the children take from here (cohort).
+    pub(crate) usage: Units,
+    /// The node itself says a quota, be it zero.
+    pub(crate) own: bool,
+    /// The node or one below it does: elsewhere usage is a remnant, and no share of anything.
+    pub(crate) has_quota: bool,
+}
+
+impl Cell {
+    pub(crate) const fn empty(key: CellId) -> Self {
+        Self {
+            key,
+            nominal: 0,
+            borrowing_limit: INF,
+            lending_limit: INF,
+            subtree: 0,
+            usage: 0,
+            own: false,
+            has_quota: false,
+        }
+    }
+
+    /// Quota that the parent never sees.
+    pub(crate) fn local(&self) -> Units {
+        if self.lending_limit >= INF { 0 } else { left(self.subtree, self.lending_limit).max(0) }
+    }
+
+    pub(crate) fn local_available(&self) -> Units {
+        left(self.local(), self.usage).max(0)
+    }
+
+    /// What of `value` more the parent would see; nothing where a quota without end is kept back, however much is in use.
+    pub(crate) fn above_local(&self, value: Units) -> Units {
+        if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
+    }
+
+    /// What the parent sees of the quota.
+    pub(crate) fn lent(&self) -> Units {
+        match self.local() {
+            INF => 0,
+            local => left(self.subtree, local),
+        }
+    }
+
+    /// What the node takes from its parent.
+    pub(crate) fn used_in_parent(&self) -> Units {
+        match self.local() {
+            INF => 0,
+            local => self.usage.saturating_sub(local).max(0),
+        }
+    }
+
+    /// The most that the parent may give on top of what it gives already.
+    pub(crate) fn bound_from_parent(&self) -> Units {
+        if self.borrowing_limit >= INF {
+            INF
+        } else {
+            plus(left(self.lent(), self.used_in_parent()), self.borrowing_limit)
+        }
+    }
+
+    /// Whether `extra` more would exceed the quota of the subtree.
+    pub(crate) const fn exceeds_with(&self, extra: Units) -> bool {
+        self.subtree < INF && self.usage.saturating_add(extra) > self.subtree
+    }
+}

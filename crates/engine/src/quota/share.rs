@@ -1,0 +1,197 @@
+//! Dominant resource shares (kueue.md 6.4): how much more than its own a node of the forest takes, by weight.
+
+#![expect(clippy::float_arithmetic, reason = "shares are ratios, compared as floats as Kueue does")]
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::model::{Amount, FlavorResource};
+use crate::quota::balance::{INF, Units, Usage, accumulate, add_to, amount, in_usage, plus, units};
+use crate::quota::tree::Tree;
+use crate::world::World;
+use crate::world::ids::{CellId, NodeId, ResourceId};
+use crate::world::store::Store;
+
+const NANO: f64 = 1_000_000_000.0;
+
+/// What decides between two queues or cohorts under fair sharing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Largest borrowed part over the resources, in thousandths of what may be lent, before weighting.
+    pub ratio: f64,
+    /// Fair weight; 0 and less count as 0.
+    pub weight: f64,
+    /// Some flavor exceeds the quota of the subtree, even one of which nothing may be lent.
+    pub borrowing: bool,
+}
+
+impl Share {
+    /// The ratio divided by the weight, as gauges show it: not rounded, and infinite for a borrower of weight 0.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        if self.ratio <= 0.0 {
+            0.0
+        } else if self.weight <= 0.0 {
+            f64::INFINITY
+        } else {
+            self.ratio / self.weight
+        }
+    }
+
+    /// The figure of the status: rounded up, `i64::MAX` for a borrower of weight 0.
+    #[must_use]
+    pub fn rounded(&self) -> i64 {
+        let value = self.value().ceil();
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
+        {
+            value as i64
+        }
+    }
+
+    /// Smaller shares first; among borrowers of weight 0, which come last, the ratio decides.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let is_boundless = |share: &Self| share.weight <= 0.0 && share.ratio > 0.0;
+        match (is_boundless(self), is_boundless(other)) {
+            (true, true) => self.ratio.total_cmp(&other.ratio),
+            (false, false) => self.value().total_cmp(&other.value()),
+            (own, _) => own.cmp(&!own),
+        }
+    }
+}
+
+/// Share of a queue or cohort, and what it comes from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShareFigures {
+    /// The share.
+    pub share: Share,
+    /// Resource that gave the ratio; of equal ones the first by name.
+    pub dominant_resource: Option<String>,
+    /// Cells above the quota of the subtree.
+    pub borrowed: Vec<FlavorResource>,
+}
+
+/// What all nodes below a cohort may use of each resource if nothing is in use, by resource.
+pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(ResourceId, Units)> {
+    let mut sums: Vec<(ResourceId, Units)> = Vec::new();
+    for cell in &tree.nodes[tree.root(cohort)].cells {
+        let resource = store.cells.key(cell.key).1;
+        let value = tree.potential(cohort, cell.key);
+        match sums.iter_mut().find(|(known, _)| *known == resource) {
+            Some((_, sum)) => *sum = plus(*sum, value),
+            None => sums.push((resource, value)),
+        }
+    }
+    sums
+}
+
+/// Share of a node with `extra` usage on top, and the resource that gave it. Roots have none. Costs the node's cells.
+pub(crate) fn share_of(
+    store: &Store,
+    tree: &Tree,
+    node: NodeId,
+    extra: &[(CellId, Units)],
+) -> (Share, Option<ResourceId>) {
+    let weight = tree.nodes[node].weight;
+    let mut share = Share { ratio: 0.0, weight: weight.max(0) as f64 / NANO, borrowing: false };
+    let Some(parent) = tree.nodes[node].parent else { return (share, None) };
+    let mut borrowed: Vec<(ResourceId, Units)> = Vec::new();
+    for cell in tree.nodes[node].cells.iter().filter(|cell| cell.has_quota) {
+        let used = || cell.usage.saturating_add(in_usage(extra, cell.key));
+        let over = if cell.subtree >= INF { 0 } else { used().saturating_sub(cell.subtree) };
+        if over > 0 {
+            share.borrowing = true;
+            let resource = store.cells.key(cell.key).1;
+            match borrowed.iter_mut().find(|(known, _)| *known == resource) {
+                Some((_, sum)) => add_to(sum, over),
+                None => borrowed.push((resource, over)),
+            }
+        }
+    }
+    let mut dominant: Option<ResourceId> = None;
+    for (resource, over) in borrowed {
+        let lent = tree.nodes[parent].lendable.iter().find(|(known, _)| *known == resource).map_or(0, |(_, sum)| *sum);
+        if lent <= 0 {
+            continue;
+        }
+        let ratio = over as f64 * 1000.0 / lent as f64;
+        let first = |known: ResourceId| store.resource(resource) < store.resource(known);
+        if ratio > share.ratio || (ratio == share.ratio && dominant.is_none_or(first)) {
+            share.ratio = ratio;
+            dominant = Some(resource);
+        }
+    }
+    (share, dominant)
+}
+
+/// Whether something is asked for of what is borrowed; an amount of 0 asks for nothing.
+pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_borrowed: impl Fn(&K) -> bool) -> bool {
+    requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
+}
+
+/// Whether a node, with `extra` usage on top, is above its quota in one of the cells that are asked for. Of what it has no quota for
+/// usage is a remnant, as for its share.
+pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
+    asks_for(usage.iter().copied(), |key| {
+        let cell = tree.cell(node, *key);
+        cell.has_quota && cell.exceeds_with(in_usage(extra, *key))
+    })
+}
+
+impl World {
+    /// Share of a ClusterQueue (`is_queue`) or Cohort, with `extra` usage of its own on top; `None` when it is unknown.
+    #[must_use]
+    pub fn share(&self, name: &str, is_queue: bool, extra: &BTreeMap<FlavorResource, Amount>) -> Option<ShareFigures> {
+        let node = if is_queue {
+            self.store.queues[self.store.queue_ids.get(name).copied()?].node
+        } else {
+            self.tree.find_cohort(name)?
+        };
+        let on_top = self.known_usage(extra);
+        let (share, dominant) = share_of(&self.store, &self.tree, node, &on_top);
+        let has_parent = self.tree.nodes[node].parent.is_some();
+        let cells = self.tree.nodes[node].cells.iter().filter(|cell| cell.has_quota);
+        let over = cells.filter(|cell| cell.exceeds_with(in_usage(&on_top, cell.key)));
+        let mut borrowed: Vec<FlavorResource> =
+            over.filter(|_| has_parent).map(|cell| self.store.named(cell.key)).collect();
+        borrowed.sort();
+        let dominant_resource = dominant.map(|resource| self.store.resource(resource).to_owned());
+        Some(ShareFigures { share, dominant_resource, borrowed })
+    }
+
+    /// Whether a ClusterQueue, with `extra` usage of its own on top, is above its quota in something that is asked for; `None` when it
+    /// is unknown.
+    #[must_use]
+    pub fn borrows_requested(
+        &self,
+        cluster_queue: &str,
+        requested: &BTreeMap<FlavorResource, Amount>,
+        extra: &BTreeMap<FlavorResource, Amount>,
+    ) -> Option<bool> {
+        let node = self.store.queues[self.store.queue_ids.get(cluster_queue).copied()?].node;
+        let (requested, extra) = (self.known_usage(requested), self.known_usage(extra));
+        // Who is in no cohort borrows from nobody.
+        Some(self.tree.nodes[node].parent.is_some() && borrows_any(&self.tree, node, &requested, &extra))
+    }
+
+    /// What may be lent below a cohort, by resource; `None` when it is unknown.
+    #[must_use]
+    pub fn lendable(&self, cohort: &str) -> Option<BTreeMap<String, Amount>> {
+        let lent = lendable(&self.store, &self.tree, self.tree.find_cohort(cohort)?);
+        Some(lent.into_iter().map(|(resource, sum)| (self.store.resource(resource).to_owned(), amount(sum))).collect())
+    }
+
+    /// Usage by cell; what nobody has heard of is left out.
+    fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
+        let mut usage = Usage::new();
+        for (cell, value) in named {
+            let flavor = self.store.flavor_names.get(&cell.flavor);
+            let resource = self.store.resources.get(&cell.resource);
+            let cell = flavor.zip(resource).and_then(|(flavor, resource)| self.store.find_cell(flavor, resource));
+            if let Some(cell) = cell {
+                accumulate(&mut usage, cell, units(*value));
+            }
+        }
+        usage
+    }
+}

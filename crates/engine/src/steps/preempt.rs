@@ -1,0 +1,122 @@
+//! The steps of preemption one by one, on the functions that the search for victims calls: policies, orders, reservations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::assign::assignment::{Assignment, Granular, Mode};
+use crate::assign::is_preferred;
+use crate::assign::partial;
+use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
+use crate::preempt::Ask;
+use crate::preempt::candidates::{Candidate, Candidates, Filter, Line, Right};
+use crate::preempt::fair::Turns;
+use crate::preempt::usage::sort_line;
+use crate::quota::balance::amount;
+use crate::world::World;
+use crate::world::ids::{QueueId, WorkloadId};
+
+/// Whether flavor `a` is to be preferred to `b`, each given as how it can be had and the level it borrows from.
+#[must_use]
+pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &FlavorFungibility) -> bool {
+    is_preferred(a, b, fungibility.preemption_over_borrowing)
+}
+
+/// The largest counts that find room, by pod set given as count and `minCount`; `None` when there is nothing to reduce or no
+/// reduction finds room. Room is taken to be monotonous.
+pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
+    partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
+}
+
+/// Somebody of a queue, who takes whoever is offered.
+fn anybody(queue: QueueId, gone: &BTreeSet<WorkloadId>) -> Ask<'_> {
+    let (priority, queued_at, preempts) = (i64::MAX, Millis(0), Preempts::AsQueue);
+    Ask { queue, priority, queued_at, needs: &[], usage: &[], gone, afs: None, preempts, asking: None }
+}
+
+impl World {
+    fn candidates_named(&self, uids: &[&str]) -> Vec<Candidate<'_>> {
+        let candidate = |uid: &&str| {
+            let id: WorkloadId = self.store.by_uid.get(*uid).copied()?;
+            let workload = self.store.workload(id)?;
+            let held = workload.held()?;
+            Some(Candidate::of(id, workload, held, Right::WithinQueue, None))
+        };
+        uids.iter().filter_map(candidate).collect()
+    }
+
+    fn uid_of(&self, id: WorkloadId) -> String {
+        self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
+    }
+
+    /// Candidates by queue, those of each in their order.
+    fn lines_of<'a>(
+        &'a self,
+        candidates: &[Candidate<'a>],
+        has_usage: &impl Fn(&Candidate<'_>) -> bool,
+    ) -> Vec<Line<'a>> {
+        let mut lines: BTreeMap<QueueId, Vec<Candidate<'a>>> = BTreeMap::new();
+        for candidate in candidates {
+            lines.entry(candidate.queue).or_default().push(*candidate);
+        }
+        let afs = self.options.admission_fair_sharing.as_ref();
+        let sorted = |line| Line::listed(sort_line(&self.store, afs, line, has_usage));
+        lines.into_values().filter_map(sorted).collect()
+    }
+
+    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue, some of them as if nothing were known of what their
+    /// LocalQueues used. Those that hold nothing are left out.
+    #[must_use]
+    pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let candidates = self.candidates_named(uids);
+        let has_usage = |candidate: &Candidate<'_>| !without_usage.contains(&candidate.uid);
+        let gone = BTreeSet::new();
+        let ask = anybody(queue, &gone);
+        let filter = Filter::new(&self.store, &ask);
+        let mut sequence = Candidates::listed(self.lines_of(&candidates, &has_usage), queue).sequence();
+        let mut order = Vec::new();
+        while let Some(candidate) = sequence.next(&filter, |_| true) {
+            order.push(self.uid_of(candidate.workload));
+        }
+        order
+    }
+
+    /// The ClusterQueues that fair sharing offers one after the other to take a victim from, among workloads by uid. At each
+    /// turn a candidate leaves (but keeps its quota), or, where `drops` says so, the queue is dropped.
+    #[must_use]
+    pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
+        let candidates = self.candidates_named(uids);
+        let gone = BTreeSet::new();
+        let ask = anybody(queue, &gone);
+        let filter = Filter::new(&self.store, &ask);
+        let lines = self.lines_of(&candidates, &|_| true);
+        let mut turns = Turns::new(&self.store, &self.tree, queue, lines.into_iter());
+        let mut order = Vec::new();
+        while let Some(node) = turns.next(&self.store, &self.tree) {
+            if drops.get(order.len()).copied().unwrap_or(false) {
+                turns.drop_queue(node);
+            } else {
+                turns.pop(&filter, node);
+            }
+            order.push(self.tree.nodes[node].name.clone());
+        }
+        order
+    }
+
+    /// What an entry keeps from later ones in its cycle: all that it would use, or, in mode `Preempt` without victims, what
+    /// its queue may count on.
+    #[must_use]
+    pub fn kept_free(
+        &mut self,
+        cluster_queue: &str,
+        mode: Mode,
+        borrowing: u32,
+        usage: &BTreeMap<FlavorResource, Amount>,
+    ) -> BTreeMap<FlavorResource, Amount> {
+        let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return BTreeMap::new() };
+        let usage = self.store.usage_named(usage);
+        let assignment = Assignment { usage, borrowing, held_to: Some(mode), ..Assignment::default() };
+        let kept = self.kept(queue, &assignment, &[]);
+        kept.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
+    }
+}

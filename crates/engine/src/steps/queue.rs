@@ -1,0 +1,253 @@
+//! The steps of a cycle that concern queues, one by one: take heads, put them back, wake what is parked. Cycles themselves
+//! run on the same functions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::assign::assignment::Assignment;
+use crate::cycle::{Entry, Report, Requeue};
+use crate::explain::why::Said;
+use crate::model::{Millis, PendingReason};
+use crate::world::World;
+use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
+use crate::world::store::{Phase, Place, Progress};
+
+/// What came of a head in its cycle: decides where it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not nominated, for a reason that has no name of its own.
+    Generic,
+    /// No flavor has room: it is parked with its equals.
+    NoFit,
+    /// Preemption would help, but nobody can be preempted: parked with its equals.
+    PreemptionNoCandidates,
+    /// It was nominated and lost against others in the cycle.
+    FailedAfterNomination,
+    /// Its namespace does not match the queue.
+    NamespaceMismatch,
+    /// It issued preemptions and stays first.
+    PendingPreemption,
+    /// Its preemptions could not be issued.
+    PreemptionFailed,
+    /// It may not preempt yet.
+    PreemptionGated,
+}
+
+impl Outcome {
+    /// Kueue's word for it, empty for the one without a name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "",
+            Self::NoFit => "NoFit",
+            Self::PreemptionNoCandidates => "PreemptionNoCandidates",
+            Self::FailedAfterNomination => "FailedAfterNomination",
+            Self::NamespaceMismatch => "NamespaceMismatch",
+            Self::PendingPreemption => "PendingPreemption",
+            Self::PreemptionFailed => "PreemptionFailed",
+            Self::PreemptionGated => "PreemptionGated",
+        }
+    }
+
+    /// Where a head goes.
+    pub(crate) const fn requeue(self) -> Requeue {
+        match self {
+            Self::Generic | Self::PreemptionGated => Requeue::Park,
+            Self::NoFit | Self::PreemptionNoCandidates => Requeue::NoRoom,
+            Self::FailedAfterNomination | Self::PreemptionFailed => Requeue::Retry,
+            Self::NamespaceMismatch => Requeue::Mismatch,
+            Self::PendingPreemption => Requeue::PendingPreemption,
+        }
+    }
+
+    const fn reason(self) -> PendingReason {
+        match self {
+            Self::Generic => PendingReason::PendingEvaluation,
+            Self::PreemptionGated => PendingReason::AdmissionGated,
+            Self::NamespaceMismatch => PendingReason::Misconfigured,
+            Self::PendingPreemption => PendingReason::WaitingForPreemptedWorkloads,
+            Self::NoFit | Self::PreemptionNoCandidates | Self::FailedAfterNomination | Self::PreemptionFailed => {
+                PendingReason::WaitingForQuota
+            }
+        }
+    }
+}
+
+/// When a scan over flavors was made: what had changed of the quota of its queue until then, and the cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanTime {
+    /// Changes of quota.
+    pub generation: u64,
+    /// Cycle.
+    pub cycle: u64,
+}
+
+/// Whether a scan that was made `last` has to begin anew `now`; `preserves` is the gate that forgives a change of quota for a cycle.
+#[must_use]
+pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool {
+    let progress = Progress { generation: last.generation, cycle: last.cycle, ..Progress::default() };
+    progress.is_outdated(now.generation, now.cycle, preserves)
+}
+
+/// Whether a scan that got so far, per pod set and resource, has flavors left to try.
+#[must_use]
+pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
+    let any = ResourceId::at(0);
+    let tried = tried.iter().map(|tried| tried.values().map(|index| (any, *index)).collect()).collect();
+    Progress { tried, ..Progress::default() }.has_pending_flavors()
+}
+
+impl World {
+    fn queue_named(&self, cluster_queue: &str) -> Option<QueueId> {
+        self.store.queue_ids.get(cluster_queue).copied()
+    }
+
+    /// Takes the head of a ClusterQueue, as a cycle does; it is in flight until it is put back or changes.
+    pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
+        self.release_timers(now);
+        let queue = self.queue_named(cluster_queue)?;
+        let root = self.tree.root(self.store.queues[queue].node);
+        self.wake_queue(queue, root);
+        self.store.queues[queue].pending.taken_at = Some(self.tree.nodes[root].epoch);
+        let id = self.pop(queue)?;
+        self.store.workload(id).map(|workload| workload.uid.to_string())
+    }
+
+    /// Takes the head of every ClusterQueue that is active, by name of the queue.
+    pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
+        let active =
+            self.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
+        let mut names: Vec<String> = active.collect();
+        names.sort();
+        let heads = names.into_iter().filter_map(|name| self.pop_head(&name, now).map(|uid| (name, uid)));
+        heads.collect()
+    }
+
+    /// Takes a given pending workload out of its place, as if it had been the head. False when it is not pending in a queue.
+    pub fn pop_workload(&mut self, uid: &str) -> bool {
+        let Some((id, queue, place)) = self.place_of(uid) else { return false };
+        match place {
+            Place::Class | Place::Solo | Place::Mismatched => {
+                self.take_out(queue, id, Place::InFlight);
+                let pending = &mut self.store.queues[queue].pending;
+                pending.solo.remove(&id);
+                pending.mismatched.remove(&id);
+                true
+            }
+            Place::Nowhere | Place::Until(_) | Place::Blocked | Place::InFlight => place == Place::InFlight,
+        }
+    }
+
+    fn place_of(&self, uid: &str) -> Option<(WorkloadId, QueueId, Place)> {
+        let id = self.store.by_uid.get(uid).copied()?;
+        let workload = self.store.workload(id)?;
+        let queue = self.store.local_queues[workload.local_queue].queue?;
+        match workload.phase {
+            Phase::Pending(place) => Some((id, queue, place)),
+            Phase::Held(_) => None,
+        }
+    }
+
+    /// Puts a workload in flight back where a cycle with that outcome would put it; `tried` is how far its scan over the
+    /// flavors got. False when it is not in flight.
+    pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
+        self.put_back_for(uid, outcome, outcome.reason(), tried)
+    }
+
+    /// The same, for a reason of its own.
+    pub fn put_back_for(
+        &mut self,
+        uid: &str,
+        outcome: Outcome,
+        reason: PendingReason,
+        tried: &[BTreeMap<String, i32>],
+    ) -> bool {
+        let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
+        let root = self.tree.root(self.store.queues[queue].node);
+        let epoch = self.tree.nodes[root].epoch;
+        // What woke the others while it was in flight wakes it, too. In a plan nothing can: there no time passes between the two.
+        let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
+        self.wake_queue(queue, root);
+        let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
+        let tried = tried.iter().map(|tried| tried.iter().map(&mut one).collect()).collect();
+        let generation = self.tree.nodes[self.store.queues[queue].node].generation;
+        let progress = Progress { tried, generation, cycle: self.cycle, began: epoch, ..Progress::default() };
+        let requeue = match outcome.requeue() {
+            Requeue::NoRoom | Requeue::Park | Requeue::Mismatch if woken => Requeue::Retry,
+            requeue => requeue,
+        };
+        let assignment = Assignment { progress: progress.clone(), ..Assignment::default() };
+        let entry = Entry::new(queue, id, (assignment, Vec::new()));
+        let mut entry = Entry { requeue, verdict: Some((reason, Said::Plainly(""))), ..entry };
+        let mut report = Report::default();
+        self.put_back(&mut entry, &mut report);
+        self.tell_heads(&mut report);
+        // A cycle forgets a scan that is over: the next one begins anew with or without it.
+        let is_told = !progress.tried.is_empty();
+        if let Some(workload) = self.store.workload_mut(id).filter(|workload| is_told && workload.progress.is_none()) {
+            workload.progress = Some(Box::new(progress));
+        }
+        true
+    }
+
+    /// Lets what is parked in the whole tree of a ClusterQueue be tried again, and whose back-off is over. Returns how many workloads
+    /// that moves; none below a cycle of cohorts. It wakes as a delta does and a plan takes up at its start; that somebody may be in flight
+    /// meanwhile, and that mismatches are looked at without a change of labels, nothing in that path knows.
+    pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
+        let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
+        let node = self.store.queues[queue].node;
+        if self.tree.is_below_cycle(node) {
+            return 0;
+        }
+        let root = self.tree.root(node);
+        let queues = Arc::clone(&self.tree.nodes[root].queues);
+        let active = |world: &Self| -> usize {
+            let active = |queue: &QueueId| world.store.queues[*queue].pending.active() as usize;
+            queues.iter().map(active).sum()
+        };
+        let before = active(self);
+        self.release_timers(now);
+        let epoch = self.tree.nodes[root].epoch;
+        self.wake(node);
+        for queue in queues.iter().copied() {
+            // Nobody was taken yet: whoever comes back was away since before.
+            self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
+            // A cycle puts nobody back for a namespace that matches, and a change of labels or selector has them tried at once.
+            self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
+            self.wake_queue(queue, root);
+        }
+        active(self).saturating_sub(before)
+    }
+
+    /// Whether two workloads are equal for scheduling, `None` when one is unknown.
+    #[must_use]
+    pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
+        let class = |uid: &str| {
+            let id = self.store.by_uid.get(uid).copied()?;
+            self.store.workload(id).map(|workload| workload.class)
+        };
+        Some(class(a)? == class(b)?)
+    }
+
+    /// The workload of a ClusterQueue that goes first while its victims leave.
+    #[must_use]
+    pub fn sticky(&self, cluster_queue: &str) -> Option<String> {
+        let sticky = self.store.queues[self.queue_named(cluster_queue)?].pending.sticky?;
+        self.store.workload(sticky).map(|workload| workload.uid.to_string())
+    }
+
+    /// The reason for which the equals of a pending workload are parked with it, `None` when they are not, or it is not among them.
+    #[must_use]
+    pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
+        let (id, queue, place) = self.place_of(uid)?;
+        let class = self.store.workload(id)?.class;
+        self.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
+    }
+
+    /// Whether it is remembered how far the last scan over a workload's flavors got.
+    #[must_use]
+    pub fn has_progress(&self, uid: &str) -> bool {
+        let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
+        workload.is_some_and(|workload| workload.progress.is_some())
+    }
+}

@@ -1,0 +1,74 @@
+//! Usage beyond quota: what pods use that run without a place, until they are gone. It counts against the ClusterQueue of their job alone. A cohort
+//! lends as if there were none: else whoever has pods that end slowly could take the quota of a lender, whom the cohort protects
+//! (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`).
+
+use std::sync::Arc;
+
+use crate::model::BeyondSpec;
+use crate::quota::balance::{Usage, accumulate, units};
+use crate::quota::tree::Trial;
+use crate::world::World;
+use crate::world::ids::{QueueId, WorkloadId};
+use crate::world::store::Store;
+
+/// Usage that nobody was given, and of which queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    queue: QueueId,
+    usage: Usage,
+}
+
+impl World {
+    /// Takes the usage beyond quota of one carrier in place of what was known of it. Costs the cells of both.
+    pub(crate) fn set_beyond(&mut self, spec: &BeyondSpec) {
+        let mut usage = Usage::new();
+        for (cell, value) in &spec.usage {
+            let cell = self.store.intern_cell(&cell.flavor, &cell.resource);
+            accumulate(&mut usage, cell, units(*value).max(0));
+        }
+        usage.retain(|(_, value)| *value > 0);
+        let new = (!usage.is_empty()).then(|| Beyond { queue: self.queue_id(&spec.cluster_queue), usage });
+        if self.store.beyond.get(&*spec.carrier) == new.as_ref() {
+            return;
+        }
+        if let Some(old) = self.store.beyond.remove(&*spec.carrier) {
+            let node = self.store.queues[old.queue].node;
+            self.tree.charge_beyond(node, &old.usage, true);
+            self.mark(old.queue);
+            // Some of it may have gone: as when a workload leaves.
+            let generation = &mut self.tree.nodes[node].generation;
+            *generation = generation.saturating_add(1);
+            self.wake(node);
+        }
+        if let Some(new) = new {
+            let node = self.store.queues[new.queue].node;
+            self.tree.charge_beyond(node, &new.usage, false);
+            self.mark(new.queue);
+            self.store.beyond.insert(Arc::from(spec.carrier.as_str()), new);
+        }
+    }
+}
+
+/// Takes out of the what-if what the job of a workload that leaves uses beyond its quota, or puts it back: whoever causes it is not spared for it.
+pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, out: bool) {
+    if store.beyond.is_empty() {
+        return;
+    }
+    let found = store.workload(workload).and_then(|workload| store.beyond.get(&*workload.uid));
+    if let Some(beyond) = found {
+        trial.charge_beyond(store.queues[beyond.queue].node, &beyond.usage, out);
+    }
+}
+
+impl Store {
+    /// Usage beyond quota of a queue, counted from the carriers.
+    pub(crate) fn beyond_of(&self, queue: QueueId) -> Usage {
+        let mut sum = Usage::new();
+        for (cell, value) in
+            self.beyond.values().filter(|beyond| beyond.queue == queue).flat_map(|beyond| &beyond.usage)
+        {
+            accumulate(&mut sum, *cell, *value);
+        }
+        sum
+    }
+}
