@@ -53,6 +53,15 @@ pub(crate) struct Ladder {
     pub(crate) moves: Vec<TierMove>,
 }
 
+impl Ladder {
+    /// A Workload is gone.
+    pub(crate) fn forget_workload(&mut self, uid: &str) {
+        self.answers.remove(uid);
+        self.reclaims.forget(uid);
+        self.better.remove(uid);
+    }
+}
+
 /// Since when a started job lacks pods, as far as that was seen: not what was before the first look at it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lack {
@@ -125,12 +134,12 @@ impl Control {
         let had = before == Some(Pods::Ready);
         match (pods, before) {
             (Pods::Lacking, Some(Pods::Ready) | None) => {
-                self.ladder.lacking.insert(job.uid.clone(), Lack { since: now, had });
+                self.capacity.lacking.insert(job.uid.clone(), Lack { since: now, had });
             }
             (Pods::Lacking, _) => {}
-            (Pods::Ready | Pods::NotWanted, _) => drop(self.ladder.lacking.remove(&job.uid)),
+            (Pods::Ready | Pods::NotWanted, _) => drop(self.capacity.lacking.remove(&job.uid)),
         }
-        if pods == Pods::Ready && !had && !self.ladder.stock.is_empty() {
+        if pods == Pods::Ready && !had && !self.capacity.stock.is_empty() {
             self.capacity_turned_up(object, job, now);
         }
     }
@@ -148,7 +157,7 @@ impl Control {
         // One that gives workers up is whole again without them, before its Workload says so.
         let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
         for rung in rungs.into_iter().filter(concerned) {
-            if self.ladder.stock.turned_up(&rung.flavor, &rung.shape, rung.pods.min(wanted), now) {
+            if self.capacity.stock.turned_up(&rung.flavor, &rung.shape, rung.pods.min(wanted), now) {
                 self.engine(engine::Delta::InStock(rung.flavor, rung.shape));
                 self.mark_policies(now);
             }
@@ -163,8 +172,8 @@ impl Control {
         let conditions = &workload.status.conditions;
         let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
         let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
-        let answer = self.ladder.answers.remove(&workload.uid);
-        let reclaimed = self.ladder.reclaims.take(&workload.uid);
+        let answer = self.capacity.answers.remove(&workload.uid);
+        let reclaimed = self.capacity.reclaims.take(&workload.uid);
         if !self.leads() && self.rules_for(workload).is_some() {
             return;
         }
@@ -194,7 +203,7 @@ impl Control {
 
     /// What was given to a pod set did not turn up between these times.
     fn book_stock_out(&mut self, rung: watch::Rung, times: (Timestamp, Timestamp), backoff: Backoff, now: Timestamp) {
-        if let Some(out) = self.ladder.stock.ran_out(rung.flavor, rung.shape, rung.pods, times, backoff) {
+        if let Some(out) = self.capacity.stock.ran_out(rung.flavor, rung.shape, rung.pods, times, backoff) {
             self.engine(engine::Delta::StockOut(out));
             self.mark_policies(now);
         }
@@ -202,7 +211,7 @@ impl Control {
 
     /// Takes over what a policy's status says of stock-outs.
     pub(crate) fn restore_stock(&mut self, shown: &[StockBackoffStatus], now: Timestamp) {
-        for out in self.ladder.stock.restore(shown, now) {
+        for out in self.capacity.stock.restore(shown, now) {
             self.engine(engine::Delta::StockOut(out));
         }
     }
@@ -210,7 +219,7 @@ impl Control {
     /// The statuses of policies show stock-outs.
     fn mark_policies(&mut self, now: Timestamp) {
         for policy in self.view.policies.keys() {
-            self.schedule.mark(Kind::QueuePolicy, "", policy, now);
+            self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }
     }
 }

@@ -8,36 +8,26 @@ pub(crate) mod outcomes;
 pub(crate) mod planning;
 pub(crate) mod plans;
 pub(crate) mod relations;
+pub(crate) mod state;
 pub(crate) mod strays;
-
-use std::collections::{BTreeMap, BTreeSet};
+mod work_queue;
 
 use berth_api::conditions::types;
-use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::training_job::checkpoints::Saving;
-use crate::training_job::children::Children;
-
-use crate::cache::shape::Shapes;
 use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
 use crate::controller::flight::{Decision, Draft, Flights};
 use crate::controller::plans::Plans;
-use crate::job::job_events::JobEvents;
-use crate::job::left::Left;
-use crate::job::starts::Starts;
-use crate::measure::{Measure, TierMove};
+use crate::controller::state::{Quota, Reports, Session, Trainings};
+use crate::controller::work_queue::WorkQueue;
+use crate::job::remains::Remains;
+use crate::measure::TierMove;
 pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
-use crate::overruns::Overruns;
-use crate::queues::figures::Gone;
-use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
-use crate::training_job::elastic::Growth;
 use crate::workload::explain::{Told, explain};
 use crate::workload::older_reasons;
-use crate::workload::ration::Ration;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
 
 /// What one step asks for.
@@ -54,136 +44,69 @@ pub struct Step {
     pub wake_at: Option<Timestamp>,
     /// Somebody waits for quota: what gives it back is urgent then.
     pub quota_is_wanted: bool,
+    /// Number of objects about which the step has decided.
+    pub decided: u64,
 }
 
 /// Control: the view of the cluster, the engine's world, and what to write next. No I/O and no clock: `now` comes in.
 #[derive(Debug)]
 pub struct Control {
     pub(crate) settings: Settings,
+    pub(crate) session: Session,
+    /// Observed objects, with their indexes.
     pub(crate) view: View,
-    pub(crate) shapes: Shapes,
-    pub(crate) world: World,
+    /// The engine's world, and usage beyond it.
+    pub(crate) quota: Quota,
+    /// Writes under way.
     pub(crate) flights: Flights,
-    pub(crate) dirty: BTreeSet<ObjectKey>,
-    pub(crate) schedule: QueueSchedule,
-    pub(crate) ration: Ration,
-    pub(crate) job_events: JobEvents,
-    pub(crate) measures: Vec<Measure>,
-    pub(crate) gone: Gone,
-    /// Admissions the engine has booked and that are not acknowledged yet.
-    pub(crate) planned: Plans,
-    /// Preemptions still to be written: victim uid to eviction.
-    pub(crate) evictions: BTreeMap<String, engine::Eviction>,
-    /// Those of them that the API server refused, by victim uid.
-    pub(crate) refused_evictions: BTreeSet<String>,
-    /// Deleted workloads whose pods were seen gone, by uid.
-    pub(crate) pods_gone: BTreeSet<String>,
-    /// Pods that jobs have left behind, as they were seen last, by the uid of the job's Workload.
-    pub(crate) left: BTreeMap<String, Left>,
-    pub(crate) saving: Saving,
-    pub(crate) growth: Growth,
-    pub(crate) children: Children,
-    /// Jobs that were seen to have come to rest since their last start, by uid.
-    pub(crate) at_rest: BTreeSet<String>,
-    /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
-    pub(crate) rid_of_pods: BTreeSet<String>,
-    /// Starts in a row of jobs that were stopped within one admission.
-    pub(crate) starts: Starts,
-    /// Usage beyond quota, by job.
-    pub(crate) overruns: Overruns,
-    pub(crate) ladder: Ladder,
-    /// What was applied for the present run of a TrainingJob, by its uid.
-    pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// TrainingJobs whose status may have to be written.
-    pub(crate) untold: BTreeSet<ObjectKey>,
-    /// What users were told last of objects, by reason.
-    pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
-    pub(crate) next_sweep: Option<Timestamp>,
-    /// When a plan filled what may be unacknowledged, and left somebody out.
-    pub(crate) filled_at: Option<Timestamp>,
-    /// Parked workloads that a sweep had to wake: must stay 0.
-    pub(crate) sweep_found: u64,
-    pub(crate) skipped_preemptions: BTreeMap<String, u32>,
-    pub(crate) term: Option<Term>,
-    pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    pub(crate) notices: Vec<Notice>,
-    pub(crate) replan: bool,
-    /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
-    /// decide is asked for.
-    pub(crate) schedules_only: bool,
-    /// The objects are no server's: statuses and reasons are written at once, since there is none to spare, and whoever asks says what becomes of
-    /// what was evicted, since nobody else would stop it.
-    pub(crate) is_offline: bool,
+    pub(crate) work: WorkQueue,
+    /// Admissions and evictions that the engine has chosen, and that are not acknowledged yet.
+    pub(crate) plans: Plans,
+    pub(crate) remains: Remains,
+    pub(crate) reports: Reports,
+    pub(crate) training: Trainings,
+    pub(crate) capacity: Ladder,
 }
 
 impl Control {
     /// Control with an empty view.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let world = World::new(settings.engine.clone());
-        let ration = Ration::new(!settings.observe_unadmitted);
+        let (quota, reports) = (Quota::new(&settings), Reports::new(&settings));
         Self {
             settings,
+            session: Session::default(),
             view: View::default(),
-            shapes: Shapes::default(),
-            world,
+            quota,
             flights: Flights::default(),
-            dirty: BTreeSet::new(),
-            schedule: QueueSchedule::default(),
-            ration,
-            job_events: JobEvents::default(),
-            measures: Vec::new(),
-            gone: Gone::default(),
-            planned: Plans::default(),
-            evictions: BTreeMap::new(),
-            refused_evictions: BTreeSet::new(),
-            pods_gone: BTreeSet::new(),
-            left: BTreeMap::new(),
-            saving: Saving::default(),
-            growth: Growth::default(),
-            children: Children::default(),
-            at_rest: BTreeSet::new(),
-            rid_of_pods: BTreeSet::new(),
-            starts: Starts::default(),
-            overruns: Overruns::default(),
-            ladder: Ladder::default(),
-            prepared: BTreeMap::new(),
-            untold: BTreeSet::new(),
-            told: BTreeMap::new(),
-            next_sweep: None,
-            filled_at: None,
-            sweep_found: 0,
-            skipped_preemptions: BTreeMap::new(),
-            term: None,
-            timers: BTreeMap::new(),
-            notices: Vec::new(),
-            replan: true,
-            schedules_only: false,
-            is_offline: false,
+            work: WorkQueue::default(),
+            plans: Plans::default(),
+            remains: Remains::default(),
+            reports,
+            training: Trainings::default(),
+            capacity: Ladder::default(),
         }
     }
 
     /// Leadership: `Some` after a claim and a quorum list taken after it, `None` when it ends. Without it nothing is
     /// decided, but the view stays warm.
     pub fn lead(&mut self, term: Option<Term>) {
-        if self.term == term {
+        if self.session.term == term {
             return;
         }
-        self.term = term;
+        self.session.term = term;
         // What an earlier term has planned and not written is void: the books follow the objects again.
-        let planned = self.planned.take();
-        self.evictions.clear();
-        self.refused_evictions.clear();
-        self.growth.wanted.clear();
-        self.growth.idle.clear();
+        let planned = self.plans.take();
+        self.training.growth.wanted.clear();
+        self.training.growth.idle.clear();
         // Whether a better tier is free still was not looked at meanwhile.
-        self.ladder.better.clear();
-        self.ladder.climbers.clear();
-        let asked = std::mem::take(&mut self.growth.gives_up);
+        self.capacity.better.clear();
+        self.capacity.climbers.clear();
+        let asked = std::mem::take(&mut self.training.growth.gives_up);
         for uid in planned.into_iter().chain(asked.into_keys()) {
             self.unplan(&uid);
         }
-        self.replan = true;
+        self.work.plan_again();
         if term.is_some() {
             // A class may have got its value while nobody led.
             self.view.reprice(None);
@@ -197,15 +120,15 @@ impl Control {
         if key.kind == Kind::TrainingJob {
             self.touch_training(&key);
         }
-        self.dirty.insert(key);
+        self.work.add(key);
     }
 
     pub(crate) fn replan(&mut self) {
-        self.replan = true;
+        self.work.plan_again();
     }
 
     pub(crate) fn wait(&mut self, key: ObjectKey, until: Timestamp) {
-        self.timers.entry(until).or_default().insert(key);
+        self.work.add_at(key, until);
     }
 
     /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
@@ -216,31 +139,30 @@ impl Control {
         let reserved = workload.is_some_and(WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
         if leaving || !reserved {
-            self.evictions.remove(uid);
-            self.refused_evictions.remove(uid);
+            self.plans.evicts_no_longer(uid);
         }
         self.note_given_up(uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        let stays = !leaving && !self.evictions.contains_key(uid) && !self.growth.gives_up.contains_key(uid);
+        let stays = !leaving && !self.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
         if !reserved || stays {
             // An unknown uid means the workload has gone meanwhile: nothing is booked then.
-            let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
+            let _ = self.quota.world.apply(engine::Delta::Forget(uid.to_owned()));
         }
         if let (false, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        self.replan = true;
+        self.work.plan_again();
     }
 
     /// Whoever decides about a workload does not write what was planned for it: nothing else would ever take the plan back.
     fn give_plan_up(&mut self, object: &ObjectKey) {
-        if self.planned.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
+        if self.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
         }
         let Some(uid) = self.uid_of(object) else { return };
-        if self.planned.remove(&uid) {
+        if self.plans.remove(&uid) {
             self.unplan(&uid);
         }
     }
@@ -251,9 +173,9 @@ impl Control {
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
             // Seen: the admission is no longer a plan, whatever became of the answer.
-            self.planned.remove(&uid);
+            self.plans.remove(&uid);
         }
-        if !self.planned.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+        if !self.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -266,7 +188,7 @@ impl Control {
     /// Like [`Control::step`], with that many scheduling cycles at most.
     pub fn step_cycles(&mut self, now: Timestamp, cycles: u64) -> Step {
         let mut step = Step::default();
-        if let Some(term) = self.term {
+        if let Some(term) = self.session.term {
             self.fire_timers(now);
             self.sweep(now);
             self.look_at_overruns(now);
@@ -281,33 +203,29 @@ impl Control {
             step.wake_at = self.wake_at(now);
         } else {
             // Whoever comes to lead looks at everything: what is seen meanwhile is not to be remembered for that.
-            self.dirty.clear();
+            self.work.clear();
             // A status that could not be written is, by the next term.
-            self.untold.retain(|object| object.kind != Kind::TrainingJob);
+            self.reports.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
-        step.notices.append(&mut self.notices);
-        step.moves.append(&mut self.ladder.moves);
-        step.quota_is_wanted = self.world.quota_is_wanted();
+        step.notices.append(&mut self.reports.notices);
+        step.moves.append(&mut self.capacity.moves);
+        step.quota_is_wanted = self.quota.world.quota_is_wanted();
         step
     }
 
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let timers = self.timers.keys().next().copied();
-        let ladder = self.ladder.next_climb;
-        let growth = self.growth.next_look.filter(|_| !self.growth.jobs.is_empty());
-        let waits = [self.ration.wake_at(now), self.job_events.wake_at()];
-        let times = [timers, self.schedule.wake_at(), self.next_sweep, ladder, growth].into_iter().chain(waits);
+        let work = self.work.next_time();
+        let ladder = self.capacity.next_climb;
+        let growth = self.training.growth.next_look.filter(|_| !self.training.growth.jobs.is_empty());
+        let waits = [self.reports.ration.wake_at(now), self.reports.job_events.wake_at()];
+        let times = [work, self.reports.schedule.wake_at(), ladder, growth].into_iter().chain(waits);
         times.flatten().min()
     }
 
     fn fire_timers(&mut self, now: Timestamp) {
-        while let Some(entry) = self.timers.first_entry() {
-            if *entry.key() > now {
-                break;
-            }
-            let keys = entry.remove();
-            self.replan = true;
+        while let Some(keys) = self.work.take_due(now) {
+            self.work.plan_again();
             for object in keys {
                 if self.flights.give_up(&object, now) {
                     self.touch_related(&object);
@@ -325,35 +243,36 @@ impl Control {
 
     /// Queues whose figures changed get their status written in due time.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
-        for object in std::mem::take(&mut self.untold) {
-            self.schedule.mark_key(&object, now);
+        for object in std::mem::take(&mut self.reports.untold) {
+            self.reports.schedule.mark_key(&object, now);
         }
-        let changed = self.world.take_changed();
+        let changed = self.quota.world.take_changed();
         for name in changed.cluster_queues {
             for policy in self.view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
-                self.schedule.mark(Kind::QueuePolicy, "", policy, now);
+                self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
             }
-            self.schedule.mark(Kind::ClusterQueue, "", &name, now);
+            self.reports.schedule.mark(Kind::ClusterQueue, "", &name, now);
         }
         for (namespace, name) in changed.local_queues {
-            self.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
+            self.reports.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
         }
         if self.settings.engine.fair_sharing.is_some() {
             // A share depends on what the whole tree lends and uses.
             for name in changed.cohorts {
-                self.schedule.mark(Kind::Cohort, "", &name, now);
+                self.reports.schedule.mark(Kind::Cohort, "", &name, now);
             }
         }
     }
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.touch_crowded();
-        while let Some(object) = self.dirty.pop_first().or_else(|| self.flights.next_held_back()) {
+        while let Some(object) = self.work.pop().or_else(|| self.flights.next_held_back()) {
             let own = object.kind != Kind::TrainingJob;
             if let Some(until) = self.flights.backing_off_from_writes(&object, now).filter(|_| own) {
                 self.wait(object, until);
                 continue;
             }
+            step.decided = step.decided.saturating_add(1);
             let decision = self.timed(decide::decide(self, &object, now), now);
             // The text of a large job was read for this decision, and no later one needs it.
             if object.kind.is_job() {
@@ -417,11 +336,11 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if self.planned.under_way() > 0 {
+        if self.plans.under_way() > 0 {
             return;
         }
         let mut blocked = Vec::new();
-        while let Some(verdict) = self.ration.next(now, self.is_offline) {
+        while let Some(verdict) = self.reports.ration.next(now, self.session.is_offline) {
             let Some(workload) = self.view.workloads.by_uid(&verdict.uid) else { continue };
             if workload.reserved() {
                 continue;
@@ -436,14 +355,14 @@ impl Control {
             self.issue(draft, &object, term, now, step);
         }
         for verdict in blocked {
-            self.ration.put_back(verdict);
+            self.reports.ration.put_back(verdict);
         }
     }
 
     fn write_statuses(&mut self, term: Term, now: Timestamp, step: &mut Step) {
         self.note_changed(now);
         let mut later = Vec::new();
-        while let Some(object) = self.schedule.next(now, self.is_offline) {
+        while let Some(object) = self.reports.schedule.next(now, self.session.is_offline) {
             if self.flights.busy(&object) {
                 later.push(object);
                 continue;
@@ -455,7 +374,7 @@ impl Control {
             }
         }
         for object in later {
-            self.schedule.mark_key(&object, now);
+            self.reports.schedule.mark_key(&object, now);
         }
     }
 }

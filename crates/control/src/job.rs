@@ -16,6 +16,7 @@ mod overgrown;
 mod owners;
 mod parts;
 pub(crate) mod placement;
+pub(crate) mod remains;
 mod same;
 pub(crate) mod starts;
 mod stop;
@@ -349,10 +350,10 @@ impl Case<'_> {
         }
         // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
         // job ends with them.
-        let ended = self.control.ration.ended_at(&self.job.uid).filter(|_| !self.control.is_offline);
+        let ended = self.control.reports.ration.ended_at(&self.job.uid).filter(|_| !self.control.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        let waited_for = || given.is_some_and(|queue| self.control.world.anyone_waits_beside(queue));
+        let waited_for = || given.is_some_and(|queue| self.control.quota.world.anyone_waits_beside(queue));
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
@@ -380,7 +381,7 @@ impl Case<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
-        let again = self.control.starts.again(&self.job.uid, "", workload);
+        let again = self.control.remains.starts.again(&self.job.uid, "", workload);
         if let Some(again) = again.filter(|again| again.due > self.now) {
             return Decision::Wait(again.due);
         }

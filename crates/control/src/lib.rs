@@ -3,14 +3,16 @@
 //! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
 //! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
 //! one pure function per kind, which asks for at most one [`write::Write`] with its precondition. The runtime performs the
-//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`strays.rs`), never by
+//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`controller/strays.rs`), never by
 //! assuming.
 //!
 //! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
 //!
-//! Where to start: [`Control`] in `core.rs` (the step), `decide/job.rs` (what happens to a Job), `decide/workload.rs` (the
-//! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way), `offline.rs`
-//! (the same without a cluster).
+//! Rooms: `controller` runs the step and holds what is planned and in flight, `cache` holds the observed objects, `observe` takes
+//! observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;
+//! `capacity` follows whether capacity turns up, tier by tier. `offline` runs the same without a cluster.
+//!
+//! Where to start: [`Control`] in `controller.rs` (the step), `job.rs` (what happens to a Job), `workload.rs` (the life of a Workload).
 
 #![cfg_attr(
     not(test),
@@ -24,22 +26,22 @@ mod controller;
 mod deltas;
 pub mod event;
 pub mod feature_gates;
-pub(crate) mod job;
+mod job;
 pub mod measure;
 mod moments;
 mod observe;
 pub mod offline;
 mod overruns;
-pub(crate) mod pod;
-pub(crate) mod pod_group;
+mod pod;
+mod pod_group;
 mod policies;
 mod provisioning;
-pub(crate) mod queues;
+mod queues;
 pub mod settings;
 pub mod surroundings;
 mod timeline;
-pub(crate) mod training_job;
-pub(crate) mod workload;
+mod training_job;
+mod workload;
 pub mod write;
 
 pub use crate::controller::{Control, Step};

@@ -110,7 +110,7 @@ impl Control {
             Observation::JobPod(change) => self.observe_job_pods(change, now),
             Observation::StatefulSet(change) => self.observe_sets(change),
             Observation::Node(change) => {
-                let known = self.ladder.reclaims.nodes().cloned().collect();
+                let known = self.capacity.reclaims.nodes().cloned().collect();
                 self.each(change, known, |me, name, object| me.put_node(&name.1, object.as_deref()));
             }
             Observation::RuntimeClass(change) => {
@@ -164,7 +164,7 @@ impl Control {
 
     pub(crate) fn engine(&mut self, delta: engine::Delta) {
         // A refusal means the engine does not know the object: nothing is booked for it.
-        let _ = self.world.apply(delta);
+        let _ = self.quota.world.apply(delta);
         self.replan();
     }
 
@@ -181,33 +181,24 @@ impl Control {
         let object_key = key(Kind::Workload, name);
         self.touch_related(&object_key);
         self.touch_requests_of(name);
-        self.dirty.remove(&object_key);
-        self.told.remove(&object_key);
+        self.work.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.workloads.remove(name) {
             if let Some(owner) = &old.owner {
                 self.touch_jobs_below(&old.namespace, &owner.uid);
             }
-            self.shapes.release(&old.shape);
+            self.quota.shapes.release(&old.shape);
             self.note_held(&old);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.spare_victims_of(&old.uid);
-            self.planned.remove(&old.uid);
-            self.evictions.remove(&old.uid);
-            self.refused_evictions.remove(&old.uid);
-            self.pods_gone.remove(&old.uid);
-            self.left.remove(&old.uid);
-            self.growth.shrunk.remove(&old.uid);
-            self.growth.gives_up.remove(&old.uid);
+            self.plans.forget(&old.uid);
+            self.remains.forget_workload(&old.uid);
+            self.training.forget_workload(&old.uid);
+            self.capacity.forget_workload(&old.uid);
+            self.reports.forget_workload(&object_key, &old.uid);
+            self.view.repriced.remove(&old.uid);
             self.note_lost_slice(&old, now);
             self.forget_children(&old);
-            self.saving.forget(&old.uid);
-            self.saving.before.remove(&old.uid);
-            self.view.repriced.remove(&old.uid);
-            self.ration.forget(&old.uid);
-            self.ladder.answers.remove(&old.uid);
-            self.ladder.reclaims.forget(&old.uid);
-            self.ladder.better.remove(&old.uid);
             self.mark_queues(&old, now);
             self.forget_job_pods_of(&old.namespace);
             if old.group.is_some() {
@@ -231,15 +222,14 @@ impl Control {
             _ => {}
         }
         if !new.reserved() {
-            self.pods_gone.remove(&new.uid);
-            self.left.remove(&new.uid);
-            self.growth.shrunk.remove(&new.uid);
-            self.saving.forget(&new.uid);
-            self.ladder.reclaims.forget(&new.uid);
-            self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+            self.remains.forget_workload(&new.uid);
+            self.training.growth.shrunk.remove(&new.uid);
+            self.training.saving.forget(&new.uid);
+            self.capacity.reclaims.forget(&new.uid);
+            self.training.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         if new.is(types::EVICTED) || new.is(types::FINISHED) {
-            self.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+            self.remains.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
         }
         self.note_idle(&new);
         self.note_resized(&new);
@@ -256,29 +246,29 @@ impl Control {
             let counts = self.leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
-                self.measures.extend(crate::workload::transitions::measures(
+                self.reports.measures.extend(crate::workload::transitions::measures(
                     &old,
                     new,
                     local,
                     (now, &self.view.timeline),
                 ));
-                self.measures.extend(self.tier_measures(&old, new, now));
-                self.ladder.moves.extend(self.tier_moves(&old, new, now));
-                self.measures.extend(self.training_measures(&old, new, now));
+                self.reports.measures.extend(self.tier_measures(&old, new, now));
+                self.capacity.moves.extend(self.tier_moves(&old, new, now));
+                self.reports.measures.extend(self.training_measures(&old, new, now));
                 if self.settings.cohort_metrics {
-                    self.measures.extend(self.cohort_measures(&old, new));
+                    self.reports.measures.extend(self.cohort_measures(&old, new));
                 }
             }
             if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.stock_out_between(&old, new)) {
                 self.note_stock_out(&old, at, now);
             }
-            self.shapes.release(&old.shape);
+            self.quota.shapes.release(&old.shape);
             self.mark_queues(&old, now);
         }
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
             // It asks for something else now, or for nothing, or somebody else has written: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
-            self.planned.remove(&uid);
+            self.plans.remove(&uid);
         }
         if asks_otherwise {
             self.flights.forget_refused_reservation(&object_key);
@@ -287,8 +277,8 @@ impl Control {
         self.wake_parts(&name, stage);
         self.touch_requests_of(&name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
-            if !self.ladder.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
-                self.ladder.better.remove(&new.uid);
+            if !self.capacity.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
+                self.capacity.better.remove(&new.uid);
             }
             new.shed();
         }
@@ -300,8 +290,8 @@ impl Control {
 
     fn mark_queues(&mut self, workload: &WorkloadView, now: Timestamp) {
         if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
-            self.schedule.mark(Kind::ClusterQueue, "", queue, now);
-            self.schedule.mark(Kind::LocalQueue, &workload.namespace, &workload.queue, now);
+            self.reports.schedule.mark(Kind::ClusterQueue, "", queue, now);
+            self.reports.schedule.mark(Kind::LocalQueue, &workload.namespace, &workload.queue, now);
         }
     }
 
@@ -309,7 +299,7 @@ impl Control {
     /// engine's own booking holds until the result is seen.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        if self.planned.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+        if self.plans.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
             return;
         }
         let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));
@@ -320,7 +310,7 @@ impl Control {
         };
         let uid = workload.uid.clone();
         if over || workload.reserved() {
-            self.ration.forget(&uid);
+            self.reports.ration.forget(&uid);
         }
         self.engine(delta);
         if over {

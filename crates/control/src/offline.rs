@@ -73,7 +73,7 @@ impl Offline {
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let surroundings = Surroundings::new(&settings);
         let mut control = Control::new(settings);
-        control.is_offline = true;
+        control.session.is_offline = true;
         control.lead(Some(Term(1)));
         Self {
             control,
@@ -138,7 +138,7 @@ impl Offline {
     /// From now on it is kept what each write makes of its object, and lists of admission checks are left as they are: for whoever
     /// asks what cycles decide by themselves.
     pub fn keep_history(&mut self) {
-        self.control.schedules_only = true;
+        self.control.session.schedules_only = true;
         self.history.get_or_insert_default();
     }
 
@@ -156,7 +156,7 @@ impl Offline {
         let outcome = self.perform(&Write { id: WriteId(0), term: Term(1), purpose, key: key.clone(), request });
         self.writes.push((purpose, key));
         if let Outcome::Applied { .. } = outcome {
-            self.notices.extend(draft.notices);
+            self.reports.notices.extend(draft.notices);
         }
     }
 
@@ -313,7 +313,7 @@ impl Offline {
         for _ in 0..MOST_STEPS {
             let step = self.control.step_cycles(self.now, left);
             left = if cycles == u64::MAX { cycles } else { 0 };
-            self.notices.extend(step.notices);
+            self.reports.notices.extend(step.notices);
             if step.writes.is_empty() {
                 return;
             }
@@ -323,13 +323,13 @@ impl Offline {
                 let before = self.history.is_some().then(|| object(self));
                 let outcome = self.perform(&write);
                 self.control.outcome(write.id, outcome, self.now);
-                let notices = std::mem::take(&mut self.control.notices);
+                let notices = std::mem::take(&mut self.control.reports.notices);
                 let after = if before.is_some() { object(self) } else { Default::default() };
                 if let (Some(history), Some(before)) = (&mut self.history, before) {
                     let (key, notices) = (write.key, notices.clone());
                     history.push(Made { purpose: write.purpose, key, before, after, notices });
                 }
-                self.notices.extend(notices);
+                self.reports.notices.extend(notices);
             }
         }
     }

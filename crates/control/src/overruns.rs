@@ -133,16 +133,16 @@ impl Control {
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
         if old.map_or(0, |old| old.pods) != job.pods || asks_otherwise {
             let wholes = [old.and_then(|old| whole_of(object, old)), whole_of(object, job)];
-            self.overruns.unsure.extend(wholes.into_iter().flatten());
-            self.overruns.unsure.insert(object.clone());
+            self.quota.overruns.unsure.extend(wholes.into_iter().flatten());
+            self.quota.overruns.unsure.insert(object.clone());
         }
     }
 
     /// A job is gone: it is looked at, and what it was a part of.
     pub(crate) fn note_pods_of(&mut self, object: &ObjectKey, job: &JobState) {
         if self.leads() {
-            self.overruns.unsure.extend(whole_of(object, job));
-            self.overruns.unsure.insert(object.clone());
+            self.quota.overruns.unsure.extend(whole_of(object, job));
+            self.quota.overruns.unsure.insert(object.clone());
         }
     }
 
@@ -173,23 +173,23 @@ impl Control {
     fn look_again_at(&mut self, object: Option<ObjectKey>) {
         let Some(object) = object else { return };
         let whole = self.view.jobs.get(&object).and_then(|job| whole_of(&object, job));
-        self.overruns.unsure.extend(whole.into_iter().chain([object]));
+        self.quota.overruns.unsure.extend(whole.into_iter().chain([object]));
     }
 
     /// A queue has come or changed: what runs beyond quota may be another one's to answer for.
     pub(crate) fn charge_overruns_again(&mut self) {
-        self.overruns.unsure.extend(self.overruns.known.keys().cloned());
+        self.quota.overruns.unsure.extend(self.quota.overruns.known.keys().cloned());
     }
 
     /// A process that comes to lead looks at everything that runs.
     pub(crate) fn find_overruns(&mut self) {
         self.charge_overruns_again();
         for (object, job) in self.view.jobs.iter().filter(|(_, job)| job.pods > 0) {
-            self.overruns.unsure.extend(whole_of(object, job));
-            self.overruns.unsure.insert(object.clone());
+            self.quota.overruns.unsure.extend(whole_of(object, job));
+            self.quota.overruns.unsure.insert(object.clone());
         }
         let pods = self.view.pod_keys(None);
-        self.overruns.unsure.extend(pods);
+        self.quota.overruns.unsure.extend(pods);
         for stray in self.view.odd_pods.keys(None) {
             self.note_stray(&(stray.namespace, stray.name));
         }
@@ -204,14 +204,14 @@ impl Control {
 
     /// Looks at what may run beyond quota, and tells the engine what does.
     pub(crate) fn look_at_overruns(&mut self, now: Timestamp) {
-        for object in std::mem::take(&mut self.overruns.unsure) {
+        for object in std::mem::take(&mut self.quota.overruns.unsure) {
             // Offline a job that runs may have been read without its Workload.
-            let counts = |found: &Found| found.is_beyond() && !(self.is_offline && found.pods[1] == 0);
+            let counts = |found: &Found| found.is_beyond() && !(self.session.is_offline && found.pods[1] == 0);
             let found = self.overrun_of(&object).filter(counts);
-            let old = self.overruns.known.remove(&object);
+            let old = self.quota.overruns.known.remove(&object);
             if let Some(old) = old.as_ref().filter(|old| found.is_none() && self.outlives(&object, old)) {
                 let (charge, pods) = (old.charge.clone(), old.pods);
-                self.overruns.known.insert(object, Overrun { charge, pods, doubled: None, crowded: old.crowded });
+                self.quota.overruns.known.insert(object, Overrun { charge, pods, doubled: None, crowded: old.crowded });
                 continue;
             }
             let before = old.as_ref().and_then(|old| old.charge.clone());
@@ -239,7 +239,7 @@ impl Control {
             let crowded = old.as_ref().is_some_and(|old| old.crowded);
             let overrun = Overrun { charge, pods: found.pods, doubled, crowded };
             let waits = overrun.is_without_quota();
-            self.overruns.known.insert(object.clone(), overrun);
+            self.quota.overruns.known.insert(object.clone(), overrun);
             self.let_wait(&object, waited, waits);
         }
         self.look_for_room();
@@ -248,9 +248,10 @@ impl Control {
     /// Asks the engine anew whether the queues that are charged have room. Costs what runs beyond quota anywhere: nearly always nothing.
     fn look_for_room(&mut self) {
         let mut changed = Vec::new();
-        for (object, overrun) in &mut self.overruns.known {
+        for (object, overrun) in &mut self.quota.overruns.known {
             let Some(charge) = &overrun.charge else { continue };
-            let crowded = charge.usage.iter().any(|(cell, _)| self.world.is_overdrawn(&charge.cluster_queue, cell));
+            let crowded =
+                charge.usage.iter().any(|(cell, _)| self.quota.world.is_overdrawn(&charge.cluster_queue, cell));
             if crowded != overrun.crowded {
                 overrun.crowded = crowded;
                 changed.push(object.clone());
@@ -268,7 +269,8 @@ impl Control {
 
     /// Whether the queue of a Workload has room for what its pods ask of a resource beyond their places: it is charged with that already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
-        let known = workload.whole().and_then(|whole| self.overruns.known.get(&whole)).filter(|known| !known.crowded);
+        let known =
+            workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
         let charge = known.and_then(|known| known.charge.as_ref());
         charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
     }
@@ -290,18 +292,20 @@ impl Control {
     fn outlives(&self, object: &ObjectKey, overrun: &Overrun) -> bool {
         let workload = overrun.charge.as_ref().and_then(|charge| self.view.workloads.by_uid(&charge.carrier));
         let is_gone = object.kind.is_job() && !self.view.jobs.contains_key(object);
-        is_gone && workload.is_some_and(|workload| !self.pods_gone.contains(&workload.uid))
+        is_gone && workload.is_some_and(|workload| !self.remains.pods_are_gone(&workload.uid))
     }
 
     /// Whether something runs of the job of a Workload beyond what that holds, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
-        workload.whole().is_some_and(|whole| self.overruns.known.contains_key(&whole))
+        workload.whole().is_some_and(|whole| self.quota.overruns.known.contains_key(&whole))
     }
 
     /// Whether pods of the job of a Workload run for which nothing of quota is held: it waits until they have ended, since a place
     /// that were given to it meanwhile would hold twice as many.
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
-        workload.whole().is_some_and(|whole| self.overruns.known.get(&whole).is_some_and(Overrun::is_without_quota))
+        workload
+            .whole()
+            .is_some_and(|whole| self.quota.overruns.known.get(&whole).is_some_and(Overrun::is_without_quota))
     }
 
     /// Pods of a job, a single pod or a group that run, and their usage beyond quota.

@@ -311,27 +311,42 @@ impl Control {
     }
 
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
-        self.schedule.mark(Kind::QueuePolicy, "", name, now);
+        self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
         // Who leads keeps the book of stock-outs; everybody else follows what the leader wrote.
-        let follows = self.term.is_none() || !self.view.policies.contains_key(name);
+        let follows = self.session.term.is_none() || !self.view.policies.contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
             self.restore_stock(&status.backoffs, now);
         }
-        match (self.view.policies.get_mut(name), object) {
+        let old = match (self.view.policies.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.object.metadata, &object.metadata) => {
                 known.object = object;
                 return;
             }
-            (_, Some(object)) => drop(self.view.policies.insert(name.to_owned(), Policy::new(object))),
-            (_, None) => drop(self.view.policies.remove(name)),
-        }
-        // A class that a label stands for may be what a job without a Workload waits for.
-        self.touch_all_jobs();
-        for queue in self.view.cluster_queues.keys().cloned().collect::<Vec<_>>() {
-            let labels = self.view.cluster_queues.get(&queue).and_then(|object| object.metadata.labels.clone());
-            if self.claim(&queue, &labels.unwrap_or_default(), now) {
+            (_, Some(object)) => self.view.policies.insert(name.to_owned(), Policy::new(object)),
+            (_, None) => self.view.policies.remove(name),
+        };
+        // A job without a Workload may wait for the class that the policy names now.
+        self.touch_those_without_class();
+        let new = self.view.policies.get(name);
+        let none = BTreeMap::new();
+        let claimed = |(queue, object): &(&String, &Box<berth_api::ClusterQueue>)| {
+            let labels = object.metadata.labels.as_ref().unwrap_or(&none);
+            old.iter().chain(new).any(|policy| policy.claims(queue, labels))
+        };
+        let queues = self.view.cluster_queues.iter().filter(claimed);
+        let queues = queues.map(|(queue, object)| (queue.clone(), object.metadata.labels.clone().unwrap_or_default()));
+        for (queue, labels) in queues.collect::<Vec<_>>() {
+            if self.claim(&queue, &labels, now) {
                 self.tell_queue_again(&queue);
             }
+        }
+    }
+
+    /// Marks the jobs whose users were told of a priority class that does not exist.
+    fn touch_those_without_class(&mut self) {
+        let told = self.reports.told.iter().filter(|(_, events)| events.contains_key(labels::NO_CLASS));
+        for object in told.map(|(object, _)| object.clone()).collect::<Vec<_>>() {
+            self.touch(object);
         }
     }
 
@@ -348,7 +363,7 @@ impl Control {
         };
         let claims = [old.as_ref(), self.view.claims.get(queue)];
         for policy in claims.into_iter().flatten().flat_map(|claim| &claim.of) {
-            self.schedule.mark(Kind::QueuePolicy, "", policy, now);
+            self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }
         true
     }

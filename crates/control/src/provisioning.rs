@@ -1,5 +1,5 @@
 //! What is known of ProvisioningRequests: those that were made for Workloads, their PodTemplates and configurations, and
-//! whom a change of them concerns. What is decided with it is in `decide/provisioning.rs`.
+//! whom a change of them concerns. What is decided with it is in `provisioning/check.rs`.
 
 pub(crate) mod check;
 
@@ -211,7 +211,7 @@ impl Control {
     pub(crate) fn touch_requests_of(&mut self, workload: &Name) {
         let Some(workload) = self.view.workloads.get(workload) else { return };
         let requests = self.view.provisioning.of_workload(&workload.uid);
-        self.dirty.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
+        self.work.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
     /// Whom a request or a template concerns.

@@ -38,7 +38,9 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
     match key.kind {
         Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
             // Its status says how many hold its quota.
-            Some(object) => held(key, &Holder::of(&object.metadata), || control.world.cluster_queue_in_use(&key.name)),
+            Some(object) => {
+                held(key, &Holder::of(&object.metadata), || control.quota.world.cluster_queue_in_use(&key.name))
+            }
             None => Decision::Done,
         },
         // One that no server has stored, as `berth decide` reads them, has nothing to write to.
@@ -61,7 +63,7 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
         _ => match control.view.flavors.get(&key.name) {
             Some(object) => {
                 let holder = Holder::of(&object.metadata);
-                let in_use = || control.world.flavor_in_use(&key.name);
+                let in_use = || control.quota.world.flavor_in_use(&key.name);
                 match held(key, &holder, in_use) {
                     Decision::Done if holder.deleting && in_use() => {
                         waits_for(control, key, holder.uid, &offering(control, &key.name))
@@ -220,7 +222,7 @@ pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, c
 /// Weighted share of a queue or cohort in its parent; `None` without fair sharing.
 fn fair_share(control: &Control, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
     control.settings.engine.fair_sharing.as_ref()?;
-    let share = control.world.share(name, is_queue, &BTreeMap::new())?;
+    let share = control.quota.world.share(name, is_queue, &BTreeMap::new())?;
     Some(api::FairSharingStatus { weighted_share: share.share.rounded() })
 }
 
@@ -282,11 +284,11 @@ fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
 
 fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let object = control.view.cluster_queues.get(&key.name)?;
-    let figures = control.world.figures(&key.name)?;
+    let figures = control.quota.world.figures(&key.name)?;
     let (admitted, usage) = admitted_usage(control, control.view.workloads.reserving(&key.name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let mut readiness = control.world.readiness(&key.name)?;
+    let mut readiness = control.quota.world.readiness(&key.name)?;
     if object.metadata.deletion_timestamp.is_some() && figures.reserving > 0 {
         readiness.message.push_str(&format!(
             "; {} workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue={}",
@@ -305,7 +307,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
     // Usage beyond quota is used, and borrowed of nobody.
-    let beyond = control.world.beyond(&key.name);
+    let beyond = control.quota.world.beyond(&key.name);
     let beyond = |reserved: &engine::CellUsage| {
         let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
         beyond.iter().find(|(at, _)| is_same(at)).map_or(Amount::ZERO, |(_, amount)| *amount)
@@ -372,11 +374,11 @@ fn explicit(status: &impl Serialize) -> Value {
 fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (key.namespace.clone(), key.name.clone());
     let object = control.view.local_queues.get(&name)?;
-    let figures = control.world.local_queue_figures(&key.namespace, &key.name)?;
+    let figures = control.quota.world.local_queue_figures(&key.namespace, &key.name)?;
     let (admitted, usage) = admitted_usage(control, holding(control, &name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let readiness = control.world.local_queue_readiness(&key.namespace, &key.name)?;
+    let readiness = control.quota.world.local_queue_readiness(&key.namespace, &key.name)?;
     let generation = object.metadata.generation.unwrap_or_default();
     set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {

@@ -3,8 +3,10 @@
 //! A [`World`] takes in changes ([`Delta`]) and answers with plans ([`Plan`]); the same deltas and times always give the same
 //! plans. It never reads a clock, does I/O or knows the Kubernetes API: `control` translates.
 //!
-//! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`plan.rs`); one cycle is in `cycle.rs`, flavors in
-//! `flavors.rs`, quota arithmetic in `balance.rs` and `tree.rs`, victims in `preempt`.
+//! Rooms: `world` takes deltas and stores what they say, `queue` orders pending workloads, `cycle` plans, `assign` finds flavors, `preempt` finds
+//! victims, `quota` is the arithmetic of cells, cohorts and shares, `explain` answers questions, `steps` gives tests the parts of a cycle.
+//!
+//! Start reading at [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
 
 #![cfg_attr(
     not(test),

@@ -224,7 +224,7 @@ impl Control {
         self.note_stray(name);
         if self.view.odd_pods.0.remove(name).is_some() {
             self.flights.vanished(&object);
-            self.told.remove(&object);
+            self.reports.told.remove(&object);
             self.touch_related(&object);
         }
     }
@@ -245,7 +245,7 @@ impl Control {
     pub(crate) fn touch_job_pods(&mut self, namespace: &str) {
         if !self.view.odd_pods.is_empty() {
             let keys = self.view.odd_pods.keys(Some(namespace));
-            self.dirty.extend(keys);
+            self.work.extend(keys);
         }
     }
 

@@ -62,7 +62,7 @@ impl Control {
             Some(known) => (known.shape.clone(), known.reshaped),
             None => {
                 let around = surroundings(&self.view, &self.settings, &name.0);
-                (self.shapes.of(&name.0, &spec.pod_sets, &around), 0)
+                (self.quota.shapes.of(&name.0, &spec.pod_sets, &around), 0)
             }
         };
         let annotations = metadata.annotations.unwrap_or_default();
@@ -131,7 +131,7 @@ impl Control {
     /// what they were given.
     pub(crate) fn reshape(&mut self, namespace: Option<&str>) {
         let (view, settings) = (&self.view, &self.settings);
-        let renewed = self.shapes.renew(namespace, |place| surroundings(view, settings, place));
+        let renewed = self.quota.shapes.renew(namespace, |place| surroundings(view, settings, place));
         for (old, new) in renewed {
             let concerned = self.view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
             let mut names: Vec<Name> = concerned

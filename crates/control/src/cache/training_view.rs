@@ -197,15 +197,15 @@ impl Control {
             return;
         };
         if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {
-            self.measures.extend(training_figures::status_measures(&name, old, &new));
+            self.reports.measures.extend(training_figures::status_measures(&name, old, &new));
         }
         let (version, uid) = (new.version(), new.uid.clone());
         let gone = gone.filter(|gone| *gone != uid);
         if new.facts.elastic.is_some() {
-            self.growth.jobs.insert(name.clone());
+            self.training.growth.jobs.insert(name.clone());
         } else {
-            self.growth.jobs.remove(&name);
-            self.growth.idle.remove(&uid);
+            self.training.growth.jobs.remove(&name);
+            self.training.growth.idle.remove(&uid);
         }
         let rules = |view: Option<&TrainingView>| {
             view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over()))
@@ -254,18 +254,11 @@ impl Control {
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.touch_owned_by(uid);
         self.touch_jobs_below(&object_key.namespace, uid);
-        self.prepared.remove(uid);
-        self.saving.books.remove(uid);
-        self.measures.push(training_figures::forget(&(object_key.namespace.clone(), object_key.name.clone())));
-        self.saving.begun.remove(uid);
-        self.growth.idle.remove(uid);
-        self.growth.wanted.remove(uid);
-        self.growth.not_before.remove(uid);
-        self.growth.vain.remove(uid);
-        self.growth.taken_back.remove(uid);
-        self.growth.jobs.remove(&(object_key.namespace.clone(), object_key.name.clone()));
-        self.starts.forget(uid);
-        self.told.remove(object_key);
+        let name = (object_key.namespace.clone(), object_key.name.clone());
+        self.training.forget_training_job(&name, uid);
+        self.reports.measures.push(training_figures::forget(&name));
+        self.remains.starts.forget(uid);
+        self.reports.told.remove(object_key);
         self.flights.vanished(object_key);
     }
 }

@@ -50,7 +50,7 @@ impl Control {
     /// Looks, now and then, for running workloads that could have a better tier. Of each cohort tree one goes at a time, and the next
     /// one when that has arrived: what is free was counted for it alone.
     pub(crate) fn climb(&mut self, now: Timestamp) {
-        if self.ladder.next_climb.is_some_and(|at| at > now) {
+        if self.capacity.next_climb.is_some_and(|at| at > now) {
             return;
         }
         let climbing: Vec<(String, ClimbRules)> = self
@@ -59,14 +59,14 @@ impl Control {
             .iter()
             .filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)))
             .collect();
-        self.ladder.next_climb = None;
-        let mut climbers = std::mem::take(&mut self.ladder.climbers);
+        self.capacity.next_climb = None;
+        let mut climbers = std::mem::take(&mut self.capacity.climbers);
         climbers.retain(|climber| self.is_on_the_way(climber, now));
-        self.ladder.climbers = climbers;
+        self.capacity.climbers = climbers;
         for (queue, rules) in climbing {
-            self.ladder.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
-            let mut others = self.ladder.climbers.iter();
-            if !others.any(|other| self.world.are_in_one_tree(&other.queue, &queue)) {
+            self.capacity.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+            let mut others = self.capacity.climbers.iter();
+            if !others.any(|other| self.quota.world.are_in_one_tree(&other.queue, &queue)) {
                 self.climb_in(&queue, rules, now);
             }
         }
@@ -79,7 +79,7 @@ impl Control {
             return false;
         }
         if !workload.is(types::EVICTED) && workload.reserved() {
-            let chosen = self.ladder.better.get(&climber.uid).is_some_and(|better| better.now);
+            let chosen = self.capacity.better.get(&climber.uid).is_some_and(|better| better.now);
             return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
         }
         let conditions = &workload.status.conditions;
@@ -106,19 +106,19 @@ impl Control {
             .collect();
         candidates.sort_unstable();
         for (_, _, name, uid) in candidates {
-            let found = self.world.better_tier(&uid);
-            let found = found.filter(|(_, flavors)| !self.ladder.stock.remembers(flavors, now)).map(|(tier, _)| tier);
+            let found = self.quota.world.better_tier(&uid);
+            let found = found.filter(|(_, flavors)| !self.capacity.stock.remembers(flavors, now)).map(|(tier, _)| tier);
             let Some(tier) = found else {
-                self.ladder.better.remove(&uid);
+                self.capacity.better.remove(&uid);
                 continue;
             };
-            let known = self.ladder.better.get(&uid).copied().filter(|known| known.tier == tier);
+            let known = self.capacity.better.get(&uid).copied().filter(|known| known.tier == tier);
             let mut better = known.unwrap_or(Better { tier, since: now, now: false });
             let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
             better.now |= saved && self.has_passed(better.since, rules.steady_ms, now);
-            self.ladder.better.insert(uid.clone(), better);
+            self.capacity.better.insert(uid.clone(), better);
             if better.now {
-                self.ladder.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
+                self.capacity.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
                 self.touch(key(Kind::Workload, &name));
                 return;
             }
@@ -158,7 +158,7 @@ impl Control {
         let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
         let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
         !flavors.is_empty()
-            && flavors.iter().all(|flavor| self.ladder.stock.remembers(std::slice::from_ref(flavor), at))
+            && flavors.iter().all(|flavor| self.capacity.stock.remembers(std::slice::from_ref(flavor), at))
     }
 
     /// Whether the job of a workload says that it saved a checkpoint since a moment.
@@ -170,7 +170,7 @@ impl Control {
 
 /// Evicts a workload that is to climb.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let Some(better) = control.ladder.better.get(&workload.uid).filter(|better| better.now) else {
+    let Some(better) = control.capacity.better.get(&workload.uid).filter(|better| better.now) else {
         return Decision::Done;
     };
     let from: Vec<&str> = control.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();

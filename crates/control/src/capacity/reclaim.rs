@@ -80,21 +80,21 @@ impl Control {
     pub(crate) fn put_node(&mut self, name: &str, node: Option<&Node>) {
         let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by(&self.settings.reclaim_taints)?)))
         else {
-            if self.ladder.reclaims.nodes.remove(name).is_some() {
+            if self.capacity.reclaims.nodes.remove(name).is_some() {
                 self.flights.vanished(&cluster_key(Kind::Node, name));
             }
             return;
         };
-        if self.ladder.reclaims.nodes.get(name).is_none_or(|known| known.uid != node.uid()) {
+        if self.capacity.reclaims.nodes.get(name).is_none_or(|known| known.uid != node.uid()) {
             let leaving = Leaving { uid: node.uid().to_owned(), taint: taint.to_owned(), asked: false };
-            self.ladder.reclaims.nodes.insert(name.to_owned(), leaving);
+            self.capacity.reclaims.nodes.insert(name.to_owned(), leaving);
             self.touch(cluster_key(Kind::Node, name));
         }
     }
 
     /// Takes the answer about the pods of a node.
     pub(crate) fn note_on_node(&mut self, node: &str, pods: &[PodOnNode], now: Timestamp) {
-        let Some(leaving) = self.ladder.reclaims.nodes.get_mut(node) else { return };
+        let Some(leaving) = self.capacity.reclaims.nodes.get_mut(node) else { return };
         leaving.asked = true;
         let taint = leaving.taint.clone();
         for pod in pods {
@@ -102,7 +102,7 @@ impl Control {
             let Some(rung) = self.leaves_with(workload, pod_set) else { continue };
             let (uid, name) = (workload.uid.clone(), workload.key());
             let loss = Loss { at: now, rung, node: node.to_owned(), taint: taint.clone() };
-            self.ladder.reclaims.losses.insert(uid, loss);
+            self.capacity.reclaims.losses.insert(uid, loss);
             self.touch(key(Kind::Workload, &name));
         }
     }
@@ -137,7 +137,7 @@ impl Control {
 
 /// Asks for the pods of a node.
 pub(crate) fn ask(control: &Control, object: &ObjectKey) -> Decision {
-    if control.ladder.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
+    if control.capacity.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
         return Decision::Done;
     }
     Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
@@ -150,6 +150,6 @@ pub(super) fn decide(
     admitted: Timestamp,
     now: Timestamp,
 ) -> Option<Decision> {
-    let loss = control.ladder.reclaims.losses.get(&workload.uid).filter(|loss| loss.at >= admitted)?;
+    let loss = control.capacity.reclaims.losses.get(&workload.uid).filter(|loss| loss.at >= admitted)?;
     Some(Decision::write(evict(workload, now, (RECLAIMED, ""), &loss.message())))
 }

@@ -109,7 +109,7 @@ impl Control {
 
 /// Whether a started workload lacks pods, of a TrainingJob those of any of its Jobs, and since when as far as that was seen.
 fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
-    let known = |job: &JobState| control.ladder.lacking.get(&job.uid).copied();
+    let known = |job: &JobState| control.capacity.lacking.get(&job.uid).copied();
     let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
     if let Some(name) = workload.training_job() {
         let view = control.view.training.get(&name)?;
@@ -150,7 +150,7 @@ impl<'a> Look<'a> {
         }
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
-        let last = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+        let last = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= since);
         Some(Self { lack, rungs, rules, since, last, timeline: &control.view.timeline })
     }
 
@@ -250,10 +250,10 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         let known = self.growth_without_nodes(&name).is_some();
         let Some(workload) = self.view.workloads.get(&name) else { return };
-        self.ladder.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
+        self.capacity.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
         let Some((rung, since, backoff)) = self.growth_without_nodes(&name) else { return };
         if let (false, Some(workload)) = (known, self.view.workloads.get(&name)) {
-            self.measures.extend(growth_measures(workload, rung.tier, (since, now)));
+            self.reports.measures.extend(growth_measures(workload, rung.tier, (since, now)));
         }
         self.book_stock_out(rung, (since, now), backoff, now);
     }
@@ -291,7 +291,7 @@ pub(crate) fn at_timeout(
     if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
         return None;
     }
-    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Who cannot be asked is not waited for.
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(control, workload));
     };
@@ -302,7 +302,7 @@ pub(crate) fn at_timeout(
 
 /// Whether all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
 pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
-    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Who cannot be asked is not waited for.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
@@ -336,7 +336,7 @@ pub(crate) fn leave_unwatched(
     (due, now): (Timestamp, Timestamp),
     leaves: impl FnOnce(String) -> Decision,
 ) -> Decision {
-    let Some(answer) = control.ladder.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         return find_stuck(control, workload);
     };
     let watched = watched_sets(control, workload);

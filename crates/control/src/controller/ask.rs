@@ -21,7 +21,7 @@ use crate::write::Kind;
 impl Control {
     /// The engine's books, for questions that change nothing in the view.
     pub fn world(&mut self) -> &mut World {
-        &mut self.world
+        &mut self.quota.world
     }
 
     /// When a write that failed is tried again, while one waits for that.
@@ -33,7 +33,7 @@ impl Control {
     /// Whether a write may be decided now.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.term.is_some()
+        self.session.term.is_some()
     }
 
     /// Plans again with the next step, whether something was observed or not.
@@ -98,7 +98,7 @@ impl Control {
             cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
         let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
         let all = named.chain(parents).chain(self.view.cohorts.keys().cloned());
-        all.filter(|name| !name.is_empty() && !self.world.cohort_cycle(name)).collect()
+        all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
     }
 
     /// What the engine is told of a Workload, `None` when it is unknown.

@@ -47,7 +47,7 @@ impl Control {
         let workloads = workloads.iter().filter_map(|name| self.view.workloads.get(name));
         objects.insert("Workload", workloads.map(|one| (path(&one.key()), self.workload_digest(one))).collect());
         objects.extend(self.others());
-        json!({"objects": objects, "problems": berth_engine::check(&self.world)})
+        json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
     /// What queues and cohorts hold, and how many Workloads there are, with the `problems` of the books: little of [`Self::recompute`],
@@ -58,13 +58,13 @@ impl Control {
             "ClusterQueue": self.cluster_queue_digests(),
             "Cohort": self.cohort_digests(),
             "workloads": self.view.workloads.values().count(),
-            "problems": berth_engine::check(&self.world),
+            "problems": berth_engine::check(&self.quota.world),
         })
     }
 
     /// Usage and quota by flavor and resource; what is neither used nor given is as if it were not there.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
-        let rows = self.world.snapshot(name, is_queue).into_iter();
+        let rows = self.quota.world.snapshot(name, is_queue).into_iter();
         let rows = rows.filter(|(_, _, used, quota)| used.get() != 0 || quota.get() != 0);
         rows.map(|(flavor, resource, used, quota)| {
             (format!("{flavor}/{resource}"), format!("{} of {}", used.get(), quota.get()))
@@ -74,13 +74,13 @@ impl Control {
 
     fn cluster_queue_digests(&self) -> Objects {
         let queues = self.view.cluster_queues.iter().map(|(name, object)| {
-            let figures = self.world.figures(name);
+            let figures = self.quota.world.figures(name);
             let pending = |figures: &berth_engine::model::QueueFigures| {
                 figures.pending_active.saturating_add(figures.pending_inadmissible)
             };
             let digest = json!({
                 "resourceVersion": object.metadata.resource_version,
-                "ready": self.world.readiness(name).map(|readiness| readiness.reason),
+                "ready": self.quota.world.readiness(name).map(|readiness| readiness.reason),
                 "reserving": figures.as_ref().map(|figures| figures.reserving),
                 "pending": figures.as_ref().map(pending),
                 "usage": self.cells(name, true),
@@ -100,7 +100,7 @@ impl Control {
             let object = self.view.cohorts.get(&name);
             let digest = json!({
                 "resourceVersion": object.and_then(|cohort| cohort.metadata.resource_version.clone()),
-                "cycle": self.world.cohort_cycle(&name),
+                "cycle": self.quota.world.cohort_cycle(&name),
                 "usage": self.cells(&name, false),
             });
             (name, digest)
@@ -110,16 +110,16 @@ impl Control {
 
     fn local_queue_digests(&self) -> Objects {
         let queues = self.view.local_queues.iter().map(|(name, object)| {
-            let figures = self.world.local_queue_figures(&name.0, &name.1);
+            let figures = self.quota.world.local_queue_figures(&name.0, &name.1);
             let cells = figures.iter().flat_map(|figures| &figures.reservation).filter(|cell| cell.total.get() != 0);
             let usage: BTreeMap<String, i64> =
                 cells.map(|cell| (format!("{}/{}", cell.flavor, cell.resource), cell.total.get())).collect();
-            let waiting = self.world.waiting(&name.0, &name.1).into_iter();
+            let waiting = self.quota.world.waiting(&name.0, &name.1).into_iter();
             let mut waiting: Vec<String> = waiting
                 .map(|uid| self.view.workloads.name_of(uid).map_or_else(|| uid.to_owned(), |name| path(&name)))
                 .collect();
             waiting.sort_unstable();
-            let readiness = self.world.local_queue_readiness(&name.0, &name.1);
+            let readiness = self.quota.world.local_queue_readiness(&name.0, &name.1);
             let digest = json!({
                 "resourceVersion": object.metadata.resource_version,
                 "ready": readiness.map(|readiness| readiness.reason),
@@ -135,7 +135,7 @@ impl Control {
     }
 
     fn workload_digest(&self, workload: &WorkloadView) -> Value {
-        let books = match self.world.booked(&workload.uid) {
+        let books = match self.quota.world.booked(&workload.uid) {
             None => "none".to_owned(),
             Some(Booked::Waiting) => "waits".to_owned(),
             Some(Booked::Holding { cluster_queue, usage }) => {

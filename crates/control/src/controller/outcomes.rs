@@ -38,7 +38,7 @@ impl Control {
             self.note_sent_off(&flight.origin, &object);
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
-            self.untold.insert(object.clone());
+            self.reports.untold.insert(object.clone());
         }
         match outcome {
             Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
@@ -102,9 +102,11 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
-        self.replan |= self.planned.made();
+        if self.plans.made() {
+            self.work.plan_again();
+        }
         self.note_done(&object, &flight, now);
-        self.notices.extend(flight.notices);
+        self.reports.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
         let version = if flight.purpose.withdraws() { u64::MAX } else { written };
         if version > self.seen_version(&object) && !flight.vanished {
@@ -115,19 +117,19 @@ impl Control {
     /// What follows from it that a write was made, beside what the watch will show.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
-            self.rid_of_pods.insert(uid);
+            self.remains.note_rid_of_pods(uid);
         }
         self.note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
                 if let Some(uid) = self.uid_of(object) {
-                    self.pods_gone.insert(uid);
+                    self.remains.note_pods_gone(uid);
                 }
             }
             Purpose::ProbeSurplus => self.note_shrunk(object, now),
             Purpose::SetReclaimable => {
                 if let Some(uid) = self.uid_of(&flight.origin) {
-                    self.ration.forget_ended(&uid);
+                    self.reports.ration.forget_ended(&uid);
                 }
             }
             Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
@@ -135,8 +137,8 @@ impl Control {
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.uid_of(object) {
-                    self.planned.remove(&uid);
-                    self.replan = true;
+                    self.plans.remove(&uid);
+                    self.work.plan_again();
                 }
             }
             _ => {}
@@ -159,7 +161,7 @@ impl Control {
 
     /// The API server says no for good: the user is told, and it is tried again all the same.
     fn take_refusal(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
-        self.measures.push(Measure::Count {
+        self.reports.measures.push(Measure::Count {
             name: "berth_writes_refused",
             labels: vec![("kind", object.kind.name().to_owned())],
             by: 1,
@@ -195,8 +197,8 @@ impl Control {
     /// told.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
-        if self.planned.unanswered(&uid) {
-            self.replan = true;
+        if self.plans.unanswered(&uid) {
+            self.work.plan_again();
             let what = "does not say whether it has made a change by Berth";
             self.tell_of_write(object, false, what, text);
             self.tell_job_of(object, what, text);
@@ -206,7 +208,7 @@ impl Control {
     /// Notes what the present run of a TrainingJob has.
     fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
         if let Some(uid) = self.uid_of(origin) {
-            self.prepared.entry(uid).or_default().insert(object);
+            self.training.prepared.entry(uid).or_default().insert(object);
         }
     }
 
@@ -220,6 +222,6 @@ impl Control {
     /// A planned admission will not be written: the workload's own state decides again once it is seen.
     fn drop_plan(&mut self, object: &ObjectKey) {
         let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.planned.remove(&uid);
+        self.plans.remove(&uid);
     }
 }

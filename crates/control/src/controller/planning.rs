@@ -8,8 +8,6 @@ use crate::controller::{Control, key, millis};
 use crate::measure::Measure;
 use crate::write::Kind;
 
-/// Pause between two sweeps over parked workloads.
-const SWEEP_MS: i64 = 30_000;
 /// Where as many admissions are unacknowledged as may be, the next plan waits for room for this part of them, ...
 const ROOM: usize = 4;
 /// ... but not for longer than this.
@@ -18,27 +16,24 @@ const ROOM_MS: i64 = 1_000;
 impl Control {
     /// Looks for parked workloads that nothing woke although they would fit.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
-        let due = self.next_sweep.is_none_or(|at| at <= now);
-        if !due {
-            return;
-        }
+        let Some(again) = self.work.begin_sweep(now) else { return };
         let mut flights = std::mem::take(&mut self.flights);
         flights.forget_old(now, |object| self.uid_of(object).is_some() || !object.kind.has_uid());
         self.flights = flights;
-        if self.next_sweep.is_some() {
-            let found = self.world.sweep(millis(now));
+        if again {
+            let found = self.quota.world.sweep(millis(now));
             if found > 0 {
-                self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
-                self.replan = true;
+                self.reports.sweep_found =
+                    self.reports.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
+                self.work.plan_again();
             }
         }
-        self.next_sweep = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
     }
 
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();
-        self.planned.under_way() > 0
+        self.plans.under_way() > 0
             || admitted.any(|workload| {
                 workload.is(types::ADMITTED)
                     && !workload.is(types::PODS_READY)
@@ -51,7 +46,7 @@ impl Control {
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
         for queue in self.view.cluster_queues.keys() {
-            let (active, _) = self.world.pending(queue);
+            let (active, _) = self.quota.world.pending(queue);
             let Some(uid) = active.into_iter().next() else { continue };
             heads.push(engine::Verdict {
                 uid: uid.into(),
@@ -68,77 +63,76 @@ impl Control {
     /// Takes a reason to wait, to be told when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.ration.take(verdict, workload, now, self.is_offline);
+            self.reports.ration.take(verdict, workload, now, self.session.is_offline);
         }
     }
 
     /// Takes a victim that the engine has chosen.
     pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
         if let Some(name) = self.view.workloads.name_of(&eviction.uid) {
-            self.dirty.insert(key(Kind::Workload, &name));
-            self.evictions.insert(eviction.uid.clone(), eviction);
+            self.work.add(key(Kind::Workload, &name));
+            self.plans.evict(eviction);
         }
     }
 
     /// A workload that asks for quota no longer: whom it was to preempt, and who was not told so yet, may stay.
     pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
-        let spared = self.evictions.extract_if(.., |_, eviction| eviction.preemptor == preemptor);
-        let mut spared: Vec<String> = spared.map(|(uid, _)| uid).collect();
-        let kept = self.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
+        let mut spared = self.plans.spare(preemptor);
+        let kept = self.training.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
         spared.extend(kept.map(|(uid, _)| uid));
         for uid in spared {
             // An unknown uid means the victim has gone by itself.
-            let _ = self.world.apply(engine::Delta::Forget(uid));
+            let _ = self.quota.world.apply(engine::Delta::Forget(uid));
         }
     }
 
     /// A plan looks at the heads of all queues, however few of them may be admitted: it is better made for many.
     fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
-        let due = self.filled_at.and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
+        let due = self.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
         let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
             return false;
         };
-        self.timers.entry(due).or_default();
+        self.work.wake_at(due);
         true
     }
 
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
-        let free = self.settings.max_unacknowledged.saturating_sub(self.planned.under_way());
-        if !self.replan || free == 0 || self.waits_for_room(free, now) {
+        let free = self.settings.max_unacknowledged.saturating_sub(self.plans.under_way());
+        if !self.work.wants_plan() || free == 0 || self.waits_for_room(free, now) {
             return;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
             // Whatever makes a workload ready, or ends it, asks for a new plan.
-            self.replan = false;
+            self.work.planned(false);
             self.explain_block(now);
             return;
         }
         let max_admissions = if one_by_one { 1 } else { free };
-        let plan = self.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
-        self.replan = plan.more || cycles == 0;
-        self.filled_at = (plan.more && plan.admissions.len() >= free).then_some(now);
+        let plan = self.quota.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
+        self.work.planned(plan.more || cycles == 0);
+        self.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
         if plan.cycles > 0 {
-            self.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
+            self.reports.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
         }
         for ((queue, result), by) in plan.recomputed_targets {
             let labels = vec![("cluster_queue", queue), ("result", result.to_owned())];
             let name = "kueue_preemption_target_recomputations";
-            self.measures.push(Measure::Count { name, labels, by: u64::from(by) });
+            self.reports.measures.push(Measure::Count { name, labels, by: u64::from(by) });
         }
         let success = !plan.admissions.is_empty();
         if plan.cycles > 0 {
-            self.measures.push(Measure::Count {
+            self.reports.measures.push(Measure::Count {
                 name: "kueue_admission_attempts",
                 labels: vec![("result", if success { "success" } else { "inadmissible" }.to_owned())],
                 by: plan.cycles,
             });
         }
         for admission in plan.admissions {
-            self.ration.admitted(&admission.uid, now);
+            self.reports.ration.admitted(&admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
-                self.dirty.insert(key(Kind::Workload, &name));
-                self.planned.insert(admission);
+                self.work.add(key(Kind::Workload, &name));
+                self.plans.insert(admission);
             }
         }
         for eviction in plan.evictions {
@@ -147,7 +141,7 @@ impl Control {
                 continue;
             }
             let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();
-            self.measures.push(Measure::Count {
+            self.reports.measures.push(Measure::Count {
                 name: "kueue_preempted_workloads",
                 labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
                 by: 1,
@@ -159,8 +153,10 @@ impl Control {
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
-            self.timers.entry(at).or_default();
-            self.replan |= at <= now;
+            self.work.wake_at(at);
+            if at <= now {
+                self.work.plan_again();
+            }
         }
         self.note_changed(now);
     }

@@ -1,14 +1,15 @@
 //! Planned admissions that are not acknowledged yet. What waits until they are written waits for those that are under way: a plan whose
 //! write keeps ending without an answer, while the API server answers other writes, keeps its quota and holds up nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use berth_engine::model::Admission;
+use berth_engine::model::{Admission, Eviction};
+use jiff::Timestamp;
 
 /// A plan is set aside after so many writes in a row without an answer.
 const SEVERAL: u32 = 3;
 
-/// The admissions that the engine has booked, by the uid of the workload.
+/// The admissions and evictions that the engine has chosen, by the uid of the workload.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     plans: BTreeMap<String, Admission>,
@@ -16,6 +17,12 @@ pub(crate) struct Plans {
     failing: BTreeMap<String, Failing>,
     /// Writes of any object that the API server has made.
     made: u64,
+    /// Evictions that are still to be written, by the uid of the victim.
+    evictions: BTreeMap<String, Eviction>,
+    /// Victims whose eviction the API server refused.
+    refused: BTreeSet<String>,
+    /// When a plan filled the room for unacknowledged admissions, and left somebody out.
+    filled_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -71,10 +78,60 @@ impl Plans {
         self.plans.remove(uid).is_some()
     }
 
-    /// Removes all, and names their workloads.
+    /// Removes all admissions and evictions, and names the workloads that were to be admitted.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.failing.clear();
+        self.evictions.clear();
+        self.refused.clear();
         std::mem::take(&mut self.plans).into_keys().collect()
+    }
+
+    /// The eviction of a victim, where one is to be written.
+    pub(crate) fn eviction(&self, uid: &str) -> Option<&Eviction> {
+        self.evictions.get(uid)
+    }
+
+    pub(crate) fn evicts(&self, uid: &str) -> bool {
+        self.evictions.contains_key(uid)
+    }
+
+    pub(crate) fn evict(&mut self, eviction: Eviction) {
+        self.evictions.insert(eviction.uid.clone(), eviction);
+    }
+
+    /// A workload is gone, be it to be admitted or evicted.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.remove(uid);
+        self.evicts_no_longer(uid);
+    }
+
+    /// The victim leaves.
+    pub(crate) fn evicts_no_longer(&mut self, uid: &str) {
+        self.evictions.remove(uid);
+        self.refused.remove(uid);
+    }
+
+    /// The API server refused the eviction of a victim.
+    pub(crate) fn refuse_eviction(&mut self, uid: String) {
+        self.refused.insert(uid);
+    }
+
+    pub(crate) fn refused_evictions(&self) -> impl Iterator<Item = &Eviction> {
+        self.refused.iter().filter_map(|uid| self.evictions.get(uid))
+    }
+
+    /// Drops the evictions for a preemptor, and names the victims.
+    pub(crate) fn spare(&mut self, preemptor: &str) -> Vec<String> {
+        self.evictions.extract_if(.., |_, eviction| eviction.preemptor == preemptor).map(|(uid, _)| uid).collect()
+    }
+
+    /// When a plan filled the room for unacknowledged admissions, and left somebody out.
+    pub(crate) fn filled_at(&self) -> Option<Timestamp> {
+        self.filled_at
+    }
+
+    pub(crate) fn note_filled(&mut self, at: Option<Timestamp>) {
+        self.filled_at = at;
     }
 
     /// No answer says what became of a write of this plan; `true` when it is set aside for that.

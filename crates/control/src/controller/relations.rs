@@ -23,7 +23,7 @@ impl Control {
             object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
         }
         let Some(uid) = self.uid_of(&object) else { return };
-        self.notices.push(Notice {
+        self.reports.notices.push(Notice {
             key: object,
             uid,
             event_type: EventType::Warning,
@@ -45,11 +45,11 @@ impl Control {
     /// Tells a user of an object something that he was not told last for that reason. There may be more to tell or to do: it is looked
     /// at again.
     pub(crate) fn tell_once(&mut self, object: ObjectKey, notice: Notice, step: &mut Step) {
-        let told = self.told.entry(object.clone()).or_default();
+        let told = self.reports.told.entry(object.clone()).or_default();
         if told.get(&notice.reason) != Some(&notice.message) {
             told.insert(notice.reason.clone(), notice.message.clone());
             step.notices.push(notice);
-            self.dirty.insert(object);
+            self.work.add(object);
         }
     }
 
@@ -60,14 +60,14 @@ impl Control {
         let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
         let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
         let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
-        self.dirty.extend(self.view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
+        self.work.extend(self.view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
         let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
         let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
-        self.dirty.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
-        self.dirty.extend(self.ladder.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
-        self.dirty.extend(self.view.pod_keys(None));
-        self.dirty.extend(self.view.odd_pods.keys(None));
-        self.dirty.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
+        self.work.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
+        self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
+        self.work.extend(self.view.pod_keys(None));
+        self.work.extend(self.view.odd_pods.keys(None));
+        self.work.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
         for object in training {
             self.touch(object);
         }
@@ -75,10 +75,10 @@ impl Control {
 
     /// A priority class may be what a job waits for.
     pub(crate) fn touch_all_jobs(&mut self) {
-        self.dirty.extend(self.view.jobs.keys().cloned());
-        self.dirty.extend(self.view.pod_keys(None));
+        self.work.extend(self.view.jobs.keys().cloned());
+        self.work.extend(self.view.pod_keys(None));
         let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
-        self.dirty.extend(training.collect::<Vec<_>>());
+        self.work.extend(training.collect::<Vec<_>>());
     }
 
     /// Whether jobs and pods of a namespace are managed. One that was not seen yet is not.
@@ -89,10 +89,10 @@ impl Control {
 
     /// What surrounds the jobs of a namespace has changed.
     pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
-        self.dirty.extend(self.view.jobs_in(namespace).cloned());
-        self.dirty.extend(self.view.pod_keys(Some(namespace)));
+        self.work.extend(self.view.jobs_in(namespace).cloned());
+        self.work.extend(self.view.pod_keys(Some(namespace)));
         let training = self.view.training.keys().filter(|name| name.0 == namespace);
-        self.dirty.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
+        self.work.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
     }
 
     /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
@@ -107,12 +107,12 @@ impl Control {
     /// Marks the Workloads that an owner controls.
     pub(crate) fn touch_owned_by(&mut self, uid: &str) {
         let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);
-        self.dirty.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+        self.work.extend(owned.map(|workload| key(Kind::Workload, &workload)));
     }
 
     /// Marks the Jobs of a namespace that name this uid as their controller's.
     pub(crate) fn touch_jobs_below(&mut self, namespace: &str, uid: &str) {
-        self.dirty.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+        self.work.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
     /// Marks an object and those whose decisions depend on it.
@@ -130,10 +130,10 @@ impl Control {
                     let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
                     let uid = pod.uid.to_string();
                     self.touch_owned_by(&uid);
-                    self.dirty.extend(group.map(|group| key(Kind::PodGroup, &group)));
+                    self.work.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
-            Kind::ProvisioningRequest | Kind::PodTemplate => self.dirty.extend(self.concerned_by(object)),
+            Kind::ProvisioningRequest | Kind::PodTemplate => self.work.extend(self.concerned_by(object)),
             kind if kind.is_job() => {
                 self.touch_job_pods(&object.namespace);
                 let job = self.view.jobs.get(object);
@@ -160,7 +160,7 @@ impl Control {
         }
         // An object that does not name its owner yet cannot tell whom it concerns.
         let blocked = self.flights.unblock(object);
-        self.dirty.extend(blocked);
+        self.work.extend(blocked);
         self.touch(object.clone());
     }
 

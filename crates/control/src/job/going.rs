@@ -55,7 +55,7 @@ impl Case<'_> {
     /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the
     /// job, nobody else stops these pods.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
-        if self.job.finished.is_some() || self.control.rid_of_pods.contains(&self.job.uid) {
+        if self.job.finished.is_some() || self.control.remains.job_is_rid_of_pods(&self.job.uid) {
             return Decision::Done;
         }
         if !self.job.suspended {
@@ -78,7 +78,7 @@ impl Case<'_> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind != Kind::JOB || !self.job.active || self.control.rid_of_pods.contains(&self.job.uid) {
+        if self.key.kind != Kind::JOB || !self.job.active || self.control.remains.job_is_rid_of_pods(&self.job.uid) {
             return None;
         }
         let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
@@ -88,12 +88,12 @@ impl Case<'_> {
     /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop
     /// any more: its pods are asked.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
-        let gone = self.control.pods_gone.contains(&workload.uid);
+        let gone = self.control.remains.pods_are_gone(&workload.uid);
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
             // The garbage collector lets its pods go before it, and its status counts them no more.
             return (!gone).then(|| left::of_leaving(self.control, workload, self.now));
         }
-        let known = gone || self.control.at_rest.contains(&self.job.uid);
+        let known = gone || self.control.remains.job_is_at_rest(&self.job.uid);
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
         (!known && !never_ran).then(|| probe_pods(self.control, workload))
     }

@@ -103,7 +103,7 @@ impl Grace {
 
     /// The next step while it lasts: the job's pods are told once, then waited for.
     pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
-        if control.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
+        if control.training.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
@@ -141,17 +141,17 @@ impl Control {
         match (draft.purpose, &draft.request) {
             (Purpose::Evict, _) => {
                 let before = Before { at: now, save: self.last_save(workload) };
-                self.saving.before.insert(uid, before);
+                self.training.saving.before.insert(uid, before);
             }
             (Purpose::NotifyPods, _) => {
-                self.saving.notified.entry(uid).or_insert(told);
+                self.training.saving.notified.entry(uid).or_insert(told);
             }
             (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if self.asked(workload, now).is_none() => {
                 let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
                 let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
                 let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
                 let asked = Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false };
-                self.saving.asked.insert(uid, asked);
+                self.training.saving.asked.insert(uid, asked);
             }
             _ => {}
         }
@@ -166,8 +166,8 @@ impl Control {
         let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
         let Some(uid) = self.uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
         let request = match purpose {
-            Purpose::NotifyPods => self.saving.notified.get_mut(&uid),
-            _ => self.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
+            Purpose::NotifyPods => self.training.saving.notified.get_mut(&uid),
+            _ => self.training.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
         };
         if let Some(request) = request {
             request.pods = true;
@@ -188,7 +188,7 @@ impl Control {
         }
         let workload = self.view.workloads.get(&(object.namespace.clone(), object.name.clone()))?;
         if purpose == Purpose::AskToSave {
-            return self.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
+            return self.training.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
         }
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
     }
@@ -204,10 +204,10 @@ impl Control {
         let Some(job) = self.view.training.get(name) else { return };
         let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.is_shown(workload)) else { return };
         let uid = workload.uid.clone();
-        if let Some(told) = self.saving.notified.get_mut(&uid) {
+        if let Some(told) = self.training.saving.notified.get_mut(&uid) {
             told.user = true;
         }
-        if let Some(asked) = self.saving.asked.get_mut(&uid) {
+        if let Some(asked) = self.training.saving.asked.get_mut(&uid) {
             asked.told.user = true;
         }
     }
@@ -219,7 +219,7 @@ impl Control {
 
     /// The request that stands.
     fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
-        let asked = self.saving.asked.get(&workload.uid)?;
+        let asked = self.training.saving.asked.get(&workload.uid)?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
 
@@ -232,7 +232,7 @@ impl Control {
 
     /// The same of the last such request, whether it is over or not.
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
-        let asked = self.saving.asked.get(&workload.uid)?;
+        let asked = self.training.saving.asked.get(&workload.uid)?;
         let (reason, why) = &asked.why;
         Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
     }
@@ -275,7 +275,7 @@ impl Control {
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
-        let answers = |save: LastSave| match self.saving.before.get(&workload.uid) {
+        let answers = |save: LastSave| match self.training.saving.before.get(&workload.uid) {
             // Who climbs does so because it has saved.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
             Some(before) => before.precedes(save, asked),
@@ -293,7 +293,7 @@ impl Control {
     pub(crate) fn note_evicted(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let save = self.last_save(workload);
-        if let Some(before) = self.saving.before.get_mut(&workload.uid) {
+        if let Some(before) = self.training.saving.before.get_mut(&workload.uid) {
             before.save = save;
         }
     }

@@ -94,8 +94,8 @@ impl Control {
         let (uid, before) = (workload.uid.as_str(), reason_of(workload));
         if !self.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
             // The leader before has told it.
-            self.job_events.note(uid, &said.reason, now);
-        } else if self.job_events.may_tell(uid, &said.reason, now) {
+            self.reports.job_events.note(uid, &said.reason, now);
+        } else if self.reports.job_events.may_tell(uid, &said.reason, now) {
             let told = event(workload, &said.reason, &said.message);
             draft.notices.extend(told);
         }
@@ -103,15 +103,15 @@ impl Control {
 
     /// Tells the jobs whose reason changed too early to be told at once.
     pub(crate) fn tell_jobs_later(&mut self, now: Timestamp) {
-        while let Some(uid) = self.job_events.next_due(now) {
+        while let Some(uid) = self.reports.job_events.next_due(now) {
             let Some(workload) = self.view.workloads.by_uid(&uid) else { continue };
             let Some((reason, message)) = reason_of(workload).filter(|(_, message)| !message.is_empty()) else {
                 continue;
             };
-            if self.job_events.may_tell(&uid, reason, now)
+            if self.reports.job_events.may_tell(&uid, reason, now)
                 && let Some(notice) = event(workload, reason, message)
             {
-                self.notices.push(notice);
+                self.reports.notices.push(notice);
             }
         }
     }

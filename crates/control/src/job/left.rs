@@ -33,7 +33,7 @@ pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) 
     if !ours || workload.is(types::EVICTED) || workload.deleting {
         return Decision::Done;
     }
-    if control.left.contains_key(&workload.uid) {
+    if control.remains.left.contains_key(&workload.uid) {
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
         let said = (reasons::OWNER_NOT_FOUND, message);
@@ -46,7 +46,7 @@ pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) 
 
 /// Asks from time to time whether pods are left.
 fn look_again(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    ask_after(workload, control.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
+    ask_after(workload, control.remains.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
 }
 
 /// The wait until no pod runs, as [`watch`] has it, for a workload whose job is going and lets its pods go before.
@@ -59,7 +59,7 @@ pub(crate) fn of_leaving(control: &Control, workload: &WorkloadView, now: Timest
 
 /// The same of one that has to give its quota back: its pods are stopped.
 pub(crate) fn stop(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let known = control.left.get(&workload.uid);
+    let known = control.remains.left.get(&workload.uid);
     let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(control, &workload.namespace, pod)));
     next.unwrap_or_else(|| ask_after(workload, known.map(|left| after(left.at, CHASE_MS)), now))
 }
@@ -68,7 +68,7 @@ pub(crate) fn stop(control: &Control, workload: &WorkloadView, now: Timestamp) -
 fn send_off(control: &Control, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
-        Some((_, uid)) if control.rid_of_pods.contains(uid) => return None,
+        Some((_, uid)) if control.remains.job_is_rid_of_pods(uid) => return None,
         Some((name, uid)) => Draft::delete_owned_first(Purpose::DeleteChild, object(Kind::JOB, name), uid),
         None if pod.deleting => return None,
         None => Draft::delete(Purpose::DeletePod, object(Kind::Pod, &pod.name), &pod.uid),
@@ -96,10 +96,10 @@ impl Control {
         let gone = self.view.workloads.by_uid(&uid).and_then(|workload| workload.job_uid.clone()).unwrap_or_default();
         let pods: Vec<LeftPod> = pods.into_iter().filter(|pod| self.is_left(object, pod, &gone)).collect();
         if pods.is_empty() {
-            self.left.remove(&uid);
-            self.pods_gone.insert(uid);
+            self.remains.left.remove(&uid);
+            self.remains.note_pods_gone(uid);
         } else {
-            self.left.insert(uid, Left { at: now, pods });
+            self.remains.left.insert(uid, Left { at: now, pods });
         }
         self.touch(object.clone());
     }
@@ -124,12 +124,12 @@ impl Control {
 
     /// Something of what jobs have left behind was told to go, in a decision about another object.
     pub(crate) fn note_sent_off(&mut self, origin: &ObjectKey, object: &ObjectKey) {
-        if self.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
+        if self.remains.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
             return;
         }
         let workloads = &self.view.workloads;
         let here = |uid: &str| workloads.by_uid(uid).is_some_and(|workload| workload.namespace == object.namespace);
-        for (_, left) in self.left.iter_mut().filter(|(uid, _)| here(uid)) {
+        for (_, left) in self.remains.left.iter_mut().filter(|(uid, _)| here(uid)) {
             left.pods.retain(|pod| match &pod.job {
                 Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
                 None => object.kind != Kind::Pod || pod.name != object.name,

@@ -17,7 +17,7 @@ impl Case<'_> {
     /// generations run beside each other; a third one comes of pods that are deleted while others of them still end. Nothing of it starts again
     /// before all of them are gone.
     pub(super) fn overgrown(&self, workload: &WorkloadView) -> Option<Decision> {
-        let (since, [runs, held]) = self.control.overruns.doubled(self.key)?;
+        let (since, [runs, held]) = self.control.quota.overruns.doubled(self.key)?;
         let due = after_seconds(since, OVERGROWN_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));

@@ -38,8 +38,8 @@ impl Case<'_> {
     /// A Job of it that somebody deletes and somebody's finalizer keeps is stopped by no controller: its pods are made to go before it.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
-        let rid = &self.control.rid_of_pods;
-        let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid.contains(&part.uid))?;
+        let rid = |part: &JobState| self.control.remains.job_is_rid_of_pods(&part.uid);
+        let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid(part))?;
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 

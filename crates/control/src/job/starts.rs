@@ -114,15 +114,15 @@ impl Control {
     /// A job is seen in another state than the view has it.
     pub(crate) fn note_stop(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
         if job.finished.is_some() {
-            self.starts.forget(&job.uid);
+            self.remains.starts.forget(&job.uid);
             return;
         }
         let Some(old) = self.view.jobs.get(object).filter(|old| old.uid == job.uid) else { return };
         if old.placed && !old.suspended && job.suspended {
             if let Some(run) = self.admitted_run(&job.uid).map(|run| (shape_of(run), admitted_at(run, now))) {
-                self.starts.stopped(&job.uid, "", run, now);
+                self.remains.starts.stopped(&job.uid, "", run, now);
             }
-        } else if old.suspended && !job.suspended && self.starts.began(&job.uid, "", now) {
+        } else if old.suspended && !job.suspended && self.remains.starts.began(&job.uid, "", now) {
             self.count_start(object.kind);
         }
     }
@@ -130,21 +130,21 @@ impl Control {
     /// A Job appears. Where it runs the role of a TrainingJob that had another one for it, that is a start of this.
     pub(crate) fn note_made(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
         let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
-        if self.starts.began(&owner.uid, &object.name, now) {
+        if self.remains.starts.began(&owner.uid, &object.name, now) {
             self.count_start(Kind::TrainingJob);
         }
     }
 
     /// A Job is gone. Where that was no step of a restart, the TrainingJob that it ran was stopped.
     pub(crate) fn note_lost(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
-        self.starts.forget(&job.uid);
+        self.remains.starts.forget(&job.uid);
         let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
         if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
             return;
         }
         let run = self.admitted_run(&owner.uid).filter(|run| !goes_for_restart(run, job));
         if let Some(run) = run.map(|run| (shape_of(run), admitted_at(run, now))) {
-            self.starts.stopped(&owner.uid, &object.name, run, now);
+            self.remains.starts.stopped(&owner.uid, &object.name, run, now);
         }
     }
 
@@ -158,7 +158,7 @@ impl Control {
     fn count_start(&mut self, kind: Kind) {
         if self.leads() {
             let labels = vec![("kind", kind.name().to_owned())];
-            self.measures.push(Measure::Count { name: METRIC, labels, by: 1 });
+            self.reports.measures.push(Measure::Count { name: METRIC, labels, by: 1 });
         }
     }
 }

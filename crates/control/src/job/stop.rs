@@ -77,7 +77,8 @@ impl Case<'_> {
         if self.job.active {
             return self.silence(workload);
         }
-        let known = self.control.at_rest.contains(&self.job.uid) || self.control.pods_gone.contains(&workload.uid);
+        let known =
+            self.control.remains.job_is_at_rest(&self.job.uid) || self.control.remains.pods_are_gone(&workload.uid);
         if known || !workload.reserved() {
             return None;
         }
@@ -109,7 +110,7 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        (!self.control.pods_gone.contains(&workload.uid)).then(|| probe_pods(self.control, workload))
+        (!self.control.remains.pods_are_gone(&workload.uid)).then(|| probe_pods(self.control, workload))
     }
 
     /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear. What looks as

@@ -76,7 +76,7 @@ impl Control {
         // Those it owned are looked at before the name is forgotten.
         self.touch_related(object);
         self.flights.vanished(object);
-        self.told.remove(object);
+        self.reports.told.remove(object);
         if let Some(old) = self.view.jobs.remove(object) {
             self.touch_jobs_below(&object.namespace, &old.uid);
             if let Some(uid) = attempt_of(object, &old) {
@@ -86,13 +86,12 @@ impl Control {
             if let Some(owner) = &old.owner {
                 self.mirror_waiting_of(&owner.uid);
                 // Whoever takes away a Job of a TrainingJob may have taken what the Job needs: it is applied anew before the next.
-                self.prepared.remove(&*owner.uid);
+                self.training.prepared.remove(&*owner.uid);
             }
-            self.at_rest.remove(&old.uid);
-            self.rid_of_pods.remove(&old.uid);
-            self.ladder.lacking.remove(&old.uid);
-            self.ration.forget_ended(&old.uid);
-            self.growth.settled.remove(&old.uid);
+            self.remains.forget_job(&old.uid);
+            self.capacity.lacking.remove(&old.uid);
+            self.reports.ration.forget_ended(&old.uid);
+            self.training.growth.settled.remove(&old.uid);
             self.note_lost(object, &old, now);
             self.forget_child(object, &old);
             if old.pods > 0 || object.kind.is_made_of_jobs() {
@@ -126,12 +125,12 @@ impl Control {
         self.note_stop(&object, &job, now);
         if job.deleting && job.pods_go_first {
             // The garbage collector takes that mark off again when the pods have gone.
-            self.rid_of_pods.insert(job.uid.clone());
+            self.remains.note_rid_of_pods(job.uid.clone());
         }
         if !job.suspended {
-            self.at_rest.remove(&job.uid);
+            self.remains.job_runs(&job.uid);
         } else if job.at_rest {
-            self.at_rest.insert(job.uid.clone());
+            self.remains.note_at_rest(job.uid.clone());
         }
         let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
@@ -153,9 +152,9 @@ impl Control {
         });
         let more_ended = old.is_some_and(|old| old.reclaimable != job.reclaimable);
         if job.finished.is_some() || job.suspended {
-            self.ration.forget_ended(&job.uid);
+            self.reports.ration.forget_ended(&job.uid);
         } else if more_ended {
-            self.ration.note_ended(&job.uid, now);
+            self.reports.ration.note_ended(&job.uid, now);
         }
         self.note_capacity(&object, &job, before, now);
         self.note_settled(&object, &job);
@@ -220,9 +219,9 @@ mod tests {
 
     /// How much is remembered of jobs, by their uids and names.
     fn remembered(control: &Control) -> usize {
-        let by_uid = control.at_rest.len() + control.rid_of_pods.len() + control.ladder.lacking.len();
-        let settled = control.growth.settled.len() + control.starts.0.len();
-        control.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
+        let by_uid = control.remains.jobs() + control.capacity.lacking.len();
+        let settled = control.training.growth.settled.len();
+        control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
     }
 
     /// Shows a Job in all the states of which something is remembered.
@@ -231,8 +230,8 @@ mod tests {
         see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
         see(control, uid, &json!({"startTime": start, "active": 1, "ready": 1, "succeeded": 1}), false);
         let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "t-worker".into() };
-        control.at_rest.insert(uid.to_owned());
-        control.told.entry(object).or_default().insert("Reason".into(), "text".into());
+        control.remains.note_at_rest(uid.to_owned());
+        control.reports.told.entry(object).or_default().insert("Reason".into(), "text".into());
         assert!(remembered(control) > 4, "{control:?}");
     }
 
@@ -242,15 +241,16 @@ mod tests {
         lives(&mut control, "one");
         // Another one has its name.
         see(&mut control, "two", &json!({}), false);
-        assert!(!control.at_rest.contains("one") && !control.rid_of_pods.contains("one"));
-        assert!(!control.ladder.lacking.contains_key("one") && !control.growth.settled.contains_key("one"));
-        assert!(control.told.is_empty(), "{:?}", control.told);
-        assert!(control.ration.ended_at("one").is_none());
+        assert!(!control.remains.job_is_at_rest("one") && !control.remains.job_is_rid_of_pods("one"));
+        assert!(!control.capacity.lacking.contains_key("one") && !control.training.growth.settled.contains_key("one"));
+        assert!(control.reports.told.is_empty(), "{:?}", control.reports.told);
+        assert!(control.reports.ration.ended_at("one").is_none());
         lives(&mut control, "two");
         see(&mut control, "two", &json!({}), true);
         assert_eq!(remembered(&control), 0, "{control:?}");
         assert!(
-            control.ration.ended_at("two").is_none() && control.view.jobs.controlled_by("team", "t-1").next().is_none()
+            control.reports.ration.ended_at("two").is_none()
+                && control.view.jobs.controlled_by("team", "t-1").next().is_none()
         );
     }
 }

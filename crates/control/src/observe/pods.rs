@@ -117,7 +117,7 @@ impl Control {
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
         let ungated = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
-        self.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
+        self.reports.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
         if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
             // The group that answered for the pod may not do so any more.
             self.note_running_pod(&name);
@@ -141,7 +141,7 @@ impl Control {
         // What depends on it is looked at before its group is forgotten.
         self.touch_related(&object);
         self.flights.vanished(&object);
-        self.told.remove(&object);
+        self.reports.told.remove(&object);
         let Some(pod) = self.view.pods.get(name) else { return };
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
         let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
@@ -152,7 +152,7 @@ impl Control {
         let Some((group, _)) = group else { return };
         if self.view.pods.group(&group).is_none() {
             self.mirror_waiting(None, Some(group.clone()));
-            self.told.remove(&key(Kind::PodGroup, &group));
+            self.reports.told.remove(&key(Kind::PodGroup, &group));
             // Nobody else waits for it.
             self.touch(key(Kind::Workload, &group));
         } else if crowded {
@@ -181,7 +181,7 @@ impl Control {
     pub(crate) fn touch_members(&mut self, group: &Name) {
         let members =
             self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
-        self.dirty.extend(members.collect::<Vec<_>>());
+        self.work.extend(members.collect::<Vec<_>>());
     }
 
     /// All pods of crowded groups are looked at, once for all that has happened to them.

@@ -1,6 +1,6 @@
 //! Queues, cohorts, flavors and admission checks that come, go and change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api as api;
 use berth_engine::model as engine;
@@ -18,12 +18,13 @@ impl Control {
         let object_key = cluster_key(Kind::ClusterQueue, name);
         let cohort = |queue: Option<&Box<api::ClusterQueue>>| queue.and_then(|queue| queue.spec.cohort_name.clone());
         let (left, joined) = (cohort(self.view.cluster_queues.get(name)), cohort(object.as_ref()));
-        self.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
+        self.reports.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
+        let mut flavors: BTreeSet<String> = self.flavors_of(name).map(str::to_owned).collect();
         let known = self.view.cluster_queues.get_mut(name);
         match (known, object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
-                self.schedule.mark_key(&object_key, now);
+                self.reports.schedule.mark_key(&object_key, now);
                 return;
             }
             (_, Some(object)) => {
@@ -36,7 +37,7 @@ impl Control {
                 // Who was sent away by a stop comes back with its end.
                 let turns =
                     was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age || was.spec.stop_policy != stop);
-                self.schedule.mark_key(&object_key, now);
+                self.reports.schedule.mark_key(&object_key, now);
                 if claimed || turns || self.view.claims.contains_key(name) {
                     self.tell_members_again(name);
                 }
@@ -44,7 +45,7 @@ impl Control {
             (_, None) => {
                 self.engine(engine::Delta::RemoveClusterQueue(name.to_owned()));
                 self.view.cluster_queues.remove(name);
-                self.gone.cluster_queues.insert(name.to_owned());
+                self.reports.gone.cluster_queues.insert(name.to_owned());
                 self.view.claims.remove(name);
                 self.flights.vanished(&object_key);
             }
@@ -52,12 +53,13 @@ impl Control {
         self.charge_overruns_again();
         self.touch(object_key);
         self.touch_queue_members(name);
-        for flavor in self.view.flavors.keys().cloned().collect::<Vec<_>>() {
-            self.touch(cluster_key(Kind::ResourceFlavor, &flavor));
-        }
+        // A flavor may go when the last queue that names it has gone.
+        flavors.extend(self.flavors_of(name).map(str::to_owned));
+        flavors.retain(|flavor| self.view.flavors.contains_key(flavor));
+        self.work.extend(flavors.iter().map(|flavor| cluster_key(Kind::ResourceFlavor, flavor)));
         // What is to go waits for the last queue that names it.
         let leaving = self.view.checks.iter().filter(|(_, check)| check.deleting).map(|(name, _)| name);
-        self.dirty.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
+        self.work.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
     }
 
     /// A check that comes, goes or changes decides about the ClusterQueues that name it.
@@ -118,7 +120,7 @@ impl Control {
 
     pub(super) fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
         // Who leads keeps the ledger of what was used; everybody else follows what the leader wrote.
-        let follows = self.term.is_none() || !self.view.local_queues.contains_key(name);
+        let follows = self.session.term.is_none() || !self.view.local_queues.contains_key(name);
         if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
             self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
         }
@@ -129,18 +131,18 @@ impl Control {
         match (self.view.local_queues.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
                 *known = object;
-                self.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
+                self.reports.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
                 return;
             }
             (_, Some(object)) => {
                 self.engine(engine::Delta::LocalQueue(deltas::local_queue(&object)));
                 self.view.local_queues.insert(name.clone(), object);
-                self.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
+                self.reports.schedule.mark(Kind::LocalQueue, &name.0, &name.1, now);
             }
             (_, None) => {
                 self.engine(engine::Delta::RemoveLocalQueue(name.0.clone(), name.1.clone()));
                 self.view.local_queues.remove(name);
-                self.gone.local_queues.insert(name.clone());
+                self.reports.gone.local_queues.insert(name.clone());
             }
         }
         self.charge_overruns_again();
@@ -154,18 +156,18 @@ impl Control {
     pub(super) fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
         let parent = |cohort: Option<&Box<api::Cohort>>| cohort.and_then(|cohort| cohort.spec.parent_name.clone());
         let (left, joined) = (parent(self.view.cohorts.get(name)), parent(object.as_ref()));
-        self.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
+        self.reports.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Cohort(deltas::cohort(&object)));
-                self.schedule.mark(Kind::Cohort, "", name, now);
+                self.reports.schedule.mark(Kind::Cohort, "", name, now);
                 self.touch(cluster_key(Kind::Cohort, name));
                 self.view.cohorts.insert(name.to_owned(), object);
             }
             None => {
                 self.engine(engine::Delta::RemoveCohort(name.to_owned()));
                 self.view.cohorts.remove(name);
-                self.gone.cohorts.insert(name.to_owned());
+                self.reports.gone.cohorts.insert(name.to_owned());
             }
         }
     }

@@ -32,8 +32,10 @@ impl Control {
         let Some(pod) = self.view.pods.get(name).filter(|_| self.leads()) else { return };
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
-        if self.overruns.known.contains_key(&object) || (pod.runs() && self.may_overrun(name, pod, group.as_ref())) {
-            self.overruns.unsure.insert(object);
+        if self.quota.overruns.known.contains_key(&object)
+            || (pod.runs() && self.may_overrun(name, pod, group.as_ref()))
+        {
+            self.quota.overruns.unsure.insert(object);
         }
     }
 

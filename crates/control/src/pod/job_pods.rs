@@ -68,7 +68,7 @@ pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp
     }
     // Somebody's finalizer may keep a job whose pods were let go: its status knows nothing of them, and it may even end.
     let mut let_go = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    if let_go.next().is_some() && !control.pods_gone.contains(&workload.uid) {
+    if let_go.next().is_some() && !control.remains.pods_are_gone(&workload.uid) {
         return left::of_leaving(control, workload, now);
     }
     decision

@@ -20,7 +20,7 @@ use crate::write::{Kind, ObjectKey};
 /// Reason of the event about a label whose value has no class.
 const UNKNOWN_VALUE: &str = own_reasons::PRIORITY_LABEL_UNKNOWN;
 /// Reason of the event about a class that does not exist.
-const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
+pub(super) const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
 /// Reason of the event about a job that somebody else may delete.
 const RUNNER: &str = "BastionRunner";
 /// What holds instead of a label that says nothing.
@@ -196,7 +196,7 @@ impl Control {
 
     /// Whether that was not yet, or not last, told of an object.
     pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
-        self.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
+        self.reports.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
     }
 
     /// The same of a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. One that was

@@ -36,7 +36,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     let new = QueuePolicyStatus {
         conditions,
         tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(control, &governed) } else { Vec::new() },
-        backoffs: control.ladder.stock.shown(&flavors(control, &governed), now),
+        backoffs: control.capacity.stock.shown(&flavors(control, &governed), now),
         cluster_queues: governed.into_iter().cloned().collect(),
     };
     if new == old {

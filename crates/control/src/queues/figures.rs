@@ -69,7 +69,7 @@ impl Control {
         }
         if self.settings.engine.fair_sharing.is_some() {
             for name in self.view.cohorts.keys() {
-                if let Some(share) = self.world.share(name, false, &BTreeMap::new()) {
+                if let Some(share) = self.quota.world.share(name, false, &BTreeMap::new()) {
                     // Neither rounded nor kept finite, as Kueue reports it (docs/decisions/share-gauges.md).
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
@@ -79,10 +79,14 @@ impl Control {
             self.unadmitted_gauges(&mut gauges);
         }
         self.training_gauges(&mut gauges);
-        gauges.put("berth_sweep_found", Vec::new(), f64::from(u32::try_from(self.sweep_found).unwrap_or(u32::MAX)));
-        let refused = u32::try_from(self.world.refused_victims()).unwrap_or(u32::MAX);
+        gauges.put(
+            "berth_sweep_found",
+            Vec::new(),
+            f64::from(u32::try_from(self.reports.sweep_found).unwrap_or(u32::MAX)),
+        );
+        let refused = u32::try_from(self.quota.world.refused_victims()).unwrap_or(u32::MAX);
         gauges.put("berth_victims_refused", Vec::new(), f64::from(refused));
-        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.planned.len());
+        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.plans.len());
         Figures { gauges: gauges.0 }
     }
 
@@ -109,7 +113,7 @@ impl Control {
         finished: &BTreeMap<&str, usize>,
         feeding: &[&Name],
     ) {
-        let Some(figures) = self.world.figures(name) else { return };
+        let Some(figures) = self.quota.world.figures(name) else { return };
         let queue = || ("cluster_queue", name.to_owned());
         let status = |text: &str| vec![queue(), ("status", text.to_owned())];
         let count = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
@@ -120,9 +124,9 @@ impl Control {
         let admitted: Vec<&WorkloadView> = reserving.filter(|workload| workload.is(types::ADMITTED)).collect();
         gauges.count("kueue_admitted_active_workloads", vec![queue()], admitted.len());
         gauges.count("kueue_finished_workloads", vec![queue()], finished.get(name).copied().unwrap_or_default());
-        let skipped = self.skipped_preemptions.get(name).copied().unwrap_or_default();
+        let skipped = self.reports.skipped_preemptions.get(name).copied().unwrap_or_default();
         gauges.count("kueue_admission_cycle_preemption_skips", vec![queue()], count(skipped));
-        let active = self.world.readiness(name).is_some_and(|readiness| readiness.active);
+        let active = self.quota.world.readiness(name).is_some_and(|readiness| readiness.active);
         let object = self.view.cluster_queues.get(name);
         let terminating = object.is_some_and(|queue| queue.metadata.deletion_timestamp.is_some());
         for (text, holds) in [("active", active), ("pending", !active && !terminating), ("terminating", terminating)] {
@@ -149,7 +153,7 @@ impl Control {
             pairs.map(|(key, value)| (key, value.to_owned())).to_vec()
         };
         let mut used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);
-        for (at, beyond) in self.world.beyond(name) {
+        for (at, beyond) in self.quota.world.beyond(name) {
             let sum = used.entry((at.flavor, at.resource)).or_default();
             *sum = sum.add(beyond);
         }
@@ -172,7 +176,7 @@ impl Control {
             }
         }
         if self.settings.engine.fair_sharing.is_some()
-            && let Some(share) = self.world.share(name, true, &BTreeMap::new())
+            && let Some(share) = self.quota.world.share(name, true, &BTreeMap::new())
         {
             let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
             // Kueue rounds neither; a borrower of weight 0 is no number here, and infinite for a Cohort (docs/decisions/share-gauges.md).
@@ -205,7 +209,7 @@ impl Control {
 
     fn local_queue_gauges(&self, gauges: &mut Gauges, key: &Name, finished: &Locally<'_>) {
         let (namespace, name) = key;
-        let Some(figures) = self.world.local_queue_figures(namespace, name) else { return };
+        let Some(figures) = self.quota.world.local_queue_figures(namespace, name) else { return };
         let with = |more: &[(&'static str, &str)]| -> Labels {
             let own = [("name", name.as_str()), ("namespace", namespace.as_str())];
             own.iter().chain(more).map(|(key, value)| (*key, (*value).to_owned())).collect()
@@ -218,11 +222,11 @@ impl Control {
             count(figures.pending_active),
         );
         gauges.count("kueue_local_queue_pending_workloads", with(&[("status", "inadmissible")]), parked);
-        let active = self.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
+        let active = self.quota.world.local_queue_readiness(namespace, name).is_some_and(|readiness| readiness.active);
         for (text, holds) in [("True", active), ("False", !active), ("Unknown", false)] {
             gauges.count("kueue_local_queue_status", with(&[("active", text)]), usize::from(holds));
         }
-        let queue = self.world.cluster_queue_of(namespace, name).unwrap_or_default();
+        let queue = self.quota.world.cluster_queue_of(namespace, name).unwrap_or_default();
         if !self.view.cluster_queues.contains_key(queue) {
             // Nothing can be held of a ClusterQueue that is not there, and Kueue shows no figures of it either.
             return;
@@ -233,7 +237,7 @@ impl Control {
         let finished = finished.get(&(namespace.as_str(), name.as_str())).copied().unwrap_or_default();
         gauges.count("kueue_local_queue_admitted_active_workloads", with(&[]), admitted.len());
         gauges.count("kueue_local_queue_finished_workloads", with(&[]), finished);
-        if let Some(usage) = self.world.local_queue_usage(namespace, name) {
+        if let Some(usage) = self.quota.world.local_queue_usage(namespace, name) {
             gauges.put("kueue_local_queue_admission_fair_sharing_usage", with(&[("cluster_queue", queue)]), usage);
         }
         let used = queues::usage_of(admitted.iter().copied(), self.settings.reclaimable_pods);

@@ -13,7 +13,7 @@ use crate::workload::status::seconds;
 /// in Kueue: only queues and cohorts borrow.
 pub(crate) fn fair_sharing(control: &Control, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
     control.settings.engine.admission_fair_sharing.as_ref()?;
-    let ledger = control.world.ledger(&name.0, &name.1)?;
+    let ledger = control.quota.world.ledger(&name.0, &name.1)?;
     let text = |(resource, amount): (String, berth_quantity::Nano)| {
         let text = Quantity(berth_quantity::format_nano(&resource, amount));
         (resource, text)

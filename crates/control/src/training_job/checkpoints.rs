@@ -100,7 +100,7 @@ impl Control {
 
     /// What is known of the place where the checkpoints of a TrainingJob are now.
     pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&Book> {
-        let book = self.saving.books.get(&view.uid)?;
+        let book = self.training.saving.books.get(&view.uid)?;
         self.place_of(name, view).is_some_and(|place| place == book.place).then_some(book)
     }
 
@@ -124,9 +124,9 @@ impl Control {
 
     /// The status of a TrainingJob may have to be written, and what it has in its store is decided about with it.
     pub(crate) fn touch_training(&mut self, job: &ObjectKey) {
-        self.untold.insert(job.clone());
+        self.reports.untold.insert(job.clone());
         if !self.view.stores.is_empty() {
-            self.dirty.insert(ObjectKey { kind: Kind::Checkpoints, ..job.clone() });
+            self.work.add(ObjectKey { kind: Kind::Checkpoints, ..job.clone() });
         }
     }
 
@@ -148,7 +148,7 @@ impl Control {
             return;
         };
         let unseen = || Book { place: place.clone(), listed: Vec::new(), at: None, tried: now, fault: None };
-        let book = self.saving.books.entry(uid.clone()).or_insert_with(unseen);
+        let book = self.training.saving.books.entry(uid.clone()).or_insert_with(unseen);
         if book.place != *place {
             *book = unseen();
         }
@@ -173,7 +173,7 @@ impl Control {
             }
         };
         if let Some(view) = self.view.training.get(name).filter(|_| fresh > 0) {
-            self.measures.push(saved(name, &view.status, fresh));
+            self.reports.measures.push(saved(name, &view.status, fresh));
         }
         if changed {
             self.mirror_owned_by(&uid);
@@ -201,9 +201,9 @@ impl Control {
                 let Some(view) = self.view.training.get(&of(object)) else { return };
                 let asked = |book: &Book| Some(&book.place) == flight.place.as_deref();
                 // The same ids: the book changes by looks alone, and of a job there is one request at a time.
-                let book = self.saving.books.get(&view.uid).filter(|book| asked(book));
+                let book = self.training.saving.books.get(&view.uid).filter(|book| asked(book));
                 let gone = book.map(|book| self.surplus(view, book)).unwrap_or_default();
-                if let Some(book) = self.saving.books.get_mut(&view.uid).filter(|book| asked(book)) {
+                if let Some(book) = self.training.saving.books.get_mut(&view.uid).filter(|book| asked(book)) {
                     book.listed.retain(|checkpoint| !gone.contains(&checkpoint.id));
                 }
                 self.touch(key(Kind::TrainingJob, &of(object)));
@@ -216,7 +216,7 @@ impl Control {
     fn end_request(&mut self, name: &Name, now: Timestamp) {
         let slice = self.view.training.get(name).and_then(|job| self.view.slice_of(&job.uid));
         let uid = slice.map(|slice| slice.uid.clone());
-        if let Some(asked) = uid.and_then(|uid| self.saving.asked.get_mut(&uid)) {
+        if let Some(asked) = uid.and_then(|uid| self.training.saving.asked.get_mut(&uid)) {
             asked.end(now);
         }
     }
@@ -226,14 +226,14 @@ impl Control {
         let Some(view) = self.view.training.get(name) else { return };
         let saved = self.place_of(name, view).and_then(|_| self.saved_of(name, view)?.uri);
         let id = saved.as_deref().and_then(|uri| Some(uri.rsplit_once('/')?.1.to_owned()));
-        self.saving.begun.insert(view.uid.clone(), id);
+        self.training.saving.begun.insert(view.uid.clone(), id);
     }
 
     /// Checkpoints that are too many: the oldest ones, never the last, nor the one from which the present run began.
     pub(crate) fn surplus(&self, view: &TrainingView, book: &Book) -> Vec<String> {
         let most = usize::try_from(view.facts.max_checkpoints.max(1)).unwrap_or(1);
         let remembered = || view.status.checkpoint.as_ref()?.resumed_from.clone();
-        let begun = self.saving.begun.get(&view.uid).cloned().unwrap_or_else(remembered);
+        let begun = self.training.saving.begun.get(&view.uid).cloned().unwrap_or_else(remembered);
         let old = book.listed.len().saturating_sub(most);
         let ids = book.listed.iter().take(old).map(|checkpoint| &checkpoint.id);
         ids.filter(|id| begun.as_ref() != Some(id)).cloned().collect()

@@ -29,7 +29,7 @@ impl Control {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
         let owner = owner.filter(|owner| role_of_child(&owner.name, &object.name).is_some());
         if let Some(owner) = owner.filter(|_| object.kind == Kind::JOB) {
-            let seen = self.children.0.entry(owner.uid.to_string()).or_default();
+            let seen = self.training.children.0.entry(owner.uid.to_string()).or_default();
             seen.jobs.entry(object.name.clone()).or_default().insert(job.uid.clone());
         }
     }
@@ -40,7 +40,7 @@ impl Control {
             return;
         }
         let Some(owner) = &workload.owner else { return };
-        let jobs = std::mem::take(&mut self.children.0.entry(owner.uid.clone()).or_default().jobs);
+        let jobs = std::mem::take(&mut self.training.children.0.entry(owner.uid.clone()).or_default().jobs);
         let there = |name: &String, uid: &String| {
             let object = ObjectKey { kind: Kind::JOB, namespace: workload.namespace.clone(), name: name.clone() };
             self.view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
@@ -50,13 +50,13 @@ impl Control {
             (name, uids)
         });
         let left = left.filter(|(_, uids)| !uids.is_empty()).collect();
-        self.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
+        self.training.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
     /// A Job is gone. Where its owner has a Workload its pods may outlive it; whatever else names an owner is forgotten.
     pub(crate) fn forget_child(&mut self, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
-        let Some(seen) = self.children.0.get_mut(&owner) else { return };
+        let Some(seen) = self.training.children.0.get_mut(&owner) else { return };
         if self.view.workloads.owned_by(&owner).next().is_some() {
             return;
         }
@@ -65,7 +65,7 @@ impl Control {
         }
         seen.jobs.retain(|_, uids| !uids.is_empty());
         if seen.jobs.is_empty() {
-            self.children.0.remove(&owner);
+            self.training.children.0.remove(&owner);
         }
     }
 
@@ -73,7 +73,7 @@ impl Control {
     pub(crate) fn forget_children(&mut self, workload: &WorkloadView) {
         let owner = workload.owner.as_ref().filter(|owner| self.view.workloads.owned_by(&owner.uid).next().is_none());
         if let Some(owner) = owner {
-            self.children.0.remove(&owner.uid);
+            self.training.children.0.remove(&owner.uid);
         }
     }
 
@@ -91,7 +91,7 @@ impl Control {
 
     /// Uids of the Jobs that run a TrainingJob, or have run it, `None` where some may have gone before this process began.
     fn jobs_of(&self, name: &str, uid: &str, workload: &WorkloadView) -> Option<BTreeSet<String>> {
-        let seen = self.children.0.get(uid)?;
+        let seen = self.training.children.0.get(uid)?;
         let mut all = BTreeSet::new();
         for set in &workload.shape.digests {
             match seen.jobs.get(&child_job_name(name, &set.name)) {
@@ -128,10 +128,10 @@ mod tests {
         for uid in ["one", "two"] {
             control.note_child(&object, &job(uid));
         }
-        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 2);
+        assert_eq!(control.training.children.0["forged"].jobs["a-worker"].len(), 2);
         control.forget_child(&object, &job("one"));
-        assert_eq!(control.children.0["forged"].jobs["a-worker"].len(), 1);
+        assert_eq!(control.training.children.0["forged"].jobs["a-worker"].len(), 1);
         control.forget_child(&object, &job("two"));
-        assert!(control.children.0.is_empty());
+        assert!(control.training.children.0.is_empty());
     }
 }

@@ -51,6 +51,24 @@ pub(crate) struct Growth {
     pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
 
+impl Growth {
+    /// A Workload is gone.
+    pub(crate) fn forget_workload(&mut self, uid: &str) {
+        self.shrunk.remove(uid);
+        self.gives_up.remove(uid);
+    }
+
+    /// A TrainingJob is gone.
+    pub(crate) fn forget_training_job(&mut self, name: &Name, uid: &str) {
+        self.jobs.remove(name);
+        self.idle.remove(uid);
+        self.wanted.remove(uid);
+        self.not_before.remove(uid);
+        self.vain.remove(uid);
+        self.taken_back.remove(uid);
+    }
+}
+
 /// Growths that came to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vain {
@@ -194,7 +212,7 @@ impl Control {
 
     /// Another slice of an elastic job has taken the place of this one, which is not finished yet.
     pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
-        !self.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
+        !self.training.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
     }
 
     /// The run of the TrainingJob that a Workload stands for.
@@ -219,10 +237,10 @@ impl Control {
         let settled = if run.by_restart() {
             self.was_up(workload)
         } else {
-            self.growth.settled.get(&job.uid) == Some(&Some(last.at))
+            self.training.growth.settled.get(&job.uid) == Some(&Some(last.at))
         };
         let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
-        let lack = self.ladder.lacking.get(&job.uid);
+        let lack = self.capacity.lacking.get(&job.uid);
         let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
         Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
     }
@@ -234,13 +252,13 @@ impl Control {
         let elastic = role == Some(WORKER) && marks.into_iter().any(|mark| job.annotation(mark).is_some());
         if elastic && job.role.as_deref().is_some_and(RoleState::is_up) {
             let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
-            self.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
+            self.training.growth.settled.insert(job.uid.clone(), last.map(|last| last.at));
             let has = job.role.as_deref().map_or(0, |role| role.wanted);
             if let Some(owner) = job.owner.as_ref()
-                && self.growth.vain.get(&*owner.uid).is_some_and(|vain| vain.workers <= has)
+                && self.training.growth.vain.get(&*owner.uid).is_some_and(|vain| vain.workers <= has)
             {
-                self.growth.vain.remove(&*owner.uid);
-                self.growth.not_before.remove(&*owner.uid);
+                self.training.growth.vain.remove(&*owner.uid);
+                self.training.growth.not_before.remove(&*owner.uid);
             }
         }
     }
@@ -284,15 +302,16 @@ impl Control {
     /// Looks, now and then, for running jobs that could have more workers. Of each queue one grows at a time: what is idle was
     /// counted for it alone. Who waits until it has saved keeps nobody else from it.
     pub(crate) fn grow(&mut self, now: Timestamp) {
-        if self.growth.jobs.is_empty() || self.growth.next_look.is_some_and(|at| at > now) {
+        if self.training.growth.jobs.is_empty() || self.training.growth.next_look.is_some_and(|at| at > now) {
             return;
         }
-        self.growth.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
-        let mut candidates: Vec<_> = self.growth.jobs.iter().filter_map(|name| self.could_want(name, now)).collect();
+        self.training.growth.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
+        let mut candidates: Vec<_> =
+            self.training.growth.jobs.iter().filter_map(|name| self.could_want(name, now)).collect();
         candidates.sort_unstable();
         let mut growing = BTreeSet::new();
-        self.growth.wanted.clear();
-        let seen = std::mem::take(&mut self.growth.idle);
+        self.training.growth.wanted.clear();
+        let seen = std::mem::take(&mut self.training.growth.idle);
         for (_, _, name, workload, workers) in candidates {
             let Some(older) = self.view.workloads.get(&workload) else { continue };
             let Some(view) = self.view.training.get(&name) else { continue };
@@ -300,7 +319,7 @@ impl Control {
             let queue = older.holds().unwrap_or_default().to_owned();
             if growing.contains(&queue) {
                 // What is idle for it was so before another one of its queue had its turn.
-                self.growth.idle.extend(idle.map(|at| (job, at)));
+                self.training.growth.idle.extend(idle.map(|at| (job, at)));
                 continue;
             }
             let given = self.given_to(older);
@@ -310,15 +329,15 @@ impl Control {
             };
             let counts: Vec<i64> = older.shape.pod_sets.iter().map(count).collect();
             let uid = older.uid.clone();
-            if !self.world.could_grow(&uid, &counts, &given) {
+            if !self.quota.world.could_grow(&uid, &counts, &given) {
                 continue;
             }
             let idle = idle.unwrap_or(now);
             let grows = self.run_under(older).is_some_and(|run| self.may_restart(&run, view, older, idle));
-            self.growth.idle.insert(job.clone(), idle);
+            self.training.growth.idle.insert(job.clone(), idle);
             if grows {
                 growing.insert(queue);
-                self.growth.wanted.insert(job, workers);
+                self.training.growth.wanted.insert(job, workers);
                 self.touch(key(Kind::TrainingJob, &name));
             }
         }
@@ -333,13 +352,13 @@ impl Control {
         let have = granted(workload);
         let (_, most) = run.bounds;
         let due = run.due(admitted, run.rules.up_cooldown_seconds);
-        let waits = self.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
+        let waits = self.training.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
         let alone =
             self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
         let saves = !run.by_restart() || view.facts.saves;
         let may = have < most && due <= now && !waits && alone && all_up && saves;
-        let asked = self.growth.gives_up.contains_key(&workload.uid) || self.evictions.contains_key(&workload.uid);
+        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.plans.evicts(&workload.uid);
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
         may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
@@ -382,11 +401,11 @@ impl Control {
         let Some(view) = self.view.training.get(name) else { return };
         let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
         let uid = view.uid.clone();
-        let vain = self.growth.vain.entry(uid.clone()).or_default();
+        let vain = self.training.growth.vain.entry(uid.clone()).or_default();
         *vain = Vain { times: vain.times.saturating_add(1), workers };
         let doubled = pause.max(1).saturating_mul(1 << vain.times.saturating_sub(1).min(12));
         let pause = doubled.min(LONGEST_PAUSE_SECONDS.max(pause));
-        self.growth.not_before.insert(uid, after_seconds(now, pause));
+        self.training.growth.not_before.insert(uid, after_seconds(now, pause));
     }
 
     /// The number of workers of a TrainingJob is about to be changed: where some were added that were never ready, that comes to nothing.
@@ -395,15 +414,15 @@ impl Control {
         let added = view.and_then(|view| self.added_to(self.view.slice_of(&view.uid)?));
         let Some(uid) = view.map(|view| view.uid.clone()) else { return };
         match added {
-            Some(added) => drop(self.growth.taken_back.insert(uid, added.workers)),
-            None => drop(self.growth.taken_back.remove(&uid)),
+            Some(added) => drop(self.training.growth.taken_back.insert(uid, added.workers)),
+            None => drop(self.training.growth.taken_back.remove(&uid)),
         }
     }
 
     /// It was changed.
     pub(crate) fn note_scaled(&mut self, name: &Name, now: Timestamp) {
         let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
-        if let Some(workers) = self.growth.taken_back.remove(&uid) {
+        if let Some(workers) = self.training.growth.taken_back.remove(&uid) {
             self.note_vain_growth(name, workers, now);
         }
     }
@@ -414,7 +433,7 @@ impl Control {
         let pods = i32::try_from(pods).unwrap_or(i32::MAX);
         let keeps = granted(workload).saturating_sub(pods);
         let (uid, job) = (workload.uid.clone(), workload.training_job());
-        self.growth.gives_up.insert(uid, GiveUp { keeps, eviction });
+        self.training.growth.gives_up.insert(uid, GiveUp { keeps, eviction });
         if let Some(job) = job {
             self.touch(key(Kind::TrainingJob, &job));
         }
@@ -422,7 +441,7 @@ impl Control {
 
     /// A Workload was seen: what it was to give up may be given.
     pub(crate) fn note_given_up(&mut self, uid: &str) {
-        let Some(asked) = self.growth.gives_up.get(uid) else { return };
+        let Some(asked) = self.training.growth.gives_up.get(uid) else { return };
         let over = self.view.workloads.by_uid(uid).is_none_or(|workload| {
             !workload.reserved()
                 || workload.is(types::FINISHED)
@@ -430,7 +449,7 @@ impl Control {
                 || granted(workload) <= asked.keeps
         });
         if over {
-            self.growth.gives_up.remove(uid);
+            self.training.growth.gives_up.remove(uid);
         }
     }
 
@@ -443,6 +462,6 @@ impl Control {
             let workers = restarted.or_else(|| self.run_under(workload).map(|run| run.workers))?;
             Some((workload.uid.clone(), (workers, now)))
         });
-        self.growth.shrunk.extend(found);
+        self.training.growth.shrunk.extend(found);
     }
 }

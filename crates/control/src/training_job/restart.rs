@@ -42,7 +42,8 @@ impl Case<'_> {
         let roles = self.roles();
         let mut there = roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting);
         let made = there.any(|job| self.was_told(job, scale));
-        let known = self.control.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
+        let known =
+            self.control.training.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
         let waits = !made && !known && self.gone_since(workload).is_none();
         waits.then(|| self.pods_left())
     }

@@ -96,7 +96,7 @@ impl Control {
     /// Since when it must have been looked for the checkpoint from which a run goes on: the pods before may save until they are gone.
     pub(crate) fn resumes_from(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = begun_at(workload)?;
-        let gone = self.growth.shrunk.get(&workload.uid).filter(|_| scaled(workload).is_some());
+        let gone = self.training.growth.shrunk.get(&workload.uid).filter(|_| scaled(workload).is_some());
         Some(gone.map_or(begun, |(_, at)| begun.max(*at)))
     }
 
@@ -106,7 +106,7 @@ impl Control {
         if let Some(owner) = new.owner.as_ref()
             && old.is_some_and(|old| granted(old) != granted(new))
         {
-            self.prepared.remove(&owner.uid);
+            self.training.prepared.remove(&owner.uid);
         }
     }
 

@@ -78,7 +78,7 @@ impl Case<'_> {
             }
             (None, _) => {}
         }
-        if let Some(begun) = self.control.saving.begun.get(&self.view.uid) {
+        if let Some(begun) = self.control.training.saving.begun.get(&self.view.uid) {
             new.resumed_from.clone_from(begun);
         }
         let last = self.control.saved_of(self.name, self.view);

@@ -65,7 +65,7 @@ impl Case<'_> {
     /// Until when a new slice may wait to take the place of the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
         let run = self.control.run_under(current)?;
-        let asked = self.control.growth.gives_up.contains_key(&current.uid);
+        let asked = self.control.training.growth.gives_up.contains_key(&current.uid);
         let size = new.size(WORKER);
         let fits = new.replaces.as_deref() == Some(&current.key())
             && size > granted(current)
@@ -128,7 +128,7 @@ impl Case<'_> {
         run: &Run<'_>,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let asked = self.control.growth.gives_up.get(&workload.uid)?;
+        let asked = self.control.training.growth.gives_up.get(&workload.uid)?;
         let (have, keeps) = (granted(workload), asked.keeps.max(run.bounds.0));
         if keeps >= have {
             return None;
@@ -189,7 +189,7 @@ impl Case<'_> {
 
     /// The new slice, when there is idle quota for one.
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
-        let workers = *self.control.growth.wanted.get(&self.view.uid)?;
+        let workers = *self.control.training.growth.wanted.get(&self.view.uid)?;
         let alone = self.control.view.workloads_of(&self.view.uid);
         let alone = alone.iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
@@ -286,7 +286,7 @@ impl Case<'_> {
         if counted > most {
             return Some(Decision::Wait(after(self.now, LOOK_MS)));
         }
-        let known = self.control.growth.shrunk.get(&workload.uid);
+        let known = self.control.training.growth.shrunk.get(&workload.uid);
         if known.is_some_and(|(with, _)| *with == workers) {
             return None;
         }

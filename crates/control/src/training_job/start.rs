@@ -102,7 +102,7 @@ impl Case<'_> {
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
-        let prepared = self.control.prepared.get(&self.view.uid);
+        let prepared = self.control.training.prepared.get(&self.view.uid);
         for child in all {
             let name = (self.name.0.clone(), child.name.clone());
             let object = match child.kind {
@@ -121,7 +121,7 @@ impl Case<'_> {
             if there {
                 continue;
             }
-            let again = self.control.starts.again(&self.view.uid, &object.name, workload);
+            let again = self.control.remains.starts.again(&self.view.uid, &object.name, workload);
             let again = again.filter(|_| child.kind == ChildKind::Job);
             if let Some(again) = again.filter(|again| again.due > self.now) {
                 return Decision::Wait(again.due);

@@ -203,7 +203,7 @@ impl Telling<'_> {
             self.set_once_true(status, kind, words);
         }
         let request = self.checkpoint_request(status);
-        let notified = &self.case.control.saving.notified;
+        let notified = &self.case.control.training.saving.notified;
         if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
             // It may have saved before there was a status to say that it is to.
             self.set(status, CHECKPOINT_REQUESTED, request);
@@ -262,7 +262,7 @@ impl Telling<'_> {
         let holds = self.workload.is_some_and(WorkloadView::reserved);
         let ended = self.workload.is_some_and(|workload| workload.is(types::FINISHED));
         let control = self.case.control;
-        let notified = self.workload.and_then(|workload| control.saving.notified.get(&workload.uid));
+        let notified = self.workload.and_then(|workload| control.training.saving.notified.get(&workload.uid));
         let told = asked || notified.is_some();
         let to_stop = self.workload.filter(|_| told).and_then(|workload| control.grace_of(workload));
         let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| control.last_request(workload));

@@ -77,7 +77,7 @@ impl Case<'_> {
         }
         let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
         let message = message.unwrap_or_default();
-        let knew = self.control.saving.notified.get(&workload.uid);
+        let knew = self.control.training.saving.notified.get(&workload.uid);
         let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         self.clear_away(workload, &why)
@@ -145,7 +145,7 @@ impl Case<'_> {
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);
-            if job.deleting && (!kept || self.control.rid_of_pods.contains(&job.uid)) {
+            if job.deleting && (!kept || self.control.remains.job_is_rid_of_pods(&job.uid)) {
                 // What is left of it is asked of its pods.
                 continue;
             }
@@ -168,7 +168,7 @@ impl Case<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        if self.control.pods_gone.contains(&workload.uid) {
+        if self.control.remains.pods_are_gone(&workload.uid) {
             return None;
         }
         if self.view.leaves_pods && workload.is(types::ADMITTED) {

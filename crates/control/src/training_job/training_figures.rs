@@ -62,7 +62,7 @@ impl Control {
         }
         let preempted = find(&new.status.conditions, types::PREEMPTED).filter(|_| became(types::PREEMPTED));
         if let Some(preempted) = preempted {
-            let path = self.evictions.get(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
+            let path = self.plans.eviction(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
             let by = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
             measures.push(count(
                 "training_job_preemptions",
@@ -113,7 +113,7 @@ impl Control {
     /// What a queue has and holds, over all flavors.
     fn holding(&self, name: &str) -> Option<Holding> {
         let queue = self.view.cluster_queues.get(name)?;
-        let figures = self.world.figures(name)?;
+        let figures = self.quota.world.figures(name)?;
         let mut holding = Holding {
             root: self.above(name).pop(),
             weight: deltas::weight_of(queue),

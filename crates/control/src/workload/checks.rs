@@ -40,7 +40,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
         return None;
     }
-    if control.schedules_only {
+    if control.session.schedules_only {
         return None;
     }
     if let Some(draft) = sync(workload, &queue.spec, now) {
@@ -80,7 +80,7 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
 /// What a check has answered before there was quota: a workload that it rejects is deactivated, and one that it wants later waits for that
 /// time, with its checks asked anew (`docs/decisions/checks-before-quota.md`).
 pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    if control.schedules_only {
+    if control.session.schedules_only {
         return None;
     }
     if let Some(decision) = rejected(workload, now) {
@@ -96,7 +96,7 @@ pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestam
 
 /// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.
 pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.schedules_only)?;
+    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.session.schedules_only)?;
     let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
     sync(workload, &queue.spec, now).map(Decision::write)
 }

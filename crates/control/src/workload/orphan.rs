@@ -48,7 +48,8 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         }
         // The collector takes it with the last of its pods. One that never had any is in nobody's hands, unless somebody else owns it.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
-        if holds && !owned && !control.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
+        if holds && !owned && !control.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty())
+        {
             return workload.is(types::EVICTED).then(|| release(workload, now));
         }
         return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
@@ -58,7 +59,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         // Garbage collection takes them; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.rid_of_pods.contains(&part.uid)) {
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.remains.job_is_rid_of_pods(&part.uid)) {
         // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
@@ -66,7 +67,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(Decision::Done);
     }
     let ran = (holds && workload.is(types::ADMITTED)) || control.has_overrun(workload);
-    if ran && !control.pods_gone.contains(&workload.uid) {
+    if ran && !control.remains.pods_are_gone(&workload.uid) {
         let come = since(&workload.status.conditions, types::ADMITTED, "True")
             .map(|at| control.view.timeline.after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
@@ -87,7 +88,7 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
         // Nobody has made anything of it that would have to stop. Offline what is evicted leaves when it is told to.
-        return (holds && workload.is(types::EVICTED) && !control.is_offline).then(|| release(workload, now));
+        return (holds && workload.is(types::EVICTED) && !control.session.is_offline).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(control, workload, job) {
         return Some(decision);
@@ -96,7 +97,7 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
     if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if holds && workload.is(types::ADMITTED) && !control.pods_gone.contains(&workload.uid) {
+    if holds && workload.is(types::ADMITTED) && !control.remains.pods_are_gone(&workload.uid) {
         // What runs holds its quota, and can be told to leave like any other.
         let leaves = workload.deleting || workload.is(types::EVICTED);
         return leaves.then(|| left::stop(control, workload, now));

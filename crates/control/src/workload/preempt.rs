@@ -139,15 +139,16 @@ pub(crate) fn preempt(
 impl Control {
     /// The API server refused to have a victim evicted: its preemptor is told with the next plan.
     pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
-        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.evictions.contains_key(uid));
-        self.replan |= uid.is_some();
-        self.refused_evictions.extend(uid);
+        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.plans.evicts(uid));
+        if let Some(uid) = uid {
+            self.work.plan_again();
+            self.plans.refuse_eviction(uid);
+        }
     }
 
     /// The verdict on a preemptor, where none of its victims could be evicted: that is tried again.
     pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
-        let refused = self.refused_evictions.iter().filter_map(|uid| self.evictions.get(uid));
-        let failed = refused.filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let failed = self.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
         let all = Issued { preempted: failed, failed: 0 };
         if failed > 0
             && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
@@ -166,7 +167,7 @@ impl Control {
         needs: &[engine::FlavorResource],
         usage: &BTreeMap<engine::FlavorResource, engine::Amount>,
     ) -> Option<Vec<engine::Eviction>> {
-        let evictions = self.world.evictions_for(uid, cluster_queue, needs, usage)?;
+        let evictions = self.quota.world.evictions_for(uid, cluster_queue, needs, usage)?;
         for eviction in &evictions {
             self.evict_with_next_step(eviction.clone());
         }

@@ -95,8 +95,8 @@ pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<
 /// A reservation that no admission has followed yet goes back where a queue or a flavor of it is not there any more, or not for long, and where its
 /// namespace is not.
 pub(crate) fn without_place(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let lost =
-        missing_queue(control, workload).or_else(|| lost_flavor(control, workload).filter(|_| !control.is_offline));
+    let lost = missing_queue(control, workload)
+        .or_else(|| lost_flavor(control, workload).filter(|_| !control.session.is_offline));
     let why = lost.as_deref().map(|message| (reasons::MISCONFIGURED, message));
     let ends = control.is_ending(&workload.namespace);
     let why = why.or_else(|| ends.then_some((reasons::PENDING_EVALUATION, "its namespace is being deleted")))?;

@@ -203,7 +203,11 @@ impl Control {
         }
         let labels = vec![("job_kind", job.kind.name().to_owned())];
         let millis = now.as_millisecond().saturating_sub(created).max(0);
-        self.measures.push(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis });
+        self.reports.measures.push(Measure::Observe {
+            name: "kueue_workload_creation_latency_seconds",
+            labels,
+            millis,
+        });
     }
 
     /// The measure of a pod whose gate was taken away just now.

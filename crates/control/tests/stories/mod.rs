@@ -10,6 +10,7 @@ mod cluster;
 mod columns;
 mod comebacks;
 mod contract;
+mod cost_of_edits;
 mod crowds;
 mod edits;
 mod elastic;

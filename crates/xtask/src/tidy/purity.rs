@@ -41,7 +41,7 @@ const WORDS: [(&str, &str); 21] = [
 const CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
 /// Where floats may be: nowhere in amounts, and in the engine only where Kueue's published contract is a float.
 const FLOATS: [&str; 3] =
-    ["crates/engine/src/share.rs", "crates/engine/src/afs.rs", "crates/engine/src/preempt/usage.rs"];
+    ["crates/engine/src/quota/share.rs", "crates/engine/src/queue/afs.rs", "crates/engine/src/preempt/usage.rs"];
 /// What each pure crate asks of clippy.
 const LINTS: [&str; 5] =
     ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];

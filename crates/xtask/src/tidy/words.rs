@@ -21,14 +21,14 @@ const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "
 /// Where the engine has its reasons.
 const ENGINE: [&str; 4] = [
     "crates/engine/src/answers.rs",
-    "crates/engine/src/figures.rs",
+    "crates/engine/src/explain/figures.rs",
     "crates/engine/src/preempt/candidates.rs",
     "crates/engine/src/preempt/fair.rs",
 ];
 /// The same word for something else: a kind, a feature gate, the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
-    ("crates/control/src/figures.rs", "Unknown"),
+    ("crates/control/src/queues/figures.rs", "Unknown"),
     ("crates/control/src/offline.rs", "AdmissionCheck"),
     ("crates/control/src/offline/manifest.rs", "AdmissionCheck"),
     ("crates/control/src/write.rs", "AdmissionCheck"),

@@ -57,7 +57,7 @@ impl Control {
             ];
             gauges.count("kueue_cluster_queue_info", info, 1);
             let groups = crate::deltas::groups(&queue.spec.resource_groups).unwrap_or_default();
-            let Some(figures) = self.world.figures(name) else { continue };
+            let Some(figures) = self.quota.world.figures(name) else { continue };
             let admitted = self.view.workloads.reserving(name).filter(|workload| workload.is(types::ADMITTED)).count();
             for cohort in above {
                 let tree = trees.entry(cohort).or_default();

@@ -23,7 +23,7 @@ impl Control {
     /// no more: its series would come back and nothing would ever take them away.
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
-        let gone = std::mem::take(&mut self.gone);
+        let gone = std::mem::take(&mut self.reports.gone);
         let cohorts = self.without_anybody(gone.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
         let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });
@@ -34,7 +34,7 @@ impl Control {
             forget(vec![("name", name), ("namespace", namespace)]);
         }
         cohorts.iter().for_each(|name| forget(vec![("cohort", name.clone())]));
-        let happened = std::mem::take(&mut self.measures);
+        let happened = std::mem::take(&mut self.reports.measures);
         measures.extend(happened.into_iter().filter(|measure| self.is_of_somebody(measure, &cohorts)));
         measures
     }

@@ -1,0 +1,118 @@
+//! State of [`crate::Control`] beside the cache, the writes in flight and the work queue, each part with its owner. An object that is gone is
+//! forgotten by one call to each owner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_engine::World;
+
+use crate::cache::Name;
+use crate::cache::shape::Shapes;
+use crate::job::job_events::JobEvents;
+use crate::measure::Measure;
+use crate::overruns::Overruns;
+use crate::queues::figures::Gone;
+use crate::queues::schedule::QueueSchedule;
+use crate::settings::Settings;
+use crate::training_job::checkpoints::Saving;
+use crate::training_job::children::Children;
+use crate::training_job::elastic::Growth;
+use crate::workload::ration::Ration;
+use crate::write::{Notice, ObjectKey, Term};
+
+/// In what role this process decides.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// The term in which this process leads.
+    pub(crate) term: Option<Term>,
+    /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
+    /// decide is asked for.
+    pub(crate) schedules_only: bool,
+    /// The objects are no server's: statuses and reasons are written at once, since there is none to spare, and whoever asks says what becomes of
+    /// what was evicted, since nobody else would stop it.
+    pub(crate) is_offline: bool,
+}
+
+/// Quota: what the engine has given, and what runs beyond that.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    pub(crate) world: World,
+    /// Shapes of pod sets, each of which many Workloads may ask for.
+    pub(crate) shapes: Shapes,
+    /// Usage beyond quota, by job.
+    pub(crate) overruns: Overruns,
+}
+
+/// Facts about TrainingJobs that no object says.
+#[derive(Debug, Default)]
+pub(crate) struct Trainings {
+    pub(crate) saving: Saving,
+    pub(crate) growth: Growth,
+    pub(crate) children: Children,
+    /// Objects that were applied for the present run of a TrainingJob, by its uid.
+    pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
+}
+
+/// Reports to users and operators: statuses, reasons, events and measures that are due, and what was reported last.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    pub(crate) schedule: QueueSchedule,
+    pub(crate) ration: Ration,
+    pub(crate) job_events: JobEvents,
+    pub(crate) measures: Vec<Measure>,
+    pub(crate) gone: Gone,
+    /// Objects whose status may have to be written.
+    pub(crate) untold: BTreeSet<ObjectKey>,
+    /// The last event of each object, by reason.
+    pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
+    pub(crate) notices: Vec<Notice>,
+    /// Parked workloads that a sweep had to wake: must stay 0.
+    pub(crate) sweep_found: u64,
+    pub(crate) skipped_preemptions: BTreeMap<String, u32>,
+}
+
+impl Quota {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let world = World::new(settings.engine.clone());
+        Self { world, shapes: Shapes::default(), overruns: Overruns::default() }
+    }
+}
+
+impl Trainings {
+    /// A Workload is gone.
+    pub(crate) fn forget_workload(&mut self, uid: &str) {
+        self.growth.forget_workload(uid);
+        self.saving.forget(uid);
+        self.saving.before.remove(uid);
+    }
+
+    /// A TrainingJob is gone.
+    pub(crate) fn forget_training_job(&mut self, name: &Name, uid: &str) {
+        self.growth.forget_training_job(name, uid);
+        self.saving.books.remove(uid);
+        self.saving.begun.remove(uid);
+        self.prepared.remove(uid);
+    }
+}
+
+impl Reports {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            schedule: QueueSchedule::default(),
+            ration: Ration::new(!settings.observe_unadmitted),
+            job_events: JobEvents::default(),
+            measures: Vec::new(),
+            gone: Gone::default(),
+            untold: BTreeSet::new(),
+            told: BTreeMap::new(),
+            notices: Vec::new(),
+            sweep_found: 0,
+            skipped_preemptions: BTreeMap::new(),
+        }
+    }
+
+    /// A Workload is gone.
+    pub(crate) fn forget_workload(&mut self, object: &ObjectKey, uid: &str) {
+        self.told.remove(object);
+        self.ration.forget(uid);
+    }
+}

@@ -1,0 +1,71 @@
+//! Pods that jobs have left, or have not left: facts about stopped jobs that no object of theirs says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::job::left::Left;
+use crate::job::starts::Starts;
+
+/// Facts about the pods of jobs that were stopped, deleted, or started again.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    /// Uids of Workloads whose pods were seen gone.
+    pods_gone: BTreeSet<String>,
+    /// Pods that a deleted job has left behind, as they were seen last, by the uid of its Workload.
+    pub(crate) left: BTreeMap<String, Left>,
+    /// Uids of jobs that were seen at rest since their last start.
+    at_rest: BTreeSet<String>,
+    /// Uids of jobs that are being deleted together with their pods, whatever keeps the jobs themselves.
+    rid_of_pods: BTreeSet<String>,
+    /// Starts in a row of jobs that were stopped within one admission.
+    pub(crate) starts: Starts,
+}
+
+impl Remains {
+    /// Whether the pods of a Workload were seen gone.
+    pub(crate) fn pods_are_gone(&self, workload: &str) -> bool {
+        self.pods_gone.contains(workload)
+    }
+
+    pub(crate) fn note_pods_gone(&mut self, workload: String) {
+        self.pods_gone.insert(workload);
+    }
+
+    /// A Workload is gone, or holds no quota any more.
+    pub(crate) fn forget_workload(&mut self, workload: &str) {
+        self.pods_gone.remove(workload);
+        self.left.remove(workload);
+    }
+
+    pub(crate) fn job_is_at_rest(&self, job: &str) -> bool {
+        self.at_rest.contains(job)
+    }
+
+    pub(crate) fn note_at_rest(&mut self, job: String) {
+        self.at_rest.insert(job);
+    }
+
+    /// A job runs: nothing is known of its next rest.
+    pub(crate) fn job_runs(&mut self, job: &str) {
+        self.at_rest.remove(job);
+    }
+
+    pub(crate) fn job_is_rid_of_pods(&self, job: &str) -> bool {
+        self.rid_of_pods.contains(job)
+    }
+
+    pub(crate) fn note_rid_of_pods(&mut self, job: String) {
+        self.rid_of_pods.insert(job);
+    }
+
+    /// A job is gone.
+    pub(crate) fn forget_job(&mut self, job: &str) {
+        self.at_rest.remove(job);
+        self.rid_of_pods.remove(job);
+    }
+
+    /// Number of jobs of which something is known.
+    #[cfg(test)]
+    pub(crate) fn jobs(&self) -> usize {
+        self.at_rest.len() + self.rid_of_pods.len() + self.starts.0.len()
+    }
+}

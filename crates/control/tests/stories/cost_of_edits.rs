@@ -1,0 +1,101 @@
+//! The cost of an edit of a QueuePolicy or ClusterQueue: the jobs of the queues that it concerns are looked at again, and no other job.
+
+use std::fs;
+use std::time::Duration;
+
+use berth_control::write::Kind;
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::policies::policy;
+
+/// Jobs of one ClusterQueue.
+const OF_ONE: usize = 100;
+/// Objects beside jobs and Workloads that an edit may concern: the queue, its LocalQueue, the policy, flavors.
+const OTHERS: usize = 5;
+
+/// Jobs of all ClusterQueues (`BERTH_EDIT_JOBS`).
+fn jobs() -> usize {
+    std::env::var("BERTH_EDIT_JOBS").map_or(1_000, |text| text.parse().expect("BERTH_EDIT_JOBS: a number"))
+}
+
+/// Time that this thread has had a core.
+fn spent() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// ClusterQueues without quota, each with its flavor and as many jobs.
+fn crowd() -> Cluster {
+    let mut cluster = Cluster::new();
+    for queue in 0..jobs() / OF_ONE {
+        let name = |what: &str| format!("{what}-{queue}");
+        cluster.put(Kind::ResourceFlavor, flavor(&name("flavor"), json!({"pool": name("pool")})));
+        cluster.put(Kind::ClusterQueue, cluster_queue(&name("cq"), None, &[(&name("flavor"), "0")]));
+        cluster.put(Kind::LocalQueue, local_queue(&name("lq"), &name("cq")));
+        for index in 0..OF_ONE {
+            cluster.put(Kind::JOB, job(&format!("job-{queue}-{index}"), &name("lq"), "1", true));
+        }
+    }
+    cluster.pass(600);
+    cluster
+}
+
+/// Objects that are decided about after an edit, and the time of the edit with its step.
+fn after(cluster: &mut Cluster, edit: impl FnOnce(&mut Cluster)) -> u64 {
+    let begin = spent();
+    edit(cluster);
+    let step = cluster.control.step(cluster.now);
+    let (took, decided) = (spent() - begin, step.decided);
+    println!("{decided} objects of {} jobs were looked at in {took:?}", jobs());
+    cluster.take(step);
+    cluster.pass(60);
+    decided
+}
+
+fn limits(most: u32) -> Value {
+    policy("p", json!({"clusterQueues": ["cq-0"], "admission": {"maxJobs": most}}))
+}
+
+#[test]
+fn edit_of_a_policy_or_queue_looks_at_the_jobs_of_that_queue_alone() {
+    let mut cluster = crowd();
+    let most = u64::try_from(2 * OF_ONE + OTHERS).unwrap();
+    for number in [7, 8] {
+        let decided = after(&mut cluster, |cluster| cluster.put(Kind::QueuePolicy, limits(number)));
+        assert!(decided <= most, "{decided} objects for an edit of a policy");
+        assert!(decided >= OF_ONE as u64, "{decided}: its jobs follow the policy");
+    }
+    let quota = json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"],
+        "flavors": [{"name": "flavor-0", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]}]}});
+    let decided = after(&mut cluster, |cluster| cluster.edit(Kind::ClusterQueue, "", "cq-0", &quota));
+    assert!(decided <= most, "{decided} objects for an edit of a ClusterQueue");
+    let admitted = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
+    let admitted = admitted.filter(|(key, _)| cluster.workload_is(&key.name, "Admitted")).count();
+    assert_eq!(admitted, 2);
+    let decided = after(&mut cluster, |cluster| cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p")));
+    assert!(decided <= most, "{decided} objects for a policy that is gone");
+}
+
+/// The job waits for a class that the policy reads in a label, and that a later policy does not name.
+#[test]
+fn job_that_waits_for_a_class_of_a_policy_is_looked_at_when_the_policy_changes() {
+    let mut cluster = Cluster::new();
+    cluster.put(Kind::ResourceFlavor, flavor("flavor", json!({"pool": "a"})));
+    cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("flavor", "9")]));
+    cluster.put(Kind::LocalQueue, local_queue("lq", "cq"));
+    let mut waits = job("a", "lq", "1", true);
+    waits["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("none");
+    waits["spec"]["template"]["metadata"]["labels"]["band"] = json!("high");
+    cluster.put(Kind::JOB, waits);
+    cluster.pass(30);
+    assert!(cluster.workload_of("a").is_none(), "it has no priority");
+    cluster.set_class("top", 7);
+    cluster.pass(30);
+    assert!(cluster.workload_of("a").is_none(), "nobody names that class");
+    let by_label = json!({"label": "band", "classes": [{"value": "high", "workloadPriorityClass": "top"}]});
+    cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "priorityFromLabel": by_label})));
+    cluster.pass(30);
+    let workload = cluster.workload_of("a").expect("a Workload");
+    assert_eq!(workload["spec"]["priority"], 7);
+}
