@@ -71,8 +71,8 @@ tidy: ## Check the house rules (crates/xtask/src/tidy)
 house: ## Measures: import circles, sentences, names (SHOW="--files", "--sentences control"; crates/xtask/src/house)
 	$(call program,xtask) house $(SHOW)
 
-CASES_OF_KUEUE := ../shared/conformance --known crates/testkit/known-differences.txt
-conformance: ## Kueue's decision cases, where they lie beside the repository
+CASES_OF_KUEUE := crates/testkit/cases --known crates/testkit/known-differences.txt
+conformance: ## Kueue's decision cases (crates/testkit/cases)
 	$(call say,decision cases)
 	$(call program,berth-testkit) conformance $(CASES_OF_KUEUE)
 	$(call say,the same with what Berth does differently on purpose)

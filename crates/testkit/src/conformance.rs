@@ -52,12 +52,12 @@ pub struct Report {
 /// Runs the cases below a folder and prints what became of them. What cannot be read is a case that failed.
 ///
 /// # Errors
-/// When the folder itself cannot be read, or the report cannot be written.
+/// When the folder is absent or cannot be read, or the report cannot be written.
 pub fn run(folder: &Path, options: &Options, out: &mut impl Write) -> io::Result<Report> {
     let mut report = Report::default();
     if !folder.exists() {
-        writeln!(out, "conformance: {} absent, 0 cases", folder.display())?;
-        return Ok(report);
+        let text = format!("{}: no such folder of cases", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     let mut found = Found::default();
     found.collect(folder)?;

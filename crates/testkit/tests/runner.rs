@@ -50,12 +50,13 @@ fn beyond(right: &str) -> String {
 }
 
 #[test]
-fn an_absent_folder_is_told_and_passes() {
+fn absent_folder_is_named_and_fails_the_run() {
     let absent = folder("absent", &[]);
     let path = absent.to_str().unwrap();
     let output = conformance(&[path]);
-    assert_eq!(text(&output), format!("conformance: {path} absent, 0 cases\n"));
-    assert_eq!(output.status.code(), Some(0));
+    let told = format!("{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
+    assert!(told.contains(&format!("{path}: no such folder of cases")), "{told}");
+    assert!(!output.status.success());
 }
 
 #[test]

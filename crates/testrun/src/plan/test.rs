@@ -26,8 +26,8 @@ const SEEDS: &str = "5000";
 const FEW_SEEDS: &str = "500";
 /// End-to-end tests that measure times, or whose time-outs a busy machine would reach: nothing runs beside them.
 const ALONE: [&str; 2] = ["e2e webhook load_and_floods", "e2e failover"];
-/// Where Kueue's decision cases lie, from the root.
-const CASES: &str = "../shared/conformance";
+/// Folder of Kueue's decision cases, from the root.
+const CASES: &str = "crates/testkit/cases";
 
 impl Run {
     /// The house rules, the format and, in the background or not, clippy and the documentation's examples.
