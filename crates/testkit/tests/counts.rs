@@ -1,5 +1,5 @@
-//! What becomes of Kueue's cases, where they lie beside the repository: so many of each family pass, differ, or are not for Berth, each
-//! for its reason. A case that is not judged any more shows here.
+//! Counts of verdicts on Kueue's cases, where they lie beside the repository: passed and failed by family, and those that do not apply by
+//! reason. A case that is not judged any more shows here.
 //!
 //! `UPDATE=1` writes the numbers that are found into the file.
 
@@ -7,7 +7,7 @@ use berth_testkit::conformance::{Counts, Options, Report, run};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What was found, a line for each number.
+/// The counts found, a line for each number.
 fn lines(report: &Report) -> String {
     let mut families: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for ((family, _), counts) in &report.groups {
