@@ -140,8 +140,8 @@ impl Case {
         typed("input", &value)
     }
 
-    /// `expect` in the form of the kind; what is marked internal is left out.
     /// `expect` in the form of the kind; the part under `internal` is left out.
+    ///
     /// # Errors
     /// A key or value that does not belong there.
     pub fn expect<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
