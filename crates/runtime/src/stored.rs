@@ -47,7 +47,7 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until nothing is stored in the old version, and logs which kinds are and how they are stored anew. The pulse is held meanwhile.
+/// Waits until no object is stored in the old version, and logs the kinds with such objects and how to store them anew. Holds `pulse` meanwhile.
 pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
     let mut said: Option<(Vec<String>, Instant)> = None;
     loop {
