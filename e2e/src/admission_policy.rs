@@ -1,4 +1,4 @@
-//! The chart's policy about what Berth's own account may make.
+//! The chart's policy on the objects that Berth's own account may create.
 
 use std::fs;
 

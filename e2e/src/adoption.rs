@@ -1,5 +1,5 @@
-//! Whose Kueue's CRDs are on the way of docs/migrate-from-kueue.md: taken over by what Helm reads of them while Kueue goes on serving and
-//! converting them, and converted by Berth when Kueue has ended.
+//! Owners of Kueue's CRDs along docs/migrate-from-kueue.md: Helm's marks on them change while Kueue goes on serving and converting them,
+//! and Berth converts them when Kueue has ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::kinds::{CRD, text};
 use crate::wait::{self, STEP, Seen};
 
 const PAGE: &str = "docs/migrate-from-kueue.md";
-/// Tells the page's commands from its others.
+/// Part of a command that marks the page's commands for the CRDs.
 const POLICY: &str = "helm.sh/resource-policy=keep";
-/// How many kinds Kueue 0.19 has, and how many of them need a conversion.
+/// Number of Kueue 0.19's kinds, and of those that need a conversion.
 const KINDS: usize = 11;
 const CONVERTED: usize = 5;
-/// What Helm reads of an object that it shall take for the release's.
+/// Marks by which Helm takes an object for the release's.
 const MARKS: [(&str, &str); 4] = [
     ("/metadata/annotations/helm.sh~1resource-policy", "keep"),
     ("/metadata/annotations/meta.helm.sh~1release-name", "berth"),
@@ -81,7 +81,7 @@ pub async fn adopt(plane: &ControlPlane) -> Result<()> {
     let after = definitions(&client).await?;
     ensure!(before.keys().eq(after.keys()), "were {:?}, are {:?}", before.keys(), after.keys());
     for ((name, was), now) in before.iter().zip(after.values()) {
-        // With it go the conversion, its authority and the versions that are served.
+        // The spec holds the conversion, its authority and the versions that are served.
         for pointer in ["/spec", "/status/storedVersions"] {
             ensure!(was.pointer(pointer) == now.pointer(pointer), "CRD {name}: {pointer} changed");
         }
@@ -89,7 +89,7 @@ pub async fn adopt(plane: &ControlPlane) -> Result<()> {
     are_berths(&client).await
 }
 
-/// The kinds that need a conversion are converted by that Service; with whom to trust there, by name.
+/// Checks that the kinds that need a conversion are converted by that Service; returns its trusted authority for each, by name.
 ///
 /// # Errors
 /// When another Service converts one.
@@ -107,7 +107,7 @@ pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<Str
     Ok(trusted)
 }
 
-/// Berth's Service converts, and Berth's own authority is trusted with it, not `kueues`.
+/// Waits until Berth's Service converts, and the conversion trusts Berth's own authority, not `kueues`.
 ///
 /// # Errors
 /// When it does not come to that within the usual time.
@@ -120,7 +120,7 @@ pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     .await
 }
 
-/// What the page says to do.
+/// The commands of the page.
 fn commands() -> Result<String> {
     let page = fs::read_to_string(repository().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
     let mut blocks = page.split("```").skip(1).step_by(2);
@@ -128,7 +128,7 @@ fn commands() -> Result<String> {
     found.map(str::to_owned).with_context(|| format!("{PAGE} does not say {POLICY}"))
 }
 
-/// Runs them as its reader does.
+/// Runs them as the page's reader does.
 async fn run(plane: &ControlPlane, commands: String) -> Result<()> {
     let mut command = Command::new("sh");
     command.args(["-euc", commands.as_str()]).current_dir(repository()).stdin(Stdio::null());

@@ -30,12 +30,12 @@ pub const PROVISIONING_REQUEST: Kind = Kind {
 pub const POD_TEMPLATE: Kind =
     Kind { api_version: "v1", kind: "PodTemplate", plural: "podtemplates", namespaced: true };
 
-/// Annotation of a job whose value is the script: what becomes of its attempts, separated by commas; the last word holds for
-/// all that follow. `provisioned`, `failed`, `expired` (provisioned, and the booking is over at once) or `accepted` (and then
+/// Annotation of a job whose value is the script: the answers to its attempts, separated by commas; the last word holds for all later
+/// attempts. The words are `provisioned`, `failed`, `expired` (provisioned, and its capacity is withdrawn at once) and `accepted` (and then
 /// nothing).
 pub const SCRIPT: &str = "provreq.kueue.x-k8s.io/script";
 
-/// After this long what could not be answered is tried again.
+/// Pause before a failed answer is tried again.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The folder of the CRD, for [`crate::control_plane::Options`].
@@ -115,7 +115,7 @@ async fn answer(client: &Client, request: &Value) -> Result<()> {
     }
 }
 
-/// Writes conditions of a request, as an autoscaler does, with what it tells of the nodes.
+/// Writes conditions of a request, as an autoscaler does, with its details about the nodes.
 ///
 /// # Errors
 /// When the API server refuses.
@@ -135,7 +135,7 @@ pub async fn say(client: &Client, request: &Value, conditions: &[(&str, &str, &s
     Ok(())
 }
 
-/// Says of a pod what GKE's autoscaler says when a zone has no machines left.
+/// Writes the event about a pod that GKE's autoscaler writes when a zone has no machines left.
 ///
 /// # Errors
 /// When the API server refuses.

@@ -90,7 +90,7 @@ fn installed() -> Result<Option<PathBuf>> {
 /// A server; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Azure {
-    /// Where the account is.
+    /// Address of the account.
     pub endpoint: String,
     /// Its only container.
     pub container: String,
@@ -116,7 +116,7 @@ impl Azure {
                 port.to_string(),
                 "--inMemoryPersistence".to_owned(),
                 "--silent".to_owned(),
-                // Libraries may speak a newer version than it knows.
+                // Libraries may speak a newer version than Azurite knows.
                 "--skipApiVersionCheck".to_owned(),
                 "--disableTelemetry".to_owned(),
             ],
@@ -138,7 +138,7 @@ impl Azure {
         Ok(Self { endpoint, container: container.to_owned(), client, _process: process })
     }
 
-    /// A client that it lets in.
+    /// A client with the account's key.
     #[must_use]
     pub fn client(&self) -> AzureClient {
         self.client.clone()
@@ -162,7 +162,7 @@ impl AzureClient {
         Ok(())
     }
 
-    /// Whether there is a blob of that URI.
+    /// True when there is a blob of that URI.
     ///
     /// # Errors
     /// When the server does not say.
@@ -189,7 +189,7 @@ fn path(uri: &str) -> Result<String> {
     Ok(format!("/{container}/{name}"))
 }
 
-/// A whole request (method, path below the account, query in the order of its names, body) with its signature, of that time.
+/// A complete request (method, path below the account, query in the order of its names, body) with its signature, of that time.
 fn signed(address: &str, (method, path, query, body): (&str, &str, &[(&str, &str)], &str), now: &str) -> String {
     let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-date", now), ("x-ms-version", VERSION)];
     let signed: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();

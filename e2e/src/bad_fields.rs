@@ -1,5 +1,5 @@
-//! Values that the fields of Berth's own kinds must not have: `cases/fields` has one at least for every rule of their schemas, and what
-//! the API server says of each must name the field, the value and what is allowed.
+//! Values that the fields of Berth's own kinds must not have: `cases/fields` has one at least for every rule of their schemas, and the API
+//! server's message about each must name the field, the value and what is allowed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::manifest::patch;
 /// The kinds whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
-/// Lists of value, words, and how the value is told, by field.
+/// Lists of a value, the words about it, and the form of the value in the answer, by field.
 type Listed = BTreeMap<String, Vec<Vec<Value>>>;
 
-/// A spec that is good, what must not be put into it, and what it must not be changed to when it is there.
+/// A good spec, values that it must not have, and values to which it must not be changed once the object exists.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -39,20 +39,20 @@ struct Case {
     value: Value,
     /// The object with that value, or the change to it.
     object: Value,
-    /// Whether the value is good by itself, and only the change to it is not.
+    /// True: the value is good by itself, and only the change to it is refused.
     change: bool,
-    /// What is said of it: what is allowed.
+    /// The words of the answer: the allowed values.
     words: String,
-    /// How the value is told.
+    /// The form of the value in the answer.
     value_told: ValueTold,
 }
 
-/// How an answer tells the value.
+/// The form of the value in an answer.
 #[derive(Debug, PartialEq)]
 enum ValueTold {
-    /// As it is, before the words.
+    /// The value itself, before the words.
     AsIs,
-    /// By what comes behind the words, where it is an object or a list.
+    /// The text behind the words, where the value is an object or a list.
     Behind(String),
 }
 
@@ -92,7 +92,7 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// The cases of a group that are not told as they should.
+    /// The cases of a group with a wrong answer.
     async fn told_wrong(&self, group: &Group) -> Result<Vec<String>> {
         let Self { client, namespace, kind } = *self;
         let cases = cases(kind, std::slice::from_ref(group))?;
@@ -121,7 +121,7 @@ impl Asks<'_> {
         self.refusal(self.kind.api(self.client, self.namespace).create(&params, &object).await)
     }
 
-    /// The same of a change to the object that is there.
+    /// The same for a change to the object that exists.
     async fn patch(&self, change: &Value) -> Result<Option<Value>> {
         let params = PatchParams { dry_run: true, field_manager: Some(USER.to_owned()), ..PatchParams::default() };
         let api = self.kind.api(self.client, self.namespace);
@@ -182,7 +182,7 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
     Ok(all)
 }
 
-/// How the value is told, as the case has it behind the words.
+/// The form of the value in the answer, as the case has it behind the words.
 fn value_told(how: &[Value]) -> Result<ValueTold> {
     match how {
         [] => Ok(ValueTold::AsIs),
@@ -191,7 +191,7 @@ fn value_told(how: &[Value]) -> Result<ValueTold> {
     }
 }
 
-/// What is too long to be written out.
+/// Writes out a value that is too long for the file.
 fn spelled(written: &Value) -> Value {
     let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     match (number("long"), number("many"), number("entries")) {
@@ -231,7 +231,7 @@ fn put(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     }
 }
 
-/// Whether an answer says what it should of a case.
+/// Compares an answer with the one that a case expects.
 fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     let told = told.ok_or("accepted")?;
     let causes = items(told, "/details/causes");
@@ -249,7 +249,7 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
         return if behind.contains(tells) { Ok(()) } else { Err(format!("{tells:?} is not told: {message}")) };
     }
     if case.words.starts_with(MOST_BYTES) {
-        // Nothing but the limit: a value that is too long may be megabytes, and Kubernetes never repeats it.
+        // Only the limit: a value that is too long may be megabytes, and Kubernetes never repeats it.
         let expected = format!("Too long: {}", case.words);
         return if message == expected { Ok(()) } else { Err(format!("expected {expected:?}, told {message}")) };
     }
@@ -261,8 +261,8 @@ fn judge(case: &Case, told: Option<&Value>) -> std::result::Result<(), String> {
     Err(format!("the value {} is not told: {message}", short(&Value::from(shown))))
 }
 
-/// The value as the API server prints it: a type where that is wrong, a number of entries where these are too many or too few. `None` when
-/// there is none, because the case only takes away.
+/// The value as the API server prints it: a type where the type is wrong, a number of entries where there are too many or too few. `None`
+/// when there is no value, because the case only removes one.
 fn shown(case: &Case) -> Option<String> {
     let kind = match &case.value {
         Value::Null => return None,
@@ -301,7 +301,7 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     for case in cases {
         let place = place(schema, &case.field).unwrap_or_default();
         match rules.get_mut(&place) {
-            // A rule whose message is computed begins with the one that is not.
+            // A message that is computed begins with the fixed message of its rule.
             Some(left) => {
                 left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.told.as_str()));
             }
@@ -332,10 +332,10 @@ fn place(schema: &Value, field: &str) -> Option<String> {
     Some(place)
 }
 
-/// What is told when a rule is broken.
+/// A rule with the beginning of its message.
 struct Rule {
     told: String,
-    /// It compares with the object as it was, and says nothing of a new one.
+    /// It compares with the old object, and does not apply to a new one.
     of_changes: bool,
 }
 
@@ -355,7 +355,7 @@ fn collect(node: &Value, place: &str, into: &mut Rules) {
         let of_changes = text(rule, "/rule").contains("oldSelf");
         into.entry(told_of).or_default().push(Rule { told: text(rule, "/message").to_owned(), of_changes });
     }
-    // What a pod may be is Kubernetes' matter.
+    // The fields of a pod are Kubernetes' matter.
     if place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true) {
         return;
     }
@@ -376,7 +376,7 @@ fn collect(node: &Value, place: &str, into: &mut Rules) {
     }
 }
 
-/// What the API server says of a value that breaks one of these rules.
+/// Messages of the API server about values that break one of these rules.
 pub(crate) fn rules(node: &Value) -> Vec<String> {
     let number = |key: &str| node[key].as_i64();
     let mut told = Vec::new();
@@ -395,7 +395,7 @@ pub(crate) fn rules(node: &Value) -> Vec<String> {
     told.extend(number("minimum").map(|n| format!("should be greater than or equal to {n}")));
     told.extend(number("maximum").map(|n| format!("should be less than or equal to {n}")));
     if text(node, "/format") == "int32" && (number("minimum").is_none() || number("maximum").is_none()) {
-        // No case can have it: what such an integer is too great for is told without the field.
+        // No case can have it: the message about an integer that does not fit does not name the field.
         told.push("an int32 without both bounds".to_owned());
     }
     told.extend(number("minItems").map(|n| format!("{LEAST_ENTRIES} {n} items")));
@@ -407,7 +407,7 @@ pub(crate) fn rules(node: &Value) -> Vec<String> {
     told
 }
 
-/// What a schema may say, because [`rules`] or [`collect`] reads it or because it allows everything.
+/// Keywords that a schema may have, because [`rules`] or [`collect`] reads them or because they allow everything.
 const KNOWN: [&str; 24] = [
     "additionalProperties",
     "anyOf",

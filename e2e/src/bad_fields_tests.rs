@@ -1,4 +1,4 @@
-//! Every rule has a case, and the judge notices what an answer lacks.
+//! Every rule has a case, and the judge notices each missing part of an answer.
 
 use super::*;
 

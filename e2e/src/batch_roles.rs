@@ -1,5 +1,5 @@
-//! What people may do who are bound to the two batch roles, or to Kubernetes' own `view`, `edit` or `admin`: asked of the API
-//! server, as `kubectl auth can-i` does, but also of kinds that are not served.
+//! Rights of users that are bound to the two batch roles, or to Kubernetes' own `view`, `edit` or `admin`: the API server is asked, as
+//! `kubectl auth can-i` does, but also about kinds that are not served.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -23,10 +23,10 @@ const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete"];
 const QUEUES: &str = "kueue.x-k8s.io";
 const BERTH: &str = "berth.dev";
-/// Each of them has a user.
+/// Each of these roles has a user.
 const ROLES: [&str; 5] = [ADMIN, USER, VIEW, EDIT, NAMESPACE_ADMIN];
 
-/// What holds of Berth's release, and what a Kueue that was there before it gave as well.
+/// Rights that Berth's release grants, and that a Kueue before it granted as well.
 const TABLE: &[Row] = &[
     (ADMIN, ALL, "batch", "jobs", true),
     (ADMIN, &["get"], "batch", "jobs/status", true),
@@ -95,7 +95,7 @@ const TABLE: &[Row] = &[
     (NAMESPACE_ADMIN, WRITE, BERTH, "checkpointstores", false),
 ];
 
-/// A user who is bound to that role and to nothing else.
+/// A user that is bound to that role alone.
 fn bound_to(role: &str) -> String {
     format!("e2e-{role}")
 }
@@ -121,8 +121,8 @@ async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &st
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// Binds a user to each of the roles and waits until each may do what it should and nothing else of the table: the rules of a
-/// role come a moment after the roles that it is made of. A second call binds them again to what is there by then.
+/// Binds a user to each of the roles and waits until each user has the rights of the table and no others of it: the rules of an aggregated
+/// role come a moment after its parts. A second call binds the users again to the roles of that time.
 ///
 /// # Errors
 /// When a role still allows too much or too little after [`STEP`], or the API server refuses.

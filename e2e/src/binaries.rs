@@ -1,4 +1,4 @@
-//! Where the programs of other people are that tests run: each is built when the cache does not have it.
+//! Programs of other projects that tests run: each is built when the cache does not have it.
 
 use std::path::{Path, PathBuf};
 

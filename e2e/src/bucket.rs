@@ -1,7 +1,7 @@
-//! Buckets of three protocols, S3, Google Cloud Storage and Azure, and a folder, under one face: a server on loopback, and a client of
+//! Buckets of three protocols, S3, Google Cloud Storage and Azure, and a folder, under one interface: a server on loopback, and a client of
 //! it that writes as pods would.
 //!
-//! What it never does: go through the libraries that Berth goes through.
+//! Requests never go through the libraries that Berth uses.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Bucket {
         }
     }
 
-    /// Its URI, as pods are to know it.
+    /// Its URI, as pods get it.
     #[must_use]
     pub fn uri(&self) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Bucket {
         }
     }
 
-    /// A client that it lets in.
+    /// A client with credentials of the server.
     #[must_use]
     pub fn client(&self) -> BucketClient {
         match self {
@@ -68,7 +68,7 @@ impl Bucket {
     }
 }
 
-/// What a Secret says that lets Berth into servers of all three kinds.
+/// Content of a Secret with credentials of Berth for servers of all three kinds.
 #[must_use]
 pub fn credentials() -> Value {
     json!({
@@ -79,16 +79,16 @@ pub fn credentials() -> Value {
     })
 }
 
-/// A client of such a server, or who writes into such a folder. Of paths it takes letters, digits and `-._~/` only.
+/// A client of such a server or folder. Paths may have letters, digits and `-._~/` only.
 #[derive(Clone, Debug)]
 pub enum BucketClient {
-    /// Of S3.
+    /// For S3.
     S3(S3Client),
-    /// Of Google Cloud Storage.
+    /// For Google Cloud Storage.
     Gcs(GcsClient),
-    /// Of Azure Blob Storage.
+    /// For Azure Blob Storage.
     Azure(AzureClient),
-    /// Of a folder.
+    /// For a folder.
     Folder(FolderClient),
 }
 
@@ -118,7 +118,7 @@ impl BucketClient {
         }
     }
 
-    /// Whether there is an object of that URI.
+    /// True when there is an object of that URI.
     ///
     /// # Errors
     /// When the server does not say.
@@ -132,7 +132,7 @@ impl BucketClient {
     }
 }
 
-/// Sends a whole request, which ends its connection; the code of the answer, and all of it. `what` is for messages.
+/// Sends a complete request, which ends its connection; returns the code of the answer, and its text. `what` is for messages.
 pub(crate) async fn exchange(address: &str, what: &str, request: &str) -> Result<(u16, String)> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -9,7 +9,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// A name of the API server that no DNS knows: who calls it by that has it from its `/etc/hosts`.
+/// A name of the API server that no DNS knows: clients get its address from their `/etc/hosts`.
 pub const IN_HOSTS: &str = "apiserver.berth.test";
 
 /// Files of the certificates in the control plane's folder.
@@ -34,7 +34,7 @@ impl Certificates {
         let serving = issue(&authority, "kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
         let proxy = issue(&authority, "front-proxy-client", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let admin = issue(&authority, "berth-e2e-admin", Some("system:masters"), ExtendedKeyUsagePurpose::ClientAuth)?;
-        // A user without a group: what he may do he has by bindings alone.
+        // A user without a group: all his rights come from bindings.
         let tenant = issue(&authority, "alice", None, ExtendedKeyUsagePurpose::ClientAuth)?;
         let account = KeyPair::generate()?;
         let files = [
@@ -57,7 +57,8 @@ impl Certificates {
         Ok(Certificates { folder: folder.to_path_buf() })
     }
 
-    /// Copies the one for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`: the key first, for who looks at the other.
+    /// Copies the certificate for 127.0.0.1 and its key into a folder, as `tls.crt` and `tls.key`: the key first, since readers wait for
+    /// the certificate.
     ///
     /// # Errors
     /// When a file cannot be copied.

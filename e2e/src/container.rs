@@ -1,5 +1,5 @@
-//! A program of an image, started as a kubelet has it started: under the image's user, with an environment of its own, and in a folder that
-//! it cannot look out of (chroot), which holds the files of the image's layer and what a kubelet adds to them.
+//! A program of an image, started as a kubelet starts it: under the image's user, with an environment of its own, and with a folder as its
+//! root (chroot), which holds the files of the image's layer and those that a kubelet adds.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,7 +13,7 @@ use crate::process::{Guarded, Launch};
 /// Paths at which chroot may lie: some users have no folders of administrators on their PATH.
 const CHROOT: [&str; 4] = ["/usr/sbin/chroot", "/usr/bin/chroot", "/sbin/chroot", "/bin/chroot"];
 
-/// Whether this process may change its root: it runs as root.
+/// True when this process may change its root: it runs as root.
 ///
 /// # Errors
 /// When /proc is missing.
@@ -103,7 +103,7 @@ impl Root {
         let (user, group) = launch.user.split_once(':').context("a user without a group")?;
         let mut args = vec!["-i".to_owned()];
         args.extend(launch.env.iter().map(|(name, value)| format!("{name}={value}")));
-        // A plus sign says that what follows is a number: nothing knows the user's name here.
+        // A plus sign marks a number: nothing knows the user's name here.
         args.extend([chroot.to_owned(), format!("--userspec=+{user}:+{group}"), format!("--groups=+{group}")]);
         args.push(self.folder.display().to_string());
         args.extend(launch.command.iter().cloned());
@@ -118,10 +118,10 @@ impl Root {
         })
     }
 
-    /// Whether a process is a program of this folder and cannot look out of it, and runs as that user.
+    /// Checks that a process is a program of this folder, has it as its root, and runs as that user.
     ///
     /// # Errors
-    /// With what it is instead.
+    /// With the root, program or user that it has instead.
     pub fn holds(&self, process: u32, user: &str) -> Result<()> {
         let of = |what: &str| format!("/proc/{process}/{what}");
         let (root, program) = (fs::read_link(of("root"))?, fs::read_link(of("exe"))?);
@@ -143,7 +143,7 @@ pub struct ContainerLaunch<'a> {
     pub logs: &'a Path,
     /// User and group in numbers, as images have them: `65532:65532`.
     pub user: &'a str,
-    /// The whole environment.
+    /// The complete environment.
     pub env: &'a [(&'a str, &'a str)],
     /// The program, by its path within, and its arguments.
     pub command: &'a [String],
@@ -162,7 +162,7 @@ pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Paths in what ldd says: behind an arrow, or alone for the dynamic linker.
+/// Paths in the output of ldd: behind an arrow, or alone for the dynamic linker.
 fn libraries(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).collect()
 }

@@ -23,7 +23,7 @@ use crate::wait;
 /// Everything is up within this time or the start has failed.
 const START_LIMIT: Duration = Duration::from_secs(180);
 
-/// What may differ between control planes.
+/// Options that differ between control planes.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Short name for the temporary folder.
@@ -94,7 +94,7 @@ impl ControlPlane {
         });
         write_kubeconfig(&kubeconfig, &url, &certificates.file("ca.crt"), "admin", &user)?;
         let client = client_from(&kubeconfig).await?;
-        // From here on the control plane looks after it.
+        // From here on the control plane removes the folder.
         let mut plane = ControlPlane {
             folder: own.keep(),
             certificates,
@@ -141,7 +141,7 @@ impl ControlPlane {
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
             "--concurrent-job-syncs=20".to_owned(),
-            // Each controller under its own account, as clusters have it: reviews tell them from users by it.
+            // Each controller under its own account, as clusters have it: reviews distinguish controllers from users by it.
             "--use-service-account-credentials=true".to_owned(),
         ];
         args.extend(options.controller_manager_args.iter().cloned());
@@ -221,7 +221,7 @@ impl ControlPlane {
         }
     }
 
-    /// Waits until somebody listens there: a port that was taken shows only now, and is a reason to start again.
+    /// Waits until a program listens there: a port that was taken shows only now, and is a reason to start again.
     async fn wait_port(&mut self, name: &str, port: u16, deadline: Instant) -> Result<()> {
         loop {
             self.check_alive()?;
@@ -246,7 +246,7 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// A kubeconfig file by which somebody acts under another name, with an administrator's rights.
+    /// A kubeconfig file for a user of another name, with an administrator's rights.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -262,7 +262,7 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// A client of somebody who acts under another name, with an administrator's rights.
+    /// A client for a user of another name, with an administrator's rights.
     ///
     /// # Errors
     /// When the file cannot be written or read.
@@ -384,7 +384,7 @@ pub fn write_kubeconfig(
     fs::write(path, serde_json::to_string_pretty(&config)?).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A client for one kubeconfig file; the environment is never asked.
+/// A client for one kubeconfig file; the environment is never read.
 ///
 /// # Errors
 /// When the file cannot be read or is no kubeconfig.
@@ -418,7 +418,7 @@ pub async fn token(client: &Client, namespace: &str, name: &str) -> Result<Strin
 pub async fn kubectl(kubeconfig: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("kubectl");
     command.arg("--kubeconfig").arg(kubeconfig).args(args).env_remove("KUBECONFIG");
-    // What kubectl knows of a server it keeps by its port, which an earlier control plane may have had.
+    // kubectl caches facts about a server by its port, which an earlier control plane may have had.
     command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
     command.current_dir(binaries::repository()).stdin(std::process::Stdio::null());
     let output: Output = tokio::task::spawn_blocking(move || command.output()).await?.context("running kubectl")?;

@@ -1,4 +1,4 @@
-//! The folders of `examples/`: which files their READMEs tell to apply, and how what was applied is cleaned up.
+//! The folders of `examples/`: the files that their READMEs apply, and the clean-up of them.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn named(text: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The files that the README tells to apply, in its order.
+/// The files that the README applies, in its order.
 ///
 /// # Errors
 /// When there are others in the folder, or none.
@@ -64,7 +64,7 @@ pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The command by which the README cleans up: it deletes what it told to apply, file by file in the reverse order.
+/// The command by which the README cleans up: it deletes the applied files, one by one in the reverse order.
 fn told_to_delete(folder: &Path) -> Result<String> {
     let text = readme(folder)?;
     let (before, after) = text.split_once(CLEAN_UP).with_context(|| format!("the README says {CLEAN_UP}"))?;
@@ -80,7 +80,7 @@ fn told_to_delete(folder: &Path) -> Result<String> {
     Ok(command)
 }
 
-/// Cleans up as the README of an example says. All that its files have created must go, in time: nothing waits for a finalizer, and no
+/// Cleans up as the README of an example does. All objects of its files must go in time: no object waits for a finalizer, and no
 /// ClusterQueue for quota that is held.
 ///
 /// # Errors

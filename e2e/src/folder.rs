@@ -1,11 +1,11 @@
-//! A folder in place of a bucket: what pods save are files in it, as on a volume that is mounted into them and into Berth.
+//! A folder in place of a bucket: pods save files in it, as on a volume that is mounted into them and into Berth.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// A folder for checkpoints. It goes with the one that it is in.
+/// A folder for checkpoints. It is removed with the folder around it.
 #[derive(Debug)]
 pub struct Folder {
     /// Its path, for Berth and for pods.
@@ -14,7 +14,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes one of that name in another.
+    /// Makes a folder of that name in another.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -24,7 +24,7 @@ impl Folder {
         Ok(Self { path: root.display().to_string(), client: FolderClient { root } })
     }
 
-    /// Who may write there.
+    /// A writer of files in the folder.
     #[must_use]
     pub fn client(&self) -> FolderClient {
         self.client.clone()
@@ -38,7 +38,7 @@ pub struct FolderClient {
 }
 
 impl FolderClient {
-    /// Writes a file by its URI, `file:///path`. Who looks there finds all of it or nothing.
+    /// Writes a file by its URI, `file:///path`. A reader finds all of it or nothing.
     ///
     /// # Errors
     /// When it is not in the folder, or cannot be written.
@@ -53,7 +53,7 @@ impl FolderClient {
         written().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Whether there is a file of that URI.
+    /// True when there is a file of that URI.
     ///
     /// # Errors
     /// When it would not be in the folder.

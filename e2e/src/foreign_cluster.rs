@@ -1,4 +1,4 @@
-//! A cluster that exists, for the demo: whom it is asked about, how Berth gets to it, and what stays there.
+//! An existing cluster for the demo: the questions about it, Berth's access to it, and the objects that stay there.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kinds::{items, text};
 use crate::{manager, quickstart};
 
-/// What a kubeconfig says of its current context.
+/// The current context of a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Target {
     config: Value,
@@ -53,7 +53,7 @@ impl Target {
         text(&self.cluster, "/cluster/server")
     }
 
-    /// A kubeconfig by which a bearer of this token, and nobody else, gets to the same cluster.
+    /// A kubeconfig by which only a bearer of this token gets to the same cluster.
     #[must_use]
     pub fn kubeconfig_for(&self, token: &str) -> Value {
         let cluster = text(&self.cluster, "/name");
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// What the demo leaves on a cluster of somebody, and how it goes.
+/// Objects that the demo leaves on an existing cluster, and how to remove them.
 #[must_use]
 pub fn what_stays() -> String {
     let (system, account, demo) = (manager::NAMESPACE, manager::SERVICE_ACCOUNT, quickstart::NAMESPACE);

@@ -79,8 +79,8 @@ pub async fn mounted_files(client: &Client, pod: &Value) -> Result<BTreeMap<Stri
     Ok(files)
 }
 
-/// Runs the first container of each pod, all at the same time, and gives back what they wrote. Names that the pods have in the
-/// cluster are those of the loopback of a network of their own, and files of theirs in `/etc` are there for all.
+/// Runs the first container of each pod, all at the same time, and returns their output. The pods' names in the cluster are names of the
+/// loopback in a network of their own, and files of theirs in `/etc` are there for all.
 ///
 /// # Errors
 /// When a process fails or does not end.
@@ -92,7 +92,7 @@ pub fn run_pods(
 ) -> Result<Vec<String>> {
     let processes = pods.iter().map(process).collect::<Result<Vec<_>>>()?;
     let task = json!({"hosts": hosts, "files": files, "seconds": SECONDS, "pods": processes});
-    // They write their logs where they run.
+    // The processes write their logs into their working folder.
     let name = format!("berth-e2e-processes-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let folder = OwnFolder::make(std::env::temp_dir().join(name))?;
     for source in fs::read_dir(sources())? {
@@ -148,7 +148,7 @@ fn field(pod: &Value, path: &str) -> Option<String> {
     found?.as_str().map(str::to_owned)
 }
 
-/// `$(NAME)` is the value of a variable that was named before; what is unknown stays.
+/// Replaces `$(NAME)` by the value of a variable that was named before; an unknown name stays.
 fn expanded(value: &str, known: &[(String, String)]) -> String {
     known.iter().fold(value.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }

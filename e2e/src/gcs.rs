@@ -1,5 +1,5 @@
-//! A server on loopback that speaks the protocol of Google Cloud Storage, with its objects in memory, and a client of it. It asks for
-//! no credentials: what is shown is the protocol, and not who may use it.
+//! A server on loopback that speaks the protocol of Google Cloud Storage, with its objects in memory, and a client of it. It asks for no
+//! credentials: tests show the protocol, and not the access control.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::wait::{self, STEP, Seen};
 /// A server; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Gcs {
-    /// Where it is.
+    /// Its address.
     pub endpoint: String,
     /// Its only bucket.
     pub bucket: String,
@@ -76,14 +76,14 @@ impl Gcs {
         Ok(Self { endpoint: format!("http://{address}"), bucket: bucket.to_owned(), client, _process: process })
     }
 
-    /// A client that it lets in.
+    /// A client of the server.
     #[must_use]
     pub fn client(&self) -> GcsClient {
         self.client.clone()
     }
 }
 
-/// A client of such a server, by the JSON API; Berth's library speaks the other one, in XML.
+/// A client of such a server, by the JSON API; Berth's library uses the XML API.
 #[derive(Clone, Debug)]
 pub struct GcsClient {
     address: String,
@@ -102,7 +102,7 @@ impl GcsClient {
         Ok(())
     }
 
-    /// Whether there is an object of that URI.
+    /// True when there is an object of that URI.
     ///
     /// # Errors
     /// When the server does not say.

@@ -13,7 +13,7 @@ use crate::kinds;
 /// Namespace that releases are installed into.
 pub const NAMESPACE: &str = crate::manager::NAMESPACE;
 
-/// Version of the cluster that is rendered for: a Helm that was not released knows none by itself.
+/// Version of the cluster that is rendered for: a Helm that was not released knows none.
 pub const KUBERNETES: &str = "--kube-version=1.36.3";
 
 /// One Helm.
@@ -24,10 +24,10 @@ pub struct Helm {
     folder: PathBuf,
 }
 
-/// What a command said.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Whether it succeeded.
+    /// True when it succeeded.
     pub ok: bool,
     /// Standard output.
     pub out: String,
@@ -61,7 +61,7 @@ impl Helm {
         self.program.parent().is_some_and(|folder| folder.display().to_string().contains("helm3"))
     }
 
-    /// Runs a command; that it fails is an answer, too.
+    /// Runs a command; a failure of it is a result, too.
     ///
     /// # Errors
     /// When it does not start.
@@ -84,7 +84,7 @@ impl Helm {
     /// Runs a command that must succeed; its output.
     ///
     /// # Errors
-    /// With what it said, when it fails.
+    /// With its output, when it fails.
     pub async fn ok(&self, args: &[&str]) -> Result<String> {
         let said = self.run(args).await?;
         ensure!(said.ok, "helm {} failed:\n{}{}", args.join(" "), said.err, said.out);

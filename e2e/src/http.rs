@@ -19,7 +19,7 @@ pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     tokio::time::timeout(LIMIT, ask).await.context("no answer within 20 s")?
 }
 
-/// GET over TLS on loopback, whatever certificate is shown, and with a bearer token where there is one; status and body.
+/// GET over TLS on loopback, with any certificate of the server, and with a bearer token where there is one; status and body.
 ///
 /// # Errors
 /// As [`http_get`].

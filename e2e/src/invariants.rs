@@ -1,10 +1,10 @@
 //! The promises that every end-to-end test must keep, judged over all changes in the order of their revisions.
 //!
-//! Q1 within quota at every revision, Q3 books balance (`balance`), L1 no start without reservation, L2 admitted means reserved, L3
-//! suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods of a
-//! TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within what their Workloads hold, Q8 what is evicted gives its
-//! quota back (`held`); C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs time and is the
-//! observer's. What is judged of JobSets is in `job_sets`, of Jobs in `jobs`.
+//! Q1 within quota at every revision, Q3 statuses agree with workloads (`balance`), L1 no start without reservation, L2 admitted means
+//! reserved, L3 suspended means still, L4 release after stop, L7 the user's template comes back, L8 one live workload per job, Q6 the pods
+//! of a TrainingJob or a JobSet are covered by its quota, Q7 running pods keep within the quota that their Workloads hold, Q8 an evicted
+//! Workload gives its quota back (`held`); C1 (no double admission) is Q1 and L1 holding with several replicas. C6 (quiet at rest) needs
+//! time and is the observer's. Rules for JobSets are in `job_sets`, for Jobs in `jobs`.
 
 mod asks;
 mod balance;
@@ -45,12 +45,12 @@ pub struct Change {
     pub kind: kinds::Kind,
     /// The new state, or the last one when it was deleted.
     pub object: Value,
-    /// Whether the object is gone.
+    /// True when the object is gone.
     pub deleted: bool,
     /// When it was seen.
     pub at: Instant,
-    /// Of this time some states are missing: a watch had to list again, and shows only what was left at the end. What such a
-    /// change adds to the state counts, and nothing is judged by it.
+    /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
+    /// Such a change adds to the state, and nothing is judged by it.
     pub blind: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Violation {
     pub invariant: &'static str,
     /// Revision at which it was broken.
     pub revision: u64,
-    /// What was seen.
+    /// The observation that breaks it.
     pub what: String,
 }
 
@@ -77,7 +77,7 @@ struct Workload {
     owner: String,
     /// The uid of its job, as its label has it.
     job_uid: String,
-    /// The owner that it has, or had before somebody took the reference off.
+    /// The owner that it has, or had before its reference was removed.
     origin: String,
     /// Its owner is of a kind that Berth starts and stops.
     of_known_kind: bool,
@@ -85,9 +85,9 @@ struct Workload {
     replaces: String,
     /// Pods for which it holds quota.
     pods: usize,
-    /// Those of them that are not over.
+    /// Number of those pods that are not over.
     left: usize,
-    /// What its pod sets ask for.
+    /// Requests of its pod sets.
     asks: Vec<Ask>,
     active: bool,
     queue: String,
@@ -96,11 +96,11 @@ struct Workload {
     reserved: bool,
     admitted: bool,
     evicted: bool,
-    /// When that came to be, by Berth's clock.
+    /// Time of its eviction, by Berth's clock.
     evicted_at: Option<Timestamp>,
     finished: bool,
     deleting: bool,
-    /// It is gated, on hold or waits for pods in place of others: no queue counts it.
+    /// It is gated, on hold or waits for pods in place of others, so that no queue counts it.
     held_back: bool,
 }
 
@@ -127,7 +127,7 @@ pub struct Judge {
     local_queues: BTreeMap<String, Value>,
     cohorts: BTreeMap<String, Value>,
     edited: Vec<String>,
-    /// Times in which nobody led; the last one may have no end yet.
+    /// Times without a leader; the last one may have no end yet.
     unled: Vec<(Instant, Option<Instant>)>,
     violations: Vec<Violation>,
     revision: u64,
@@ -180,21 +180,21 @@ impl Judge {
         self.edited.push(uid.to_owned());
     }
 
-    /// From now on nobody leads: what Berth must do within a time it need not do meanwhile.
+    /// No manager leads from now on: actions that Berth must take within a time are not due meanwhile.
     pub fn nobody_leads(&mut self, at: Instant) {
         if self.unled.last().is_none_or(|(_, end)| end.is_some()) {
             self.unled.push((at, None));
         }
     }
 
-    /// Somebody leads again.
+    /// A manager leads again.
     pub fn somebody_leads(&mut self, at: Instant) {
         if let Some((_, end)) = self.unled.last_mut().filter(|(_, end)| end.is_none()) {
             *end = Some(at);
         }
     }
 
-    /// How much of a time somebody led.
+    /// The part of a time in which a manager led.
     fn led_between(&self, from: Instant, to: Instant) -> Duration {
         let overlap = |(begin, end): &(Instant, Option<Instant>)| {
             let (first, last) = ((*begin).max(from), end.unwrap_or(to).min(to));
@@ -289,7 +289,7 @@ impl Judge {
         total
     }
 
-    /// Q1: an increase must fit into what the quotas in force leave.
+    /// Q1: an increase must fit into the rest of the quotas in force.
     fn check_growth(&mut self, before: &Workload, after: &Workload, at: Instant) {
         if !after.reserved || after.finished {
             return;
@@ -320,7 +320,7 @@ impl Judge {
         }
     }
 
-    /// L4 and L7: at the release of a charge the pods have ended, and an evicted job looks as its user wrote it.
+    /// L4 and L7: at the release of a charge the pods have ended, and an evicted job is as its user wrote it.
     fn check_release(&mut self, before: &Workload, evicted: bool) {
         if before.owner.is_empty() {
             return;
@@ -360,7 +360,7 @@ impl Judge {
             .workloads
             .values()
             .filter(|w| w.owner == owner && !w.finished && !w.deleting)
-            // A growing job has its new slice beside the one that this takes the place of.
+            // A growing job has its new slice beside the one that it replaces.
             .filter(|w| {
                 !self.workloads.values().any(|older| older.key == w.replaces && older.owner == owner && !older.finished)
             })
@@ -371,7 +371,7 @@ impl Judge {
         }
     }
 
-    /// Judges the state at rest and hands over everything found so far; `now` is no later than that state.
+    /// Judges the state at rest and returns all violations so far; `now` is no later than that state.
     pub fn verdict(&mut self, now: Instant) -> Vec<Violation> {
         self.check_clocks(now);
         self.check_resting(now);

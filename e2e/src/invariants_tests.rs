@@ -1,4 +1,4 @@
-//! Each promise is broken once here, so that the judge is known to notice.
+//! Each promise is broken once here, so that the judge is known to notice it.
 
 use std::time::{Duration, Instant};
 
@@ -314,7 +314,7 @@ fn q6_pod_of_the_users_template_while_a_jobset_runs() {
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
     story.see(JOBSET, job_set(false, "kueue"));
-    // A later change of it is no other start, and no end of this one.
+    // A later change of the JobSet is neither another start nor an end.
     story.see(JOBSET, job_set(false, "kueue"));
     story.see(POD, part("stray", false, "Pending"));
     assert_eq!(story.broken(), ["Q6"]);

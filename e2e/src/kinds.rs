@@ -1,4 +1,4 @@
-//! The kinds that tests touch, as untyped objects: what users write is YAML, and a test must see fields our types miss.
+//! The kinds that tests touch, as untyped objects: users write YAML, and a test must see fields that our types do not have.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::wait::{self, Seen};
 
-/// Field manager of everything that a test does in a user's place; the observer tells Berth's writes from these by it.
+/// Field manager of all writes that a test makes as a user; the observer distinguishes Berth's writes from these by it.
 pub const USER: &str = "e2e-user";
 
 /// A kind: API version, kind, plural, and whether it lives in namespaces.
@@ -22,7 +22,7 @@ pub struct Kind {
     pub kind: &'static str,
     /// Plural name of the resource.
     pub plural: &'static str,
-    /// Whether objects live in namespaces.
+    /// True when objects live in namespaces.
     pub namespaced: bool,
 }
 
@@ -138,7 +138,7 @@ impl Kind {
             .ok_or_else(|| anyhow!("the harness does not know kind {name} of {version:?}: add it to kinds.rs"))
     }
 
-    /// What kube needs to build paths.
+    /// The resource from which kube builds paths.
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, self.kind), self.plural)
@@ -158,14 +158,14 @@ impl Kind {
         Api::all_with(client.clone(), &self.resource())
     }
 
-    /// Whether the API server serves it: kinds of other projects are there only where a test has installed them.
+    /// True when the API server serves it: kinds of other projects are there only where a test has installed them.
     ///
     /// # Errors
     /// When the API server does not answer.
     pub async fn is_served(self, client: &Client) -> Result<bool> {
         match self.all(client).list(&ListParams::default().limit(1)).await {
             Ok(_) => Ok(true),
-            // Of a group that it does not have the server says so in plain text, not in a status.
+            // For an unknown group the server's answer is plain text, not a status.
             Err(kube::Error::Api(s)) if s.code == 404 => Ok(false),
             Err(e) => Err(e).with_context(|| format!("asking for {}", self.plural)),
         }
@@ -245,7 +245,7 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
     condition_object(object, type_).map(|c| text(c, "/status")).unwrap_or("")
 }
 
-/// A condition as a whole.
+/// A condition with all its fields.
 pub fn condition_object<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|c| text(c, "/type") == type_)
 }
@@ -334,7 +334,7 @@ pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
         .await?;
     }
     for kind in KINDS.iter().filter(|k| [KUEUE, BERTH].contains(&k.api_version)) {
-        // Established comes a moment before the handler is installed.
+        // The condition Established comes a moment before the handler is installed.
         wait::until(wait::STEP, &format!("{} are served", kind.plural), || async {
             kind.all(client).list(&ListParams::default().limit(1)).await?;
             Ok(Seen::Yes(()))

@@ -1,5 +1,5 @@
-//! The real Kueue: its manager and its minimalkueue, with the CRDs, the webhooks and the chart of the same sources. It is built, and runs,
-//! only where it is asked for.
+//! The real Kueue: its manager and its minimalkueue, with the CRDs, the webhooks and the chart of the same sources. It is built and run
+//! only where the environment asks for it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -50,8 +50,8 @@ pub struct Start<'a> {
 }
 
 impl Kueue {
-    /// The Kueue that `KUEUE` asks for: 1 builds the version that `e2e/kueue/go.mod` requires, where the cache does not have it; anything
-    /// else is a checkout with its programs built. None where nobody asks.
+    /// The Kueue that `KUEUE` asks for: 1 builds the version that `e2e/kueue/go.mod` requires, where the cache does not have it; any other
+    /// value is a checkout with its programs built. `None` without the variable.
     ///
     /// # Errors
     /// When it cannot be built, or there is no such folder.
@@ -101,7 +101,7 @@ impl Kueue {
         Ok(&self.minimal)
     }
 
-    /// A folder with Kueue's own CRDs and those of berth.dev. Nobody answers for their conversion.
+    /// A folder with Kueue's own CRDs and those of berth.dev. No webhook serves their conversion.
     ///
     /// # Errors
     /// When they cannot be copied.
@@ -117,7 +117,7 @@ impl Kueue {
                 let path = entry?.path();
                 let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
                 if name.ends_with(".berth.dev.yaml") || name.starts_with("kueue.x-k8s.io_") {
-                    // Files of a module are read-only, and a copy with their mode would be.
+                    // Files of a module are read-only, and a copy with their mode would be read-only, too.
                     fs::write(folder.path().join(name), fs::read(&path)?)?;
                 }
             }
@@ -164,7 +164,8 @@ impl Kueue {
     }
 }
 
-/// Copies a certificate to where Kueue looks for that of its metrics, unless there is one. Nobody who reads them here asks whose it is.
+/// Copies a certificate to the place where Kueue looks for that of its metrics, unless there is one. Readers of the metrics here do not
+/// check it.
 fn certificate_of_metrics(from: &Path, to: &Path) -> Result<()> {
     const FILES: [&str; 2] = ["tls.key", "tls.crt"];
     if FILES.iter().all(|file| to.join(file).exists()) {

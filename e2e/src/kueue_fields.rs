@@ -1,8 +1,8 @@
 //! Every rule of every field of Kueue's kinds, in both versions: broken on a good object of `cases/kueue-fields`, and kept at its limit.
 //!
-//! What a schema says by numbers, patterns, lists of words and required fields is broken mechanically, wherever a good object has the
-//! field, and what has a default is left out; what a schema says in CEL has a case in the file. [`uncovered`] names what has neither. Where the object has to be there first
-//! (statuses, and rules that compare with what was), it is stored and asked about without being changed.
+//! Rules of a schema by numbers, patterns, lists of words and required fields are broken mechanically, wherever a good object has the
+//! field, and a field with a default is left out. A rule in CEL has a case in the file. [`uncovered`] names rules with neither. Where the
+//! object has to exist first (statuses, and rules that compare with the old object), it is stored, and the questions do not change it.
 
 mod asked;
 mod paths;
@@ -40,22 +40,22 @@ const PLURALS: [&str; 11] = [
     "workloadpriorityclasses",
     "workloads",
 ];
-/// What is said of a field that must be there, and of an entry that must not be there twice.
+/// Messages about a field that is missing, and about an entry that comes twice.
 const REQUIRED: &str = "Required value";
 const DUPLICATE: &str = "Duplicate value";
 /// Both versions, the newer first.
 pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// A good object, and what CEL refuses of it.
+/// A good object, with changes that CEL refuses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// Absent: both.
+    /// Versions of the object; both when absent.
     versions: Option<Vec<String>>,
     good: Value,
     #[serde(default)]
     refused: Vec<Written>,
-    /// Changes up to the limit of what CEL refuses: by path, what is put there.
+    /// Changes up to the limit of rules in CEL: the new value by path.
     #[serde(default)]
     accepted: Vec<BTreeMap<String, Value>>,
 }
@@ -66,9 +66,9 @@ struct Group {
 struct Written {
     field: String,
     says: String,
-    /// By path, what is put there; `null` takes away.
+    /// The new value by path; `null` removes a field.
     change: BTreeMap<String, Value>,
-    /// The object as it was is the good one with this; absent where there is none.
+    /// Changes of the good object that make the old one; absent where there is no old one.
     of: Option<BTreeMap<String, Value>>,
 }
 
@@ -79,7 +79,7 @@ struct Case {
     field: String,
     /// The same without indexes.
     place: String,
-    /// What is said of it.
+    /// The rule's words in the message.
     says: String,
     expected: Expected,
     /// Number of its good object.
@@ -88,16 +88,16 @@ struct Case {
     of: Option<Vec<(String, Value)>>,
 }
 
-/// What the API server makes of it.
+/// The expected answer of the API server.
 #[derive(Clone, Debug, PartialEq)]
 enum Expected {
-    /// It says so of the field.
+    /// A refusal of the field with these words.
     Refused,
-    /// It does not: the rule is kept.
+    /// An answer without these words about the field: the rule is kept.
     Kept,
-    /// It has nothing to say of the whole.
+    /// The object is accepted.
     Accepted,
-    /// It puts this there.
+    /// The object is accepted, with this value in the field.
     Filled(Value),
 }
 
@@ -185,12 +185,12 @@ fn rule_of(case: &Case) -> (String, String) {
     (case.place.clone(), case.says.clone())
 }
 
-/// The fields of an object with their schemas, and whether each must be there. Of the whole, what is Kubernetes' own is left out.
+/// The fields of an object with their schemas, and whether each is required. At the root, Kubernetes' own fields are left out.
 fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
     let whole = place.is_empty();
     let all = node["properties"].as_object().into_iter().flatten().map(|(name, child)| (name.as_str(), child));
     let ours = all.filter(move |(name, _)| !(whole && ["apiVersion", "kind", "metadata"].contains(name)));
-    // What has a default is filled in.
+    // A required field with a default is filled in.
     let must = |name: &str| items(node, "/required").iter().any(|one| one == name);
     ours.map(move |(name, child)| (name, child, must(name) && child.get("default").is_none()))
 }
@@ -211,7 +211,7 @@ impl Mechanical {
         self.cases.push(Case { field, place, says, expected, group: self.group, change, of: None });
     }
 
-    /// Asks about a place of a good object, and about what is below it.
+    /// Asks about a place of a good object, and about the places below it.
     fn walk(&mut self, node: &Value, good: Option<&Value>, field: &str, place: &str) {
         let Some(good) = good else { return };
         for says in rules(node) {
@@ -258,7 +258,7 @@ impl Mechanical {
         }
     }
 
-    /// Of a set, or a list with keys, no entry comes twice.
+    /// Asks about entries that come twice, in a set or a list with keys.
     fn unique(&mut self, node: &Value, good: &Value, field: &str, place: &str) {
         let place = format!("{place}[]");
         let (Some(list), true) = (good.as_array(), is_unique(node)) else { return };
@@ -275,31 +275,31 @@ fn is_unique(node: &Value) -> bool {
     matches!(text(node, "/x-kubernetes-list-type"), "set" | "map")
 }
 
-/// What is below is not ours: what a pod may be is Kubernetes' matter.
+/// Whether the fields below a node are Kubernetes' matter: those of a pod template, and of objects without a schema.
 fn ends(node: &Value, place: &str) -> bool {
     place.ends_with(".template") || node["x-kubernetes-preserve-unknown-fields"].as_bool() == Some(true)
 }
 
-/// What is said of values that break one of these rules.
+/// Words of the messages about values that break one of these rules.
 fn rules(node: &Value) -> Vec<String> {
     let mut told = bad_fields::rules(node);
-    // What such an integer is too great for is told without the field, and the bounds of these are Kueue's.
+    // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's.
     told.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
-        // That is the type that is told of one.
+        // A wrong type is reported with this word.
         told.retain(|says| !says.starts_with(TYPE));
         told.push(format!("{TYPE} date-time"));
     }
     told
 }
 
-/// What is put where a field is absent, and how that is called.
+/// The default of a field, with a name for the rule.
 fn default(node: &Value) -> Option<(String, Value)> {
     let value = node.get("default")?.clone();
     Some((format!("default {value}"), value))
 }
 
-/// Values about which a rule says something, and whether it refuses them.
+/// Values that test a rule, each with whether the rule refuses it.
 fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     let number = |key: &str| node[key].as_i64();
     let length = |key: &str| node[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
@@ -312,7 +312,7 @@ fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     match word(says).as_str() {
         "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true), (another_type(node), true)],
         "must be of" => vec![(another_type(node), true)],
-        // Of the words of a list each is accepted.
+        // Each word of the list is accepted.
         _ if says.starts_with("supported values") => {
             let all = items(node, "/enum").iter().map(|value| (value.clone(), false));
             std::iter::once((json!("no-such-word"), true)).chain(all).collect()
@@ -370,7 +370,7 @@ fn uncovered(subject: &Subject, cases: &[Case]) -> Vec<String> {
     missing.chain(strange).collect()
 }
 
-/// Every rule by its place, whatever the good objects have.
+/// Every rule by its place, whether or not the good objects have the field.
 fn collect(node: &Value, place: &str, into: &mut BTreeSet<(String, String)>) {
     let default = default(node).map(|(says, _)| says);
     into.extend(rules(node).into_iter().chain(default).map(|says| (place.to_owned(), says)));
@@ -400,7 +400,7 @@ fn collect_below(node: &Value, place: &str, into: &mut BTreeSet<(String, String)
     }
 }
 
-/// Asks the API server about every case of one version, which it must store; how many were refused, and how many were accepted.
+/// Asks the API server about every case of one version, which it must store; returns the numbers of refused and of accepted cases.
 ///
 /// # Errors
 /// With every rule that has no case, and every answer that does not say what it should.
@@ -411,7 +411,7 @@ pub async fn told(client: &Client, version: &str) -> Result<[usize; 2]> {
         let cases = subject.cases()?;
         wrong.extend(uncovered(subject, &cases));
         for group in 0..subject.groups.len() {
-            // As a whole it is accepted.
+            // The good object is accepted.
             let name = format!("good-{group}");
             subject.stored(client, group, &name, &[]).await?;
             let path = format!("{}/{name}", subject.base);

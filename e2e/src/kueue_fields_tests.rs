@@ -1,4 +1,4 @@
-//! Every rule has a case, and the generator and the judge do what they say.
+//! Every rule has a case, and the generator and the judge work as their comments say.
 
 use super::asked::holds;
 use super::*;

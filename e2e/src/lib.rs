@@ -1,12 +1,13 @@
 //! A real control plane on loopback, and Berth on it as it ships.
 //!
-//! What it is for: end-to-end tests, the demo and the benchmarks. [`control_plane`] starts etcd, kube-apiserver,
-//! kube-controller-manager, kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs
-//! the shipped binary with exactly the chart's rights; [`observer`] watches everything and judges it by [`invariants`];
-//! [`proxy`] stands between Berth and the API server and breaks at chosen requests; [`wait`] waits for a state and says what it saw when the state does not come, on the clock of [`pace`].
+//! End-to-end tests, the demo and the benchmarks use it. [`control_plane`] starts etcd, kube-apiserver, kube-controller-manager,
+//! kube-scheduler and kwok in a temporary folder; [`nodes`] describes the machines; [`manager`] runs the shipped binary with exactly the
+//! chart's rights; [`observer`] watches all objects and judges their changes by [`invariants`]; [`proxy`] stands between Berth and the API
+//! server and breaks at chosen requests; [`wait`] waits for a state, on the clock of [`pace`], and reports the last state when it does not
+//! come.
 //!
-//! What it never does: read the environment's KUBECONFIG, talk to a cluster that it did not start (the demo may, when asked),
-//! use Berth's own arithmetic to judge Berth's decisions, sleep and hope, or leave a process behind.
+//! The crate never reads the environment's KUBECONFIG, talks to a cluster that it did not start (the demo may, when asked), uses Berth's
+//! own arithmetic to judge Berth's decisions, sleeps and hopes, or leaves a process behind.
 //!
 //! You probably want a case file of the engine instead of a test here. Start reading at `tests/smoke.rs`.
 

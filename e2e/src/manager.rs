@@ -30,11 +30,11 @@ pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 /// A started manager has its views within this time, or something is wrong.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
-/// All who ask for figures within this time may be shown the same text.
+/// Requests for figures within this time may get the same text.
 const SAME_TEXT: Duration = Duration::from_millis(1_100);
 
-/// What Berth believes is what fresh lists say within this time: a kind that was not served at first is looked for every half minute,
-/// and where stories kill it others may do so for as long again and more.
+/// Time within which Berth's view agrees with fresh lists. A kind that was not served at first is looked for every half minute, and stories
+/// that kill Berth may add as much again and more.
 const AGREES_WITHIN: Duration = Duration::from_secs(150);
 
 /// How a manager is started.
@@ -48,7 +48,7 @@ pub struct ManagerOptions {
     pub config: Option<String>,
     /// Address of the API server when it is not the control plane's own, for example a proxy with faults.
     pub url: Option<String>,
-    /// Its namespace and its addresses are told by the configuration file, and not by flags.
+    /// The configuration file sets its namespace and its addresses, and not flags.
     pub told_by_file: bool,
     /// Port of its webhooks; `None` switches them off.
     pub webhooks: Option<u16>,
@@ -58,7 +58,7 @@ pub struct ManagerOptions {
     pub args: Vec<String>,
     /// Further environment.
     pub env: Vec<(String, String)>,
-    /// Whether it is started again when it dies, as a kubelet would.
+    /// True: it is started again when it dies, as a kubelet would.
     pub restarts: bool,
 }
 
@@ -86,13 +86,13 @@ pub struct Manager {
     launch: Invocation,
     metrics_port: u16,
     reader: Option<String>,
-    /// When its figures were asked for last.
+    /// Time of the last request for its figures.
     asked: Mutex<Option<Instant>>,
     compared: Comparisons,
     health_port: u16,
 }
 
-/// What is needed to start the same again.
+/// Arguments of a start, to repeat it.
 #[derive(Clone, Debug)]
 struct Invocation {
     name: String,
@@ -222,7 +222,7 @@ impl Manager {
             kubeconfig.display().to_string(),
             "--webhook-bind-address".to_owned(),
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
-            // Nothing stands between the API server and it that hears late of its end.
+            // No proxy stands between the API server and this webhook that would learn of its end late.
             "--webhook-shutdown-delay=0s".to_owned(),
             format!("--metrics-secure={}", options.reader.is_some()),
         ];
@@ -282,7 +282,7 @@ impl Manager {
         }
     }
 
-    /// What `/readyz` answers now.
+    /// The present answer of `/readyz`.
     pub async fn readiness(&self) -> Result<(u16, String)> {
         http_get(self.health_port, "/readyz").await
     }
@@ -355,7 +355,7 @@ impl Manager {
         .await
     }
 
-    /// Whether its endpoint for metrics and debugging can be reached; of a manager that a test has killed it cannot.
+    /// Whether its endpoint for metrics and debugging answers; the endpoint of a manager that a test has killed does not.
     pub async fn is_there(&self) -> bool {
         let deadline = std::time::Instant::now() + Duration::from_secs(3);
         while std::time::Instant::now() < deadline {
@@ -412,7 +412,7 @@ impl Manager {
     /// When it does not answer with 200.
     pub async fn metrics(&self) -> Result<String> {
         {
-            // All who ask within a second are shown the same text: what was asked for just now is none of this moment.
+            // Requests within a second get the same text: one that follows another too soon gets an old text.
             let mut last = self.asked.lock().await;
             if let Some(at) = *last {
                 tokio::time::sleep_until((at + SAME_TEXT).into()).await;
@@ -433,7 +433,8 @@ impl Manager {
     }
 }
 
-/// The sum of the series of a metric that have all of these labels, in what [`Manager::metrics`] gave; none where there is no such series.
+/// The sum of the series of a metric that have all of these labels, in the text of [`Manager::metrics`]; `None` where there is no such
+/// series.
 pub fn sum_of(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let mut sum = None;
     for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -460,7 +461,7 @@ impl Invocation {
     }
 }
 
-/// Who holds the leader's lease, empty when nobody.
+/// Holder of the leader's lease, empty without one.
 ///
 /// # Errors
 /// When the API server does not answer.
@@ -470,18 +471,18 @@ pub async fn leader(client: &Client) -> Result<String> {
     Ok(found.first().map(|l| kinds::text(l, "/spec/holderIdentity").to_owned()).unwrap_or_default())
 }
 
-/// Waits until somebody leads.
+/// Waits until a manager leads.
 ///
 /// # Errors
-/// When nobody does in time.
+/// When none does in time.
 pub async fn wait_for_leader(client: &Client) -> Result<String> {
     leads_after(client, "", READY_LIMIT).await
 }
 
-/// Waits until somebody else leads than did before.
+/// Waits until another manager leads than before.
 ///
 /// # Errors
-/// When nobody does in time.
+/// When none does in time.
 pub async fn leads_after(client: &Client, before: &str, limit: Duration) -> Result<String> {
     wait::until(limit, "somebody holds the lease", || async {
         let holder = leader(client).await?;

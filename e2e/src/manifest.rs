@@ -202,7 +202,7 @@ impl Job {
     }
 }
 
-/// Merges as a merge patch does: `null` takes away.
+/// Merges as a merge patch does: `null` removes a field.
 pub fn patch(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

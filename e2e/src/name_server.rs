@@ -1,5 +1,5 @@
-//! A name server as a cluster's: it knows one name, and says of every other that there is none. Programs ask name servers at port 53, which
-//! only a privileged process can listen on.
+//! A name server like a cluster's: it knows one name, and answers that every other does not exist. Programs ask name servers at port 53, on
+//! which only a privileged process can listen.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 const HEADER: usize = 12;
 /// Type of a question for an address of IPv4.
 const A: [u8; 2] = [0, 1];
-/// Pause after which the server looks whether it shall end.
+/// Pause after which the server checks whether it shall end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The server; it ends when it is dropped.
@@ -27,7 +27,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Starts one that says 127.0.0.1 for the name; `None` where this process may not listen on port 53.
+    /// Starts a server that answers 127.0.0.1 for the name; `None` where this process may not listen on port 53.
     ///
     /// # Errors
     /// When the port cannot be had for another reason.
@@ -49,7 +49,7 @@ impl NameServer {
                 let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
                 let Some((name, answer)) = answer(&question[..length], &known) else { continue };
                 of_thread.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-                // A client that hears nothing asks again.
+                // A client without an answer asks again.
                 let _ = socket.send_to(&answer, from);
             }
         };
@@ -78,7 +78,7 @@ impl Drop for NameServer {
     }
 }
 
-/// The name that a message asks for, and the answer; `None` for what is no question.
+/// The name that a message asks for, and the answer; `None` for a message that is no question.
 fn answer(message: &[u8], known: &str) -> Option<(String, Vec<u8>)> {
     let mut labels = Vec::new();
     let mut at = HEADER;
@@ -93,11 +93,11 @@ fn answer(message: &[u8], known: &str) -> Option<(String, Vec<u8>)> {
     }
     let name = labels.join(".");
     let (question, kind) = (message.get(HEADER..at + 4)?, message.get(at..at + 2)?);
-    // A name without an address of the wanted type is there all the same.
+    // A name without an address of the wanted type exists all the same.
     let found = name == known;
     let answered = found && kind == A;
     let mut answer = message.get(..2)?.to_vec();
-    // An answer that recursion is available for; the last four bits say that there is no such name.
+    // An answer with recursion available; the last four bits are 3 (NXDOMAIN) for an unknown name.
     answer.extend([0x81, if found { 0x80 } else { 0x83 }, 0, 1, 0, u8::from(answered), 0, 0, 0, 0]);
     answer.extend(question);
     if answered {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::kinds::{self, NODE};
 use crate::wait::{self, Seen};
 
-/// How the capacity is bought.
+/// The way in which the capacity is bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// A named reservation.
@@ -19,10 +19,10 @@ pub enum Tier {
     Spot,
 }
 
-/// What a node computes with.
+/// The devices of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// CPU only: whole cores and GiB of memory.
+    /// CPU only: cores and GiB of memory.
     Cpu {
         /// Cores.
         cores: u32,
@@ -200,7 +200,7 @@ pub async fn join(client: &Client, manifests: &[Value]) -> Result<()> {
             Err(kube::Error::Api(s)) if s.is_already_exists() => {}
             Err(e) => return Err(e.into()),
         }
-        // A node's status is not taken from a create.
+        // A create ignores the node's status.
         let status = json!({"status": manifest.get("status")});
         api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
         names.push(name);

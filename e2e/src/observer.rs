@@ -1,4 +1,4 @@
-//! Watches everything that Berth may touch and judges the whole history by [`crate::invariants`].
+//! Watches all objects that Berth may touch and judges their history by [`crate::invariants`].
 //!
 //! The observer has its own watches. Their events are merged by resourceVersion, which one store counts for all kinds, so
 //! that "the job was started before its workload was admitted" has an answer.
@@ -33,13 +33,13 @@ const ADMISSION_CHECK: Kind = Kind {
     namespaced: false,
 };
 
-/// Judged everywhere.
+/// Kinds that are judged everywhere.
 const JUDGED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
 
-/// Judged where they are served.
+/// Kinds that are judged where they are served.
 const JUDGED_WHERE_SERVED: [Kind; 2] = [JOBSET, kinds::TRAINING_JOB];
 
-/// What else Berth writes: only that it comes to rest is judged (C6). Leases are a heartbeat and never rest.
+/// Other kinds that Berth writes: only their coming to rest is judged (C6). Leases are a heartbeat and never rest.
 const WRITTEN: [Kind; 10] = [
     kinds::FLAVOR,
     ADMISSION_CHECK,
@@ -69,7 +69,7 @@ impl Scope {
         Scope::default()
     }
 
-    /// Objects of one namespace, and cluster-scoped ones that are called as it or `<namespace>-...`.
+    /// Objects of one namespace, and cluster-scoped ones whose name is that of the namespace or begins with `<namespace>-`.
     pub fn of(namespace: &str) -> Scope {
         Scope(namespace.to_owned())
     }
@@ -92,16 +92,16 @@ pub struct Observer {
     watched: Vec<Kind>,
     recorded: Arc<Mutex<Recorded>>,
     judge: Mutex<Judge>,
-    /// Broken promises that nobody has asked about yet.
+    /// Broken promises that no caller has asked about yet.
     open: Mutex<Vec<Violation>>,
-    /// When the last catching up began that came to its end. Who asks meanwhile waits, and then shares the next.
+    /// Begin of the last complete catching up. A caller that comes meanwhile waits, and then shares the next one.
     caught_up: tokio::sync::Mutex<Option<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Observer {
-    /// Starts watching, and comes back when every watch has its first list; what is in that is taken as it is. The CRDs must be
-    /// there already: kinds of CRDs are watched only where they are served by now.
+    /// Starts watching, and returns when every watch has its first list; the state of that list is not judged. The CRDs must be there
+    /// already: kinds of CRDs are watched only where they are served by now.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -158,8 +158,8 @@ impl Observer {
         lock(&self.judge).user_edited(uid);
     }
 
-    /// From now on no manager leads, because the test has stopped all of them: what Berth must do within a time (L3, Q7, Q8) it need not
-    /// do meanwhile. Nothing else is let off.
+    /// No manager leads from now on, because the test has stopped all of them: actions that Berth must take within a time (L3, Q7, Q8) are
+    /// not due meanwhile. All other promises hold.
     pub fn nobody_leads(&self) {
         lock(&self.judge).nobody_leads(Instant::now());
     }
@@ -169,8 +169,8 @@ impl Observer {
         lock(&self.judge).somebody_leads(Instant::now());
     }
 
-    /// Waits until every watch has seen what a fresh list shows, then hands what is new to the judge. Returns a moment after the call: the
-    /// judge knows of every change before it.
+    /// Waits until every watch has seen the state of a fresh list, then hands new changes to the judge. Returns a moment after the call:
+    /// the judge knows of every change before it.
     async fn catch_up(&self) -> Result<Instant> {
         let asked = Instant::now();
         let mut last = self.caught_up.lock().await;
@@ -220,7 +220,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Judges everything seen so far (all promises but Q3 and C6); a broken promise is told once.
+    /// Judges everything seen so far (all promises but Q3 and C6); a broken promise is reported once.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -229,7 +229,7 @@ impl Observer {
         Ok(self.broken_at(scope, now))
     }
 
-    /// The broken promises in a scope, by what the judge knew at that moment.
+    /// The broken promises in a scope, by the judge's knowledge at that moment.
     fn broken_at(&self, scope: &Scope, now: Instant) -> Vec<Violation> {
         let found = lock(&self.judge).verdict(now);
         let mut open = lock(&self.open);
@@ -239,7 +239,8 @@ impl Observer {
         mine
     }
 
-    /// The end of a test: waits until writes have stopped for `rest` (C6) and the books balance (Q3), then judges the history.
+    /// The end of a test: waits until writes have stopped for `rest` (C6) and the statuses agree with the workloads (Q3), then judges the
+    /// history.
     ///
     /// # Errors
     /// With every broken promise.
@@ -270,7 +271,7 @@ impl Observer {
         Ok(())
     }
 
-    /// C6: no change of any watched object for `rest`, within a minute and a half: what five hundred jobs leave is let go last.
+    /// C6: no change of any watched object for `rest`, within a minute and a half: the objects of five hundred jobs are released last.
     async fn rest(&self, scope: &Scope, rest: Duration) -> Result<()> {
         let (begun, limited) = (Instant::now(), pace::now());
         let before = lock(&self.recorded).touched.clone();
@@ -321,7 +322,7 @@ impl Drop for Observer {
     }
 }
 
-/// A poisoned lock only means that another test thread failed; the data is still what was seen.
+/// A poisoned lock only means that another test thread failed; the data are still the observed ones.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Folders that hold keys or tokens: nobody else may look into them, and they go with whoever made them.
+//! Folders that hold keys or tokens: no other user may look into them, and they are removed with their owner in the program.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
@@ -15,7 +15,7 @@ pub struct OwnFolder {
 }
 
 impl OwnFolder {
-    /// Makes a folder that is not there yet; one that somebody else left under that name is not used.
+    /// Makes a new folder; one that another process left under that name is not used.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -41,7 +41,7 @@ impl OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         if !self.kept {
-            // Nobody is left to be told that it could not be removed.
+            // No caller is left to report a failed removal to.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

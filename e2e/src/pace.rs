@@ -1,8 +1,8 @@
 //! The speed of the machine just now, so that waits have their time on a slow one, too.
 //!
-//! Every second a thread does the same bit of arithmetic and looks how long that took, on the clock and of a core. [`now`] is a clock that
-//! the limits of waits are read on: it goes by the second while the machine is no slower than it usually is under `make test`, and slower by
-//! as much where it is. A limit that was chosen where the tests usually run so holds on a machine of half the speed, and beside another build.
+//! Every second a thread does the same bit of arithmetic and measures its wall time and its time of a core. [`now`] is the clock of the
+//! limits of waits: it goes by the second while the machine is no slower than usual under `make test`, and slows down with the machine
+//! beyond that. A limit that was chosen on the usual machine so holds on a machine of half the speed, and beside another build.
 
 use std::fs;
 use std::hint::black_box;
@@ -16,17 +16,17 @@ const STEPS: u32 = 1_000_000;
 const STEP_SECONDS: f64 = 6e-9;
 /// Wall time of the arithmetic, relative to a machine at rest, beyond which limits are stretched.
 const USUAL: f64 = 4.0;
-/// Between two looks.
+/// Pause between two measurements.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Weight of a look beside those before it.
+/// Weight of a measurement beside those before it.
 const SHARE: f64 = 0.2;
-/// No machine is believed to be slower than this.
+/// Largest slowness that the clock assumes.
 const SLOWEST: f64 = 8.0;
 
-/// The clock, and what the looks have shown.
+/// The clock, and the mean of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// When `told` was right.
+    /// Moment of the last reading.
     at: Instant,
     /// Reading of the clock at that moment.
     told: Duration,
@@ -50,7 +50,7 @@ impl Pace {
         self.told + at.saturating_duration_since(self.at).div_f64(self.slowness())
     }
 
-    /// Takes one more look into account.
+    /// Takes one more measurement into account.
     fn seen(&mut self, at: Instant, wall: f64, core: f64) {
         self.told = self.now(at);
         self.at = at;
@@ -59,7 +59,7 @@ impl Pace {
     }
 }
 
-/// The arithmetic; what it took on the clock and of a core, in what it should take.
+/// Does the arithmetic; returns its wall time and its time of a core, relative to the expected ones.
 fn look() -> Option<(f64, f64)> {
     let (begun, used) = (Instant::now(), of_a_core()?);
     let mut state = 1_u64;
@@ -70,14 +70,14 @@ fn look() -> Option<(f64, f64)> {
     Some((begun.elapsed().as_secs_f64() / should, (of_a_core()? - used) / should))
 }
 
-/// Seconds of a core that this thread has had.
+/// Seconds of a core that this thread has used.
 fn of_a_core() -> Option<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
 static PACE: LazyLock<Mutex<Pace>> = LazyLock::new(|| {
-    // The thread ends with the process. Where the kernel does not tell, the clock goes by the second.
+    // The thread ends with the process. Where the kernel has no such figures, the clock goes by the second.
     thread::spawn(|| {
         while let Some((wall, core)) = look() {
             lock().seen(Instant::now(), wall, core);
@@ -103,7 +103,7 @@ pub fn of_cores() -> f64 {
     lock().core.clamp(1.0, SLOWEST)
 }
 
-/// For who reads a log: how many times as long as alone things take.
+/// For the reader of a log: how many times longer things take than on a machine at rest.
 #[must_use]
 pub fn told() -> String {
     let pace = *lock();

@@ -1,4 +1,4 @@
-//! What the pages of docs/ show as YAML: each whole object of Kueue's kinds or Berth's is one that the API server takes.
+//! YAML in the pages of docs/: the API server accepts each complete object of Kueue's kinds or Berth's.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::kinds::{self, Kind, USER, text};
 
 /// Folders with pages.
 const FOLDERS: [&str; 3] = ["docs", "docs/modes", "docs/capacity"];
-/// How many objects are there at least, by the beginning of the page's path: fewer would mean that they are not found.
+/// Least number of objects, by the beginning of the page's path: fewer would mean that they are not found.
 const LEAST: [(&str, usize); 6] = [
     ("docs/modes/", 4),
     ("docs/capacity/", 4),
@@ -21,7 +21,7 @@ const LEAST: [(&str, usize); 6] = [
     ("docs/tiers.md", 1),
     ("docs/training-jobs.md", 1),
 ];
-/// Where objects are tried that live in a namespace: those that pages name are not here.
+/// Namespace for objects of the pages, whose own namespaces do not exist here.
 const NAMESPACE: &str = "default";
 
 /// Asks the API server about every object, without leaving one behind; the result is their number.
@@ -76,13 +76,13 @@ fn shown() -> Result<Vec<(String, Value)>> {
     Ok(found)
 }
 
-/// Whether it is a whole object of a kind whose schema is in crds/; a fragment has neither `apiVersion` nor `kind`.
+/// Whether it is a complete object of a kind whose schema is in crds/; a fragment has neither `apiVersion` nor `kind`.
 fn is_ours(object: &Value) -> bool {
     let group = text(object, "/apiVersion").split_once('/').map(|(group, _)| group);
     matches!(group, Some("kueue.x-k8s.io" | "berth.dev")) && !text(object, "/kind").is_empty()
 }
 
-/// The YAML of a page: its blocks that are marked so, and what its commands hand to kubectl, from `<<END` to `END`.
+/// The YAML of a page: its blocks that are marked as such, and the input of its kubectl commands, from `<<END` to `END`.
 fn blocks(page: &str) -> Vec<String> {
     let (mut found, mut fence, mut block) = (Vec::new(), None, None::<String>);
     for line in page.lines() {

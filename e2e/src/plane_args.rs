@@ -1,11 +1,11 @@
-//! With which arguments and environment the programs of a control plane are started.
+//! Arguments and environment of a control plane's programs.
 
 use std::path::Path;
 
 use crate::certificates::Certificates;
 
-/// The programs are Go's: a third of the API server's time goes into collecting garbage unless it may keep several times as much of it.
-/// What all of them keep is bounded, since several control planes share a machine.
+/// The programs are Go's: a third of the API server's time goes into garbage collection unless it may keep several times as much garbage.
+/// The memory of all of them is bounded, since several control planes share a machine.
 pub(crate) const GARBAGE: [(&str, &str); 2] = [("GOGC", "800"), ("GOMEMLIMIT", "1500MiB")];
 
 pub(crate) fn etcd_args(data: &Path, store: &str, peer: u16) -> Vec<String> {

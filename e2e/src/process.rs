@@ -80,7 +80,7 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// A folder that is worthless once the program is gone and is removed with it.
     pub doomed: Option<&'a Path>,
-    /// Whether the program is started again when it ends before it is told to.
+    /// True: the program is started again when it ends before it is stopped.
     pub restarts: bool,
 }
 
@@ -173,7 +173,7 @@ impl Guarded {
         let _ = self.shell.wait();
     }
 
-    /// Asks it to end (TERM), waits up to `grace`, then kills it.
+    /// Sends TERM, waits up to `grace` for the end, then kills it.
     pub fn stop(&mut self, grace: Duration) {
         if self.ended().is_none() && self.signal("TERM").is_ok() {
             let deadline = Instant::now() + grace;
@@ -204,7 +204,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
     all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
 }
 
-/// Ports that were given out here: the program that one is for may not listen yet.
+/// Ports that were given out here: the program for which one was given out may not listen yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// A listener on a free port of 127.0.0.1 that was given to nobody else of this process.

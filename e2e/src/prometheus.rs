@@ -1,4 +1,4 @@
-//! The real Prometheus: it scrapes managers on loopback, evaluates the chart's rules, and is asked what it has.
+//! The real Prometheus: it scrapes managers on loopback, evaluates the chart's rules, and answers queries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::wait::{self, Seen};
 /// It replays nothing and is up within this time.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
-/// What it calls what it scrapes.
+/// Name of the scrape job.
 const JOB: &str = "berth";
 
 /// One running Prometheus.
@@ -33,7 +33,7 @@ pub fn rules() -> PathBuf {
     repository().join("charts/berth/files/prometheus-rules.yaml")
 }
 
-/// Runs promtool; its output, whether it is content or not.
+/// Runs promtool; its output, with whether it succeeded.
 ///
 /// # Errors
 /// When it cannot be built or started.
@@ -47,8 +47,8 @@ pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes those ports of this machine every second, over TLS and with that token, and leaves them their labels, all as
-    /// the chart's ServiceMonitor says.
+    /// Starts a Prometheus that scrapes those ports of this machine every second, over TLS and with that token, and keeps the labels of the
+    /// series, as the chart's ServiceMonitor does.
     ///
     /// # Errors
     /// When it cannot be built or does not come up.
@@ -103,7 +103,7 @@ impl Prometheus {
         Ok(answer["data"].clone())
     }
 
-    /// Label sets of all series that it has seen, without what Prometheus adds.
+    /// Label sets of all series that it has seen, without the labels that Prometheus adds.
     ///
     /// # Errors
     /// As [`Prometheus::ask`].
@@ -129,7 +129,7 @@ impl Prometheus {
     /// Fails unless all rules have been evaluated without an error; names of the alerts that fire.
     ///
     /// # Errors
-    /// With what is wrong with which rule.
+    /// With the rules that failed and their errors.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let groups = self.ask("rules", &[]).await?;
         let mut firing = Vec::new();

@@ -88,7 +88,7 @@ impl Asked {
     }
 }
 
-/// What happens to a request.
+/// Treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Berth is killed and the request is not passed on.
@@ -114,7 +114,7 @@ struct Rule {
     struck: AtomicU32,
 }
 
-/// Tells how often a rule has struck; the rule stays while it is unused, even when this is dropped.
+/// Counts how often a rule has struck; the rule stays while it is unused, even when this is dropped.
 #[derive(Clone)]
 pub struct Armed(Arc<Rule>);
 
@@ -146,7 +146,7 @@ impl Proxy {
     /// When no port can be bound.
     pub async fn start(plane: &ControlPlane, victim: &Path) -> Result<Proxy> {
         let path = plane.folder().join("proxy.kubeconfig");
-        // No credentials of its own: what the caller may do is decided by the caller's token.
+        // No credentials of its own: the caller's token decides over its rights.
         write_kubeconfig(&path, plane.url(), &plane.authority(), "nobody", &json!({}))?;
         let mut config =
             Config::from_custom_kubeconfig(Kubeconfig::read_from(&path)?, &KubeConfigOptions::default()).await?;
@@ -173,7 +173,7 @@ impl Proxy {
         &self.url
     }
 
-    /// Waits until nothing was killed for that long: who dies every second never gets to what can wait a second.
+    /// Waits until nothing was killed for that long: a Berth that dies every second never does the work that it puts off for a second.
     ///
     /// # Errors
     /// When that is not so within `limit`.

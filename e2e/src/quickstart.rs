@@ -12,7 +12,7 @@ pub const NAMESPACE: &str = "quickstart";
 /// Its ClusterQueue.
 pub const CLUSTER_QUEUE: &str = "tpu";
 
-/// Just the hosts that the example's quota pays for.
+/// The hosts that the example's quota pays for, and no more.
 pub fn pools() -> Vec<Pool> {
     vec![
         Pool::tpu("reserved", 2, Tier::Reserved(NAMESPACE.to_owned())),

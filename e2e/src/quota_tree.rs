@@ -25,7 +25,7 @@ struct Node {
     quotas: BTreeMap<Cell, Quota>,
 }
 
-/// All queues and cohorts with their quotas, as their specs say.
+/// All queues and cohorts with the quotas of their specs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forest {
     queues: BTreeMap<String, Node>,
@@ -61,7 +61,7 @@ impl Forest {
         self.queues.keys().cloned().collect()
     }
 
-    /// How much of what a queue uses of `cell` is above its own nominal quota, and so from its cohort; nothing without one.
+    /// The part of a queue's usage of `cell` above its own nominal quota, which comes from its cohort; 0 without a cohort.
     pub fn borrowed(&self, queue: &str, cell: &Cell, used: i128) -> i128 {
         let Some(node) = self.queues.get(queue).filter(|node| node.parent.is_some()) else { return 0 };
         (used - node.quotas.get(cell).map_or(0, |quota| quota.nominal)).max(0)
@@ -81,7 +81,7 @@ impl Forest {
         queues
     }
 
-    /// How much more of `cell` the queue may use when all queues use `usage`; may be negative. An unknown queue may use
+    /// The amount of `cell` that the queue may use in addition when all queues use `usage`; may be negative. An unknown queue may use
     /// nothing.
     pub fn available(&self, usage: &BTreeMap<String, Usage>, queue: &str, cell: &Cell) -> i128 {
         let Some(node) = self.queues.get(queue) else { return 0 };
@@ -183,7 +183,7 @@ fn node(object: &Value, parent: &str) -> Node {
     Node { parent, quotas }
 }
 
-/// What a workload's admission charges, by flavor and resource, reclaimed pods and those that an elastic job gave up taken off.
+/// Usage that a workload's admission charges, by flavor and resource, less reclaimed pods and those that an elastic job gave up.
 pub fn charge(workload: &Value) -> Usage {
     let mut total = Usage::new();
     for set in items(workload, "/status/admission/podSetAssignments") {
@@ -202,7 +202,7 @@ pub fn charge(workload: &Value) -> Usage {
             let flavor = set.get("flavors").and_then(|f| f.get(resource)).and_then(Value::as_str);
             let (Some(flavor), Some(mut amount)) = (flavor, thousandths(amount)) else { continue };
             if let Some(count) = count.filter(|c| *c > 0) {
-                // An admission after some pods were over is for the others only.
+                // An admission after some pods were over counts only the others.
                 let left = (asked.unwrap_or(count) - reclaimed).clamp(0, count);
                 amount = amount * left / count;
             }
@@ -213,8 +213,8 @@ pub fn charge(workload: &Value) -> Usage {
     total
 }
 
-/// What the status of a ClusterQueue calls reserved, over all flavors and resources: the sum of one figure (`total` or
-/// `borrowed`), in thousandths.
+/// Reserved quota in the status of a ClusterQueue, over all flavors and resources: the sum of one figure (`total` or `borrowed`), in
+/// thousandths.
 #[must_use]
 pub fn reserved(queue: &Value, figure: &str) -> i128 {
     let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|flavor| items(flavor, "/resources"));

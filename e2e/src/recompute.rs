@@ -1,5 +1,5 @@
-//! Reads the answer of Berth's `/debug/recompute` (R2): what the view that was kept up event by event says differently
-//! from one made of fresh lists.
+//! Reads the answer of Berth's `/debug/recompute` (R2): the differences between the view that was kept up event by event and one made of
+//! fresh lists.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use tokio::sync::Mutex;
 use crate::kinds::{items, text};
 use crate::observer::Scope;
 
-/// So many differences are put into words.
+/// Most differences in a message.
 const TOLD: usize = 20;
 
-/// The newest answer of one manager. Berth makes one comparison at a time and refuses whoever asks meanwhile: scenarios that end together would
-/// keep each other from an answer where comparisons take long and Berth lives but for seconds.
+/// The newest answer of one manager. Berth makes one comparison at a time and refuses further requests meanwhile: scenarios that end
+/// together would keep each other from an answer where comparisons take long and Berth lives for seconds only.
 #[derive(Debug, Default)]
 pub(crate) struct Comparisons(Mutex<Option<(Instant, Value)>>);
 
 impl Comparisons {
-    /// An answer that was begun after this was called: that of whoever waited here at the same time, or else what `ask` gives, a status code and
-    /// a body.
+    /// An answer that was begun after this call: that of another caller who waited here at the same time, or else the result of `ask`, a
+    /// status code and a body.
     ///
     /// # Errors
     /// When `ask` fails or does not give JSON.
@@ -38,8 +38,8 @@ impl Comparisons {
     }
 }
 
-/// The differences between the two views that concern a scope, and the problems that the engine finds in its own books;
-/// empty when there are none. An answer that does not say whether the views are equal is a difference, too.
+/// The differences between the two views that concern a scope, and the faults that the engine finds in its own accounting; empty when there
+/// are none. An answer that does not say whether the views are equal is a difference, too.
 pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
     let Some(equal) = answer.get("equal").and_then(Value::as_bool) else {
         return vec![format!("no answer: {answer}")];
@@ -56,7 +56,7 @@ pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
         let (kept, fresh) = (&difference["incremental"], &difference["fresh"]);
         format!("{kind} {name} {}: Berth has {kept}, the lists say {fresh}", text(difference, "/field"))
     }));
-    // Those that were not named may concern anybody.
+    // Differences that were not named may concern any scope.
     let more = answer.get("more").and_then(Value::as_u64).unwrap_or(0);
     if more > 0 {
         found.push(format!("{more} more differences"));
@@ -104,7 +104,7 @@ mod tests {
             Ok((200, asked.get().to_string()))
         };
         let one = || async { compared.newest(ask()).await.expect("an answer") };
-        // The first has begun when the others come.
+        // The first comparison has begun when the other callers come.
         assert_eq!(futures::join!(one(), one(), one()), (json!(1), json!(2), json!(2)));
         assert_eq!(one().await, json!(3), "an old answer says nothing");
         assert!(compared.newest(async { Ok((429, "busy".to_owned())) }).await.is_err());

@@ -16,7 +16,7 @@ use crate::wait::{self, STEP, Seen};
 pub struct Registry {
     crane: PathBuf,
     address: String,
-    /// The folder that crane takes for docker's configuration: nobody's credentials are asked for.
+    /// The folder that crane takes for docker's configuration, so that it reads no user's credentials.
     settings: PathBuf,
     _process: Guarded,
 }
@@ -58,10 +58,10 @@ impl Registry {
         format!("{}/{name}", self.address)
     }
 
-    /// Runs crane; what it writes.
+    /// Runs crane; returns its output.
     ///
     /// # Errors
-    /// When it fails; the message has its own.
+    /// When it fails; the message has its output.
     pub async fn crane(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.crane);
         command.args(args).env("DOCKER_CONFIG", &self.settings).stdin(Stdio::null());

@@ -1,5 +1,5 @@
-//! An S3 server on loopback, with its objects as files in a folder, and a client of it: what pods upload is sent to it in signed
-//! requests, and nobody writes into the folder but the server.
+//! An S3 server on loopback, with its objects as files in a folder, and a client of it: the uploads of pods are sent to it in signed
+//! requests, and only the server writes into the folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::bucket::exchange;
 use crate::process::listener;
 
-/// The key that the server lets in.
+/// The access key of the client.
 pub const ACCESS_KEY: &str = "berth-test";
 /// Its secret.
 pub const SECRET_KEY: &str = "not-so-secret";
@@ -30,7 +30,7 @@ const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 /// A server; it ends when it is dropped, and its objects go.
 #[derive(Debug)]
 pub struct S3 {
-    /// Where it is.
+    /// Its address.
     pub endpoint: String,
     /// Its only bucket.
     pub bucket: String,
@@ -61,7 +61,7 @@ impl S3 {
             while let Ok((socket, _)) = listener.accept().await {
                 let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone());
                 tokio::spawn(async move {
-                    // A client that goes is no trouble of the server's.
+                    // A client that goes away is no failure of the server.
                     let _ = connection.await;
                 });
             }
@@ -70,7 +70,7 @@ impl S3 {
         Ok(Self { endpoint, bucket: bucket.to_owned(), client: S3Client { address }, folder, task })
     }
 
-    /// A client that it lets in.
+    /// A client with the access key.
     #[must_use]
     pub fn client(&self) -> S3Client {
         self.client.clone()
@@ -84,7 +84,7 @@ impl Drop for S3 {
     }
 }
 
-/// A client of such a server. Of paths it takes letters, digits and `-._~/` only, of which nothing has to be escaped.
+/// A client of such a server. Paths may have letters, digits and `-._~/` only, which need no escaping.
 #[derive(Clone, Debug)]
 pub struct S3Client {
     address: String,
@@ -101,7 +101,7 @@ impl S3Client {
         Ok(())
     }
 
-    /// Whether there is an object of that URI.
+    /// True when there is an object of that URI.
     ///
     /// # Errors
     /// When the server does not say.
@@ -113,7 +113,7 @@ impl S3Client {
         }
     }
 
-    /// Sends a request; the code of the answer, and all of it.
+    /// Sends a request; returns the code of the answer, and its text.
     async fn send(&self, method: &str, uri: &str, body: &str) -> Result<(u16, String)> {
         let path = uri.strip_prefix("s3:/").with_context(|| format!("{uri} is no URI of S3"))?;
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -122,7 +122,7 @@ impl S3Client {
     }
 }
 
-/// A whole request (method, path, body) with its signature, version 4, of that time.
+/// A complete request (method, path, body) with its signature, version 4, of that time.
 fn signed(address: &str, (method, path, body): (&str, &str, &str), now: &str) -> String {
     let day = now.split_once('T').map_or(now, |(day, _)| day);
     let digest = hex(&Sha256::digest(body));
@@ -180,7 +180,7 @@ mod tests {
         let s3 = S3::start("unit").await?;
         s3.client.put("s3://unit/a/b/c.json", "{}").await?;
         assert!(s3.client.has("s3://unit/a/b/c.json").await? && !s3.client.has("s3://unit/a/b/d.json").await?);
-        // A signature is of one request and of no other.
+        // A signature is valid for one request only.
         let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let forged = signed(&s3.client.address, ("PUT", "/unit/mine", "x"), &now).replace("/unit/mine", "/unit/yours");
         let (code, answer) = exchange(&s3.client.address, "a forged PUT", &forged).await?;

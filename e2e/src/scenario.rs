@@ -1,4 +1,4 @@
-//! What every scenario needs: a control plane with CRDs, nodes and Berth on it, an observer, a namespace, and short words for
+//! The parts that every scenario needs: a control plane with CRDs, nodes and Berth on it, an observer, a namespace, and short words for
 //! "this job is admitted".
 
 mod clean;
@@ -81,12 +81,12 @@ impl Stage {
         Ok(Scenario { stage: self, client: self.client.clone(), namespace: name.to_owned() })
     }
 
-    /// Picture of the world and end of Berth's log, for a failed test; logs are kept.
+    /// The state of the cluster and the end of Berth's log, for a failed test; logs are kept.
     pub async fn failure(&self, namespace: &str, error: &anyhow::Error) -> String {
         self.plane.keep_files();
         let world = world::dump(&self.client, namespace).await;
         let (log, tail) = (self.manager.log().display().to_string(), self.manager.log_tail(25));
-        // The cause comes last: who reads the end of a long log sees it.
+        // The cause comes last: a reader sees the end of a long log first.
         format!("{namespace} failed\n{world}berth's log ({log}):\n{tail}\n{namespace} failed: {error:#}")
     }
 
@@ -205,8 +205,7 @@ impl Scenario<'_> {
         Ok(workload)
     }
 
-    /// Lets the present second end: creation times are whole seconds, and of two equals of one second the smaller uid goes
-    /// first.
+    /// Waits for the next second: creation times are in seconds, and of two equal Workloads of one second the smaller uid goes first.
     pub async fn next_second(&self) {
         let into = jiff::Timestamp::now().subsec_millisecond();
         tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(1_020 - into).unwrap_or(1_020))).await;
@@ -307,7 +306,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Waits until a warning event with that reason about an object of the namespace says all of these words.
+    /// Waits until a warning event with that reason about an object of the namespace has all of these words.
     ///
     /// # Errors
     /// When none does within the usual time, with the warnings that there are.
@@ -332,14 +331,14 @@ impl Scenario<'_> {
         CLUSTER_QUEUE.patch(&self.client, "", name, &json!({"spec": spec})).await.map(drop)
     }
 
-    /// The end: deletes what the scenario left, checks that the books are at zero and that no promise was broken.
+    /// The end: deletes the objects that the scenario left, checks that usage is zero and that no promise was broken.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// With all that failed.
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
-        // Where a test has killed the stage's own manager it asks the others itself.
+        // A test that has killed the stage's own manager asks the others itself.
         if self.stage.manager.is_there().await {
             self.stage.manager.recomputes_in(&scope).await.context("R2, before cleaning up")?;
         }
@@ -386,13 +385,13 @@ impl Scenario<'_> {
     }
 }
 
-/// A name and what runs under it.
+/// The name of a scenario, and its run.
 pub type Run<'a> = (&'static str, futures::future::BoxFuture<'a, Result<()>>);
 
 /// Scenarios that run at the same time: most of each is waiting.
 const AT_ONCE: usize = 12;
 
-/// Fails when the cluster-scoped objects of one scenario are in the scope of another: who ends first would delete the other's.
+/// Fails when the cluster-scoped objects of one scenario are in the scope of another: the first to end would delete the other's.
 fn are_apart(names: &[&str]) -> Result<()> {
     for name in names {
         let inside = names.iter().filter(|other| **other != *name).find(|other| Scope::of(name).holds(other));
@@ -406,7 +405,7 @@ fn are_apart(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the name of a scenario that ran where `make scenario` looks for it.
+/// Writes the name of a scenario that ran into the file that `make scenario` reads.
 fn note_run(name: &str) {
     let Some(path) = std::env::var_os("SCENARIO_RAN") else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
@@ -418,8 +417,8 @@ fn note_run(name: &str) {
 /// Runs scenarios, some at the same time, each with its verdict on one line; `SCENARIO=text` selects by name. Each must be
 /// called as its namespace.
 ///
-/// A suite may have several sets of scenarios, of which one alone knows a name. So a set that runs none of its own passes, and the names of
-/// those that run are written into the file `SCENARIO_RAN`, by which `make scenario` sees whether there were any.
+/// A suite may have several sets of scenarios, of which only one knows a name. A set that runs none of its own therefore passes, and the
+/// names of those that run are written into the file `SCENARIO_RAN`, in which `make scenario` sees whether there were any.
 ///
 /// # Errors
 /// With the failures of all that failed.
@@ -427,17 +426,17 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     if run_each(stage, AT_ONCE, runs).await? == 0 {
         return Ok(());
     }
-    // What belongs to no scenario counts as well.
+    // Objects outside of all scenarios count as well.
     stage.observer.conclude(REST).await?;
     stage.manager.recomputes().await?;
-    // Parked workloads that only the sweep found would be a wake-up that is missing.
+    // A parked workload that only the sweep found shows that a wake-up is missing.
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     Ok(())
 }
 
-/// Runs the scenarios as [`run_all`] does, so many at the same time, and leaves it at that: for worlds of which the observer's promises are not
-/// asked. Gives how many ran.
+/// Runs the scenarios as [`run_all`] does, at most `at_once` at the same time, without a verdict of the observer on the whole run: for
+/// control planes whose observer is not asked. Returns how many ran.
 ///
 /// # Errors
 /// With the failures of all that failed.
@@ -455,7 +454,7 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
         };
         println!("scenario {name}: FAILED ({seconds:.1} s): {error:#}");
         let mut report = format!("=== {name}\n{}", stage.failure(name, &error).await);
-        // What else was broken is told with it, and not at the end of all.
+        // Other broken promises of the scenario are reported with it, and not at the end.
         for violation in stage.observer.violations(&Scope::of(name)).await.unwrap_or_default() {
             report.push_str(&format!("\nalso {violation}"));
         }
@@ -467,7 +466,7 @@ pub async fn run_each(stage: &Stage, at_once: usize, runs: Vec<Run<'_>>) -> Resu
     let (reports, failed): (Vec<String>, Vec<String>) = outcomes.into_iter().flatten().unzip();
     println!("{} scenarios passed, {} failed", ran - failed.len(), failed.len());
     if !failed.is_empty() {
-        // What failed comes last: the end of a log is what is read first.
+        // Failures come last, since a reader sees the end of a log first.
         bail!("{}\n{} scenario(s) failed\n{}", reports.join("\n"), failed.len(), failed.join("\n"));
     }
     if ran == 0 {

@@ -44,9 +44,9 @@ fn built_by_cargo(program: &str) -> Result<PathBuf> {
     let folder = own.parent().context("the test program has no folder")?;
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // As the Makefile does it, so that nothing is compiled twice.
+    // The same arguments as the Makefile's, so that nothing is compiled twice.
     cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", program]).current_dir(repository());
-    // What cargo tells a test about its package would be news to build scripts that look at it, and rebuild them and all above.
+    // Variables that cargo sets for a test would be a change to build scripts that read them, and rebuild those and everything above.
     let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(told)) {
         cargo.env_remove(name);
@@ -65,7 +65,7 @@ fn built_by_cargo(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Does something that may take minutes, and says every 20 seconds that it goes on.
+/// Does work that may take minutes, and prints every 20 seconds that it goes on.
 fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (done, over) = mpsc::channel::<()>();
     let what = what.to_owned();
@@ -81,8 +81,8 @@ fn say_meanwhile<T>(what: &str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the binary of `BERTH_BINARY` is the release build (`make night PART=shipped`): then it is held to the times and the memory that
-/// are promised of it. The build of the tests is hardly optimised.
+/// Whether the binary of `BERTH_BINARY` is the release build (`make night PART=shipped`): then the promised times and memory are checked.
+/// The build of the tests is hardly optimised.
 pub fn is_release() -> bool {
     std::env::var_os("BERTH_SHIPPED").is_some()
 }

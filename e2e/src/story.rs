@@ -1,5 +1,5 @@
-//! The story of a training (examples/training-story), told on a control plane of its own with short waits; the demo and a test both
-//! use it. Its machines do not exist and its pods only seem to run: a trainer saves in their place, to an S3 server on loopback.
+//! The story of a training (examples/training-story), played on a control plane of its own with short waits; the demo and a test both use
+//! it. Its machines do not exist and its pods only seem to run: a trainer saves in their place, to an S3 server on loopback.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::wait::{self, Seen};
 
 /// Its namespace.
 pub const NAMESPACE: &str = "story";
-/// Its hero.
+/// Its main TrainingJob.
 pub const HERO: &str = "language-model";
-/// Longest wait for one turn of it: the job controller alone makes a pause of ten seconds before it replaces a pod.
+/// Longest wait for one step of it: the job controller alone pauses for ten seconds before it replaces a pod.
 const LIMIT: Duration = Duration::from_secs(180);
-/// How long its hero trains from one checkpoint to the next.
+/// Time for which the training runs from one checkpoint to the next.
 const SAVES_EVERY_MS: u32 = 1_000;
-/// How long each of them is on its way.
+/// Time that each checkpoint takes to be written.
 const SAVING_TAKES_MS: u32 = 600;
 
 /// Four hosts of 8 GPUs in each tier.
@@ -39,7 +39,7 @@ pub fn pools() -> Vec<Pool> {
     ]
 }
 
-/// What the waits of the example are shortened to, by kind of object, and how its pods live.
+/// Shorter waits for an object of the example, by its kind, and the times of its pods.
 fn shortened(object: &Value, endpoint: &str) -> Value {
     match text(object, "/kind") {
         "CheckpointStore" => json!({"spec": {"s3": {"endpoint": endpoint}}}),
@@ -54,7 +54,7 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
             let lives = json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "500"});
             let mut change = json!({"spec": {"template": {"metadata": {"annotations": lives}}}});
             if !object["spec"]["checkpoint"].is_null() {
-                // It is gone for a while: what it saved at the very end is seen before it begins again, and that it waits is told.
+                // It is gone for a while, so that its last checkpoint is seen before it begins again, and its waiting is reported.
                 let lives = json!({(SAVES_EVERY): SAVES_EVERY_MS.to_string(),
                     (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "3000"});
                 let saves = json!({"checkpoint": {"interval": "8s"}, "template": {"metadata": {"annotations": lives}}});
@@ -73,16 +73,16 @@ struct Story<'a> {
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// What the training of the story needs as long as somebody looks on: pods that save, and the bucket that they save to.
+/// The parts that the training of the story needs as long as it is watched: pods that save, and the bucket that they save to.
 pub struct Props {
     _trainer: Trainer,
     _s3: S3,
 }
 
-/// Tells it from the beginning to the end; `say` gets a sentence for each turn. The training goes on for as long as its props are kept.
+/// Plays it from the beginning to the end; `say` gets a sentence for each step. The training goes on for as long as its props are kept.
 ///
 /// # Errors
-/// When a turn does not come.
+/// When a step does not come.
 pub async fn tell(client: &Client, say: &(dyn Fn(&str) + Sync)) -> Result<Props> {
     let s3 = S3::start("checkpoints").await?;
     let story = Story { client, trainer: Trainer::start(client, NAMESPACE, &s3), s3, say };
@@ -120,7 +120,7 @@ impl Story<'_> {
         self.job(name, &format!("runs on {tier} capacity"), |job| is_running(job, tier)).await.map(drop)
     }
 
-    /// Waits until the hero runs in a tier; the step from which it goes on, which is the last that it saved.
+    /// Waits until the training runs in a tier; returns the step from which it goes on, which is the last that it saved.
     async fn goes_on(&self, tier: &str) -> Result<Option<i64>> {
         self.runs(HERO, tier).await?;
         let workers = JOB.get(self.client, NAMESPACE, &format!("{HERO}-worker")).await?.context("its Job")?;
@@ -167,7 +167,7 @@ impl Story<'_> {
 
     async fn nodes_taken_back(&self, saved: i64) -> Result<()> {
         let gone = ["story-spot-0", "story-spot-1"];
-        // A machine that is told of its end lets its pods fail before it goes.
+        // A machine with notice of its end lets its pods fail before it goes.
         let failed = json!({"status": {"phase": "Failed", "reason": "Terminated",
             "message": "Pod was terminated in response to imminent node shutdown."}});
         for pod in POD.list(self.client, NAMESPACE).await? {
@@ -200,7 +200,7 @@ impl Story<'_> {
     }
 
     async fn production_comes(&self) -> Result<i64> {
-        // It saves so often here that a checkpoint of its own accord could be taken for the one that it is asked for.
+        // It saves so often here that a regular checkpoint could be taken for the requested one.
         self.trainer.pace(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
         self.trainer.rest(HERO).await?;
         let last = self.trainer.saved(HERO).context("it has saved")?;

@@ -1,4 +1,4 @@
-//! What the demo shows beside jobs and trainings: what the webhooks answer, a pod, a JobSet, and a TrainingJob that grows.
+//! Parts of the demo beside jobs and trainings: answers of the webhooks, a pod, a JobSet, and a TrainingJob that grows.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub const NAMESPACE: &str = "tour";
 pub const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: \
                           [batch/job, jobset.x-k8s.io/jobset, pod]\n";
 
-/// Sentences for whoever looks on.
+/// Receives sentences for the audience.
 pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Makes JobSets known to the API server, so that Berth finds them before they are shown.
@@ -31,10 +31,10 @@ pub async fn define_job_sets(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Shows everything; the controller of JobSets runs for as long as what is returned is kept.
+/// Shows everything; the controller of JobSets runs for as long as the result is kept.
 ///
 /// # Errors
-/// When something does not come about.
+/// When a step does not come.
 pub async fn tell(plane: &ControlPlane, say: Say<'_>) -> Result<Guarded> {
     let tour = Tour { client: plane.client(), kubeconfig: plane.kubeconfig(), say };
     tour.begin().await?;
@@ -68,7 +68,7 @@ impl Tour<'_> {
         Ok(())
     }
 
-    /// What kubectl says when it is refused.
+    /// kubectl's message when it is refused.
     async fn refused(&self, args: &[&str]) -> Result<String> {
         let said = kubectl(self.kubeconfig, &[&["--namespace", NAMESPACE], args].concat()).await;
         let Err(error) = said else { anyhow::bail!("kubectl {} was not refused", args.join(" ")) };

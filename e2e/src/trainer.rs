@@ -1,8 +1,8 @@
-//! The training in pods that only seem to run: where Berth tells a pod to, at the pace that its annotations set, checkpoints are
-//! written through the API of an object store. As the code of users does it, it goes on from where the pod's environment says, saves at
-//! once when it is told that it is to stop, and ends with its pod, whatever was on its way.
+//! The training in pods that only seem to run: at the place that Berth gives a pod, and at the intervals of the pod's annotations,
+//! checkpoints are written through the API of an object store. Like users' code, the training goes on from the place in the pod's
+//! environment, saves at once when it is asked to stop, and ends with its pod, whether or not a checkpoint was on its way.
 //!
-//! What it never does: look at anything but pods and the store, or tell Berth of what it saved.
+//! The trainer looks at pods and the store alone, and never informs Berth of a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,41 +17,41 @@ use crate::bucket::BucketClient;
 use crate::kinds::{POD, items, text};
 use crate::wait::{self, STEP, Seen};
 
-/// Annotation of pods: they train, and save after so many milliseconds.
+/// Annotation of pods: they train, and save at intervals of that many milliseconds.
 pub const SAVES_EVERY: &str = "e2e.berth.dev/saves-every-ms";
-/// Annotation of pods: a checkpoint is on its way for so many milliseconds, none when absent.
+/// Annotation of pods: a checkpoint takes that many milliseconds to be written, none when absent.
 pub const SAVING_TAKES: &str = "e2e.berth.dev/saving-takes-ms";
 /// Steps of the training from one checkpoint to the next.
 pub const STEPS: i64 = 100;
-/// Longer than any test, for [`Trainer::pace`].
+/// Longer than any test, as an interval.
 pub const NEVER_MS: u32 = 3_600_000;
 
 /// Pause between two looks at the pods.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Of pods that were listed longer ago it is not known that they run.
+/// Pods that were listed longer ago may not run any more.
 const FRESH: Duration = Duration::from_millis(500);
-/// Berth counts in whole seconds: of two things within one it cannot tell which was first.
+/// Berth counts in seconds: it cannot order two events within one.
 const SECOND: Duration = Duration::from_millis(1_050);
 
-/// How a run began: the pods that one start of a job brought.
+/// The begin of a run: the pods of one start of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The step from which its environment told it to go on; that checkpoint was there.
+    /// The step from which its environment makes it go on; that checkpoint existed.
     pub resumed: Option<i64>,
     /// The last step that the job had saved before.
     pub before: Option<i64>,
 }
 
-/// What was trained so far.
+/// Training so far.
 #[derive(Debug, Default)]
 struct Diary {
-    /// By the uid of the Job of the workers.
+    /// Runs by the uid of the Job of the workers.
     runs: BTreeMap<String, Run>,
     /// The last step that was saved, and when, by the name of the TrainingJob.
     saved: BTreeMap<String, (i64, Instant)>,
     /// TrainingJobs with a checkpoint on its way.
     saving: BTreeSet<String>,
-    /// Looks at the pods.
+    /// Number of looks at the pods.
     looks: u64,
 }
 
@@ -85,7 +85,7 @@ impl Trainer {
         lock(&self.diary).saved.get(job).map(|(step, _)| *step)
     }
 
-    /// How a run began, once it has; `workers` is the Job of its workers.
+    /// The begin of a run, once it has begun; `workers` is the Job of its workers.
     ///
     /// # Errors
     /// When it does not begin.
@@ -98,7 +98,7 @@ impl Trainer {
         .await
     }
 
-    /// Sets another pace for the present pods of a TrainingJob.
+    /// Sets other intervals for the present pods of a TrainingJob.
     ///
     /// # Errors
     /// When none of them writes, or the API server refuses.
@@ -110,12 +110,12 @@ impl Trainer {
         POD.patch(&self.client, &self.namespace, name, &json!({"metadata": {"annotations": pace}})).await.map(drop)
     }
 
-    /// Waits until a TrainingJob that was told to save no more does not, and its last checkpoint is older than a second.
+    /// Waits until a TrainingJob that was asked to save no more does not, and its last checkpoint is older than a second.
     ///
     /// # Errors
     /// When it goes on.
     pub async fn rest(&self, job: &str) -> Result<()> {
-        // The look that is under way may have begun before it was told.
+        // The look that is under way may have begun before that request.
         let known = lock(&self.diary).looks + 2;
         wait::until(STEP, &format!("{job} saves no more"), || async {
             let rests = lock(&self.diary).rests(job, known);
@@ -138,23 +138,23 @@ impl Diary {
     }
 }
 
-/// What the task of a [`Trainer`] has at hand.
+/// State of the task of a [`Trainer`].
 struct Work {
     client: Client,
     namespace: String,
     store: BucketClient,
     diary: Arc<Mutex<Diary>>,
-    /// How far the pods that write have come, by uid.
+    /// Progress of the pods that write, by uid.
     pods: BTreeMap<String, Progress>,
 }
 
-/// How far a pod has come.
+/// Progress of a pod.
 struct Progress {
     /// The step of its next checkpoint.
     next: i64,
-    /// When it began, or saved last.
+    /// Time at which it began, or saved last.
     since: Instant,
-    /// Since when that checkpoint is on its way.
+    /// Time since which that checkpoint is being written.
     saving: Option<Instant>,
     /// The requests to save that it has followed.
     told: String,
@@ -183,7 +183,7 @@ impl Work {
             self.pods.extend(begun.map(|begun| (uid.to_owned(), begun)));
             let Some(progress) = self.pods.get_mut(uid) else { continue };
             there.insert(uid);
-            // They make a step together: while some are missing there is none, and no rank to complete a checkpoint.
+            // Workers make a step together: while some are missing there is no step, and no rank that could complete a checkpoint.
             if running.iter().filter(|other| run_of(other) == run_of(pod)).count() < workers(pod) {
                 progress.since = Instant::now();
                 progress.saving = None;
@@ -201,7 +201,7 @@ impl Work {
         Ok(())
     }
 
-    /// A pod begins where it is told to, with what is there.
+    /// A pod begins at the step of its environment, from the checkpoint there.
     async fn begin(&self, pod: &Value) -> Result<Progress> {
         let resumed = variable(pod, "BERTH_RESUME_STEP").and_then(|step| step.parse::<i64>().ok());
         if let Some(place) = variable(pod, "BERTH_RESUME_URI") {
@@ -217,7 +217,7 @@ impl Work {
 }
 
 impl Progress {
-    /// The next bit of the training; the step of a checkpoint that is complete by it.
+    /// The next part of the training; returns the step of a checkpoint that is complete by it.
     async fn go_on(&mut self, store: &BucketClient, pod: &Value, listed: Instant) -> Result<Option<i64>> {
         let place = variable(pod, "BERTH_CHECKPOINT_URI").context("a pod that saves is not told where")?;
         let folder = format!("{place}/step-{}", self.next);
@@ -225,7 +225,7 @@ impl Progress {
         let told = [stop, annotation(pod, "berth.dev/save-by")].concat();
         let Some(begun) = self.saving else {
             let asked = !told.is_empty() && told != self.told;
-            // Who is to stop saves once more, and then waits for its end.
+            // A pod that is asked to stop saves once more, and then waits for its end.
             if asked || (stop.is_empty() && self.since.elapsed() >= milliseconds(pod, SAVES_EVERY)) {
                 for rank in 0..workers(pod) {
                     store.put(&format!("{folder}/rank-{rank}.pt"), "weights").await?;
@@ -245,12 +245,12 @@ impl Progress {
     }
 }
 
-/// A poisoned lock only means that a test has failed; the diary is still what happened.
+/// A poisoned lock only means that a test has failed; the diary is still right.
 fn lock(diary: &Mutex<Diary>) -> MutexGuard<'_, Diary> {
     diary.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a pod runs, and nobody has deleted it.
+/// Whether a pod runs, and is not being deleted.
 fn is_running(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && text(pod, "/metadata/deletionTimestamp").is_empty()
 }
@@ -265,12 +265,12 @@ fn run_of(pod: &Value) -> &str {
     text(pod, "/metadata/ownerReferences/0/uid")
 }
 
-/// Whether it is the pod of a Job that writes for all.
+/// Whether it is the pod of a Job that writes for all of them.
 fn is_first(pod: &Value) -> bool {
     annotation(pod, "batch.kubernetes.io/job-completion-index") == "0"
 }
 
-/// How many workers train together.
+/// Number of workers that train together.
 fn workers(pod: &Value) -> usize {
     variable(pod, "WORLD_SIZE").and_then(|size| size.parse().ok()).unwrap_or(1)
 }

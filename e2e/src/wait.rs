@@ -1,4 +1,4 @@
-//! Level-triggered waiting: asks until the state is there or the time is over, and then says what it saw last.
+//! Level-triggered waiting: looks until the state is there or the time is over, and then reports the last observation.
 //!
 //! A scenario asks again when the observer has seen a change of one of its objects ([`Changes`]); without an observer the pauses between two
 //! looks grow. So a wait for something far off costs the API server next to nothing.
@@ -16,9 +16,9 @@ use crate::pace;
 const PERIOD: Duration = Duration::from_millis(50);
 /// Time in which changes come together.
 const CROWD: Duration = Duration::from_millis(100);
-/// Longest pause between two looks where nobody tells of changes.
+/// Longest pause between two looks without a source of changes.
 const LONG_PERIOD: Duration = Duration::from_millis(250);
-/// Longest pause between two looks where changes are told: what is waited for may be no object.
+/// Longest pause between two looks with a source of changes: the awaited state may be no object.
 const SELDOM: Duration = Duration::from_millis(500);
 
 tokio::task_local! {
@@ -26,25 +26,25 @@ tokio::task_local! {
     static CHANGES: Changes;
 }
 
-/// Tells whoever waits that objects have changed.
+/// Notifies waits that objects have changed.
 #[derive(Clone, Debug)]
 pub struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Waits are told by whoever sends on the other end.
+    /// Waits are notified by the sender at the other end.
     #[must_use]
     pub fn new(changes: watch::Receiver<u64>) -> Changes {
         Changes(changes)
     }
 
-    /// Runs something whose waits are told of these changes.
+    /// Runs work whose waits are notified of these changes.
     pub async fn told<F: Future>(self, work: F) -> F::Output {
         CHANGES.scope(self, work).await
     }
 
     /// Returns at the next change, or after a while.
     async fn next(&mut self) {
-        // Where nobody sends any more only the time is left.
+        // Without a sender only the time is left.
         if let Ok(Err(_)) = tokio::time::timeout(SELDOM, self.0.changed()).await {
             tokio::time::sleep(LONG_PERIOD).await;
         }
@@ -82,8 +82,8 @@ impl Pauses {
     }
 }
 
-/// Usual deadline of one step of a scenario: three times what the longest takes on a machine that does nothing else, and less than
-/// the minute after which Berth tells a text anew, repeats an event or looks again at what is stored.
+/// Usual deadline of one step of a scenario: three times the longest step on an idle machine, and less than the minute after which Berth
+/// writes a text anew, repeats an event or checks again what is stored.
 pub const STEP: Duration = Duration::from_secs(50);
 
 /// Answer of one look.
@@ -105,8 +105,8 @@ impl Seen<()> {
 /// Asks `look` until it answers [`Seen::Yes`].
 ///
 /// # Errors
-/// After `limit` on the clock of [`pace`], with `what` and the different things seen on the way (newest last). An error of `look` counts as
-/// "not yet": the API server may be briefly away, which is what some tests are about.
+/// After `limit` on the clock of [`pace`], with `what` and the different observations on the way (newest last). An error of `look` counts
+/// as "not yet": the API server may be briefly away, which is the subject of some tests.
 pub async fn until<T, F, Fut>(limit: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -135,8 +135,8 @@ where
     }
 }
 
-/// Asks `look` for the whole `period` and fails as soon as it answers anything but [`Seen::Yes`]. An error of `look` says nothing: then it
-/// is asked on until it has answered after the period, too.
+/// Asks `look` for the full `period` and fails as soon as it answers anything but [`Seen::Yes`]. An error of `look` says nothing about the
+/// state: then the wait goes on until `look` has answered after the period, too.
 ///
 /// # Errors
 /// When the state is left within the period, or `look` fails for longer than [`STEP`].

@@ -23,7 +23,7 @@ pub const VALIDATING: Kind = configuration("ValidatingWebhookConfiguration", "va
 pub const SECRET: Kind = Kind { api_version: "v1", kind: "Secret", plural: "secrets", namespaced: true };
 /// Name of that Secret.
 pub const SECRET_NAME: &str = "berth-webhook-server-cert";
-/// The account of a Kueue beside Berth, of which the chart's values have that it starts and stops jobs.
+/// The account of a Kueue beside Berth; the chart's values name it as one that starts and stops jobs.
 pub const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// Names of the two configurations.
 pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
@@ -56,11 +56,11 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
     Ok(())
 }
 
-/// Whether the API server asks Berth: what it says of a ResourceFlavor that nobody else refuses. A manager is ready when it has written its
-/// certificates into the configurations; the API server hears of them later.
+/// Asks whether the API server calls Berth's webhooks, by a ResourceFlavor that nothing else refuses. A manager is ready when it has
+/// written its certificates into the configurations; the API server reads them later.
 ///
 /// # Errors
-/// None of the API server: what it says is part of the answer.
+/// Never for the API server: its message is part of the answer.
 pub async fn asked(client: &Client) -> Result<Seen<()>> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let flavor = serde_json::from_value(manifest::flavor("asked", &[("no label", "x")]))?;
@@ -89,7 +89,7 @@ pub async fn convert(client: &Client, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// The list in one of the chart's files, with what Helm would fill in.
+/// The list in one of the chart's files, with the values that Helm would fill in.
 fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     let path = repository().join("charts/berth/files").join(file);
     let mut text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -112,7 +112,7 @@ fn webhooks(file: &str, port: u16, failure_policy: &str) -> Result<Value> {
     Ok(list)
 }
 
-/// A path that the API server asks, and about what.
+/// A path that the API server calls, and the kind for which it does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reviewed {
     /// The path.
@@ -137,8 +137,8 @@ pub fn reviewed() -> Result<Vec<Reviewed>> {
     Ok(all.into_iter().collect())
 }
 
-/// The kinds of job that have a table of what their webhooks answer, in `cases/reviews`. `crates/jobs/tests/kinds` wants one of each kind
-/// that can be suspended.
+/// The kinds of job that have a table of their webhooks' answers, in `cases/reviews`. `crates/jobs/tests/kinds` wants one of each kind that
+/// can be suspended.
 ///
 /// # Errors
 /// When one of the tables cannot be read.
@@ -180,7 +180,7 @@ mod tests {
         let mut known: BTreeSet<String> =
             known.filter_map(|rest| Some(format!("/{}", rest.split_once('"')?.0))).collect();
         let written = known.len();
-        // The paths of jobs that can be suspended are made of the names of their kinds.
+        // The paths of jobs that can be suspended are made from the names of their kinds.
         for kind in kinds_with_tables().unwrap() {
             let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
             let name = format!("{}-{version}-{}", group.replace('.', "-"), kind.kind.to_lowercase());
@@ -218,7 +218,7 @@ mod tests {
         let of = |name: &str| conditions(&list, name);
         let opted_in = of("mjob-opted-in.berth.dev");
         let of_job_sets = &opted_in["not-of-a-job-set"];
-        // The kind alone is somebody else's word, and an owner that does not control it proves nothing.
+        // The kind alone is a claim of the pod's author, and an owner that does not control it proves nothing.
         for part in [
             "owner.kind == 'JobSet'",
             "'jobset.x-k8s.io/'",
@@ -239,7 +239,8 @@ mod tests {
         all.map(|condition| (text(condition, "/name"), text(condition, "/expression"))).collect()
     }
 
-    /// Berth and a Kueue beside it start and stop jobs; what waits and goes on waiting, and what is being deleted, is nobody's to ask about.
+    /// Berth and a Kueue beside it start and stop jobs themselves. A job that waits and goes on waiting, or that is being deleted, is not
+    /// reviewed.
     #[test]
     fn changes_of_jobs_are_asked_about_where_they_may_start_or_stop_them() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
@@ -256,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Pods of Jobs are made while Berth is down, by the Job controller; whoever else names a Job as the controller of a pod is asked about.
+    /// The Job controller makes pods of Jobs while Berth is down; a pod from any other user that names a Job as its controller is reviewed.
     #[test]
     fn new_pods_of_jobs_are_let_by_where_kubernetes_makes_them() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
@@ -268,8 +269,8 @@ mod tests {
         }
     }
 
-    /// Pods of Jobs are released, adopted and ended while Berth is down: it is asked only where somebody else takes from one that runs what it is
-    /// counted by.
+    /// Pods of Jobs are released, adopted and ended while Berth is down: a review is needed only where another user takes the labels by
+    /// which a running pod is counted.
     #[test]
     fn pods_of_jobs_are_asked_about_where_they_would_not_be_counted() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
@@ -318,7 +319,7 @@ mod tests {
             let by_owner = |one: &&Value| kinds::text(one, "/name").ends_with("-its-owner");
             let condition = kinds::items(webhook, "/matchConditions").iter().find(by_owner).unwrap();
             let expression = kinds::text(condition, "/expression");
-            // Anybody may call what he makes up a JobSet: the pod's gate would be missing.
+            // Any user may give the name JobSet to a kind of his own: the pod's gate would be missing.
             for (kind, group) in [("Job", "batch/"), ("JobSet", "jobset.x-k8s.io/"), ("TrainingJob", "berth.dev/")] {
                 let part = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}')");
                 assert!(expression.split_whitespace().collect::<Vec<_>>().join(" ").contains(&part), "{expression}");
@@ -356,7 +357,7 @@ mod tests {
             panic!("{opted_in}")
         };
         assert_eq!(kinds::text(of_no_parent, "/expression"), format!("!({})", kinds::text(waits, "/expression")));
-        // What has its node already could not wait for another one.
+        // A pod that has its node already could not wait for another one.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
         assert!(kinds::text(owners, "/expression").contains(part), "{owners}");
         assert!(kinds::text(no_mirror, "/expression").contains("'kubernetes.io/config.mirror'"), "{no_mirror}");
@@ -370,7 +371,7 @@ mod tests {
         let mut resources: Vec<&str> = opted_in
             .map(|webhook| {
                 let resource = kinds::text(webhook, "/rules/0/resources/0");
-                // Of those that can be suspended, only that is looked at in a change.
+                // For kinds that can be suspended, suspension is the only change that is reviewed.
                 let looked_at = if ["jobs", "jobsets"].contains(&resource) {
                     json!(["CREATE", "UPDATE"])
                 } else {

@@ -1,4 +1,4 @@
-//! A short picture of the world for the message of a failed test.
+//! A short picture of the cluster for the message of a failed test.
 
 use std::fmt::Write as _;
 

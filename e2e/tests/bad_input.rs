@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// Kind, name, and what the object says. Namespaced ones go where the good jobs are.
+/// Kind, name, and content of each object. Namespaced ones go where the good jobs are.
 fn bad() -> Vec<(&'static str, &'static str, Value)> {
     let group = |quota: Value| {
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": "bad-flavor", "resources": [
@@ -178,7 +178,7 @@ async fn loosen(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the schema lets through today as well: only the operator can see that it makes no sense.
+/// Objects that the schema lets through today as well: only the operator can see that they make no sense.
 const BEYOND_SCHEMA: [&str; 8] = [
     "no-spec",
     "no-queue",
@@ -297,19 +297,19 @@ async fn holder_turns_bad(s: &Scenario<'_>) -> Result<Value> {
     Ok(before)
 }
 
-/// Nobody gets the quota of a holder that cannot be read, and its job goes on.
+/// The quota of a holder that cannot be read goes to no other job, and its own job goes on.
 async fn still_charged(s: &Scenario<'_>) -> Result<()> {
     s.stays_pending("too-much").await?;
-    // What a fresh list says of it is what the watch made of it.
+    // A fresh list of it agrees with the watch.
     s.stage.manager.recomputes().await?;
     let running = s.get_job("running").await?;
     ensure!(running["spec"]["suspend"] == json!(false), "its job was stopped");
     Ok(())
 }
 
-/// Who never saw the holder as it was charges it as well; when it can be read again all is as before.
+/// A Berth that never saw the holder as it was charges it as well; when it can be read again, all is as before.
 async fn holder_turns_good(s: &Scenario<'_>, before: &Value) -> Result<()> {
-    // That others are admitted says that the restarted one decides.
+    // Admissions of other jobs show that the restarted Berth decides.
     others_go_on(s, "beside-the-holder").await?;
     still_charged(s).await?;
     let name = text(before, "/metadata/name");
@@ -350,7 +350,7 @@ async fn after_a_restart(stage: &Stage) -> Result<()> {
     again(stage).conclude().await
 }
 
-/// Nobody is admitted by mistake, and who can be told is told.
+/// No workload is admitted by mistake, and every object with a status has a message.
 async fn judged(s: &Scenario<'_>) -> Result<()> {
     for workload in WORKLOAD.list(&s.client, &s.namespace).await? {
         let name = text(&workload, "/metadata/name");

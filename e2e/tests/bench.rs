@@ -10,7 +10,7 @@ use berth_e2e::shipped;
 /// Statuses of 60 queues are written at most once per object and 5 s, and a few times at the beginning and the end.
 const QUEUES: f64 = 60.0;
 
-/// One at a time: two control planes would measure each other.
+/// One benchmark at a time: two control planes would measure each other.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn run(settings: Settings) -> Result<Report> {
@@ -36,8 +36,8 @@ fn figure(part: &Part, name: &str) -> Result<f64> {
     part.figure(name).with_context(|| format!("no figure {name:?}"))
 }
 
-/// At most so many MB beside the pages of the program, of which a build that is not optimised has three times as many; and in the release
-/// build so many with them.
+/// At most `beside` MB without the pages of the program, of which a build that is not optimised has three times as many; and in the release
+/// build at most `in_all` MB with them.
 fn memory(part: &Part, beside: f64, in_all: f64) -> Result<()> {
     let peak = figure(part, "peak memory of the operator")?;
     let program = figure(part, "pages of its program in memory")?;
@@ -54,7 +54,7 @@ async fn workloads_cost_one_status_write_each() -> Result<()> {
     let of = |what: &str| requests.get(what).copied().unwrap_or(0) as f64;
     let (statuses, wall) = (of("apply workloads/status"), figure(&part, "wall")?);
     ensure!(statuses >= count, "every admission is a write: {statuses} for {count}");
-    // Reasons to wait are rationed: 60 at once, then ten a second, so that a slow machine has more of them.
+    // Reasons to wait have a rate limit: 60 at once, then ten a second, so that a slow machine has more of them.
     let reasons = 60.0 + 10.0 * wall;
     ensure!(statuses <= 1.05 * count + reasons, "{statuses} status writes for {count} workloads in {wall} s");
     let queues = of("patch clusterqueues/status") + of("patch localqueues/status");
@@ -87,8 +87,8 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
     memory(&part, 20.0, 50.0)
 }
 
-/// Counts and memory, never times: for Workloads Kueue's minimalkueue, whose requests are limited, and for Jobs its manager. Both operators are
-/// restarted, and what they need for their lists is compared as well.
+/// Counts and memory, never times: for Workloads against Kueue's minimalkueue, whose requests are limited, and for Jobs against its
+/// manager. Both operators are restarted, and the memory and requests of their first lists are compared as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_kueue_fewer_requests_and_less_memory() -> Result<()> {
     let Some(kueue) = tokio::task::spawn_blocking(Kueue::asked).await?? else {

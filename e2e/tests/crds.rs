@@ -1,6 +1,6 @@
-//! Every CRD on a real server: applied as an administrator does, and asked with objects that it must accept, complete, prune or
-//! refuse. The answers are in `cases/crds`, one file per kind: they are those of Kueue's own CRDs, apart from five whose rules fail on
-//! an absent field there and say what is wrong here, and from what `docs/decisions/rules-in-the-crd.md` adds.
+//! Every CRD on a real server: applied as an administrator applies it, and tested with objects that it must accept, complete, prune or
+//! refuse. The answers are in `cases/crds`, one file per kind. They are those of Kueue's own CRDs, apart from five whose rules fail on an
+//! absent field there and name the fault here, and from the additions of `docs/decisions/rules-in-the-crd.md`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn every_rule(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Has all of Kueue's kinds served and stored in one version: here nobody converts.
+/// Serves and stores all of Kueue's kinds in one version: no webhook converts here.
 async fn store_as(client: &Client, version: &str) -> Result<()> {
     for definition in CRD.list(client, "").await? {
         let name = text(&definition, "/metadata/name");
@@ -76,7 +76,7 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         }
         CRD.patch(client, "", name, &json!({"spec": {"versions": versions}})).await?;
     }
-    // The handlers are made anew a moment later: what only that version knows is then read as it was written.
+    // The handlers are made anew a moment later: a field of that version alone is then read as it was written.
     let class = json!({"priority": 1, "priorityClassName": "c", "priorityClassSource": "scheduling.k8s.io/priorityclass",
         "podSets": [{"name": "main", "count": 1, "template": plain()}]});
     let probe = json!({"apiVersion": format!("kueue.x-k8s.io/{version}"), "kind": "Workload",
@@ -131,7 +131,7 @@ async fn applied_by_hand(plane: &ControlPlane) -> Result<()> {
 async fn served_versions(plane: &ControlPlane) -> Result<()> {
     for (version, expected) in [("v1beta2", 11), ("v1beta1", BETA1.len())] {
         let path = format!("/apis/kueue.x-k8s.io/{version}");
-        // The list of what is served is made apart from what serves it.
+        // The list of served kinds is made apart from their handlers.
         wait::until(wait::STEP, &format!("{version} serves {expected} kinds"), || async {
             let list: Value = serde_json::from_str(&plane.kubectl(&["get", "--raw", &path]).await?)?;
             let mut names: Vec<&str> =
@@ -145,7 +145,7 @@ async fn served_versions(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// An object, and words of what `kubectl get` shows of it: always, and only with `-o wide`.
+/// An object, with words of the output of `kubectl get`: always, and only with `-o wide`.
 struct Shown {
     resource: &'static str,
     object: Value,
@@ -154,7 +154,8 @@ struct Shown {
     wide: &'static [&'static str],
 }
 
-/// The columns of `kubectl get`, and which of them are shown with `-o wide` only; texts for which no field of Kueue's stands are where Berth writes them.
+/// The columns of `kubectl get`, and the ones that are shown with `-o wide` only; texts without a field of Kueue's are where Berth writes
+/// them.
 async fn columns(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
     let told = |kind: &str, status: &str, reason: &str| {
@@ -220,8 +221,7 @@ async fn columns(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// The pod template that the cases call `plain`: one port twice with different protocols, an unknown field, and metadata that is
-/// not kept.
+/// The pod template that the cases call `plain`: one port twice with different protocols, an unknown field, and metadata that is not kept.
 fn plain() -> Value {
     json!({
         "metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}, "name": "n", "ownerReferences": [{"a": 1}]},
@@ -366,7 +366,7 @@ fn compare(what: &str, expected: &[Value], told: &[Value], wrong: &mut Vec<Strin
         if expected != told {
             wrong.push(format!("{what}, request {number}:\n  expected {expected}\n  told     {told}"));
         }
-        // A user finds the mistake by the field and by what is said about it.
+        // A user finds the mistake by the field and its message.
         for cause in items(told, "/refused") {
             if text(cause, "/0").is_empty() || text(cause, "/1").is_empty() {
                 wrong.push(format!("{what}, request {number}: the refusal names no field: {cause}"));

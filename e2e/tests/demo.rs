@@ -1,5 +1,5 @@
-//! `make demo` on a cluster that exists: it names the server and asks, does nothing when it is not told yes, and shows the tiers
-//! when it is. The environment's KUBECONFIG is not read.
+//! `make demo` on an existing cluster: it names the server and asks, does nothing without a yes, and shows the tiers with one. The
+//! environment's KUBECONFIG is not read.
 
 use std::process::Stdio;
 
@@ -11,10 +11,10 @@ use berth_e2e::observer::{Observer, Scope};
 use berth_e2e::{nodes, quickstart};
 use tokio::io::AsyncWriteExt;
 
-/// Runs the demo once with an answer on its standard input; whether it succeeded, and what it wrote. Whatever it keeps in files
-/// meanwhile is gone afterwards.
+/// Runs the demo once with an answer on its standard input; returns whether it succeeded, and its output. Files that it keeps meanwhile are
+/// gone afterwards.
 async fn demo(plane: &ControlPlane, answer: &str) -> Result<(bool, String)> {
-    // As many write it: the authority beside the kubeconfig.
+    // The authority is a file beside the kubeconfig, as many write it.
     let kubeconfig = plane.folder().join("relative.kubeconfig");
     let text = std::fs::read_to_string(plane.kubeconfig())?;
     ensure!(text.contains(&plane.authority()), "the kubeconfig names no file of its authority: {text}");
@@ -67,7 +67,7 @@ async fn asked(plane: &ControlPlane) -> Result<()> {
             ensure!(found.trim().is_empty(), "answer {answer:?} left {found}");
         }
     }
-    // As it finds them on a cluster that has had Berth before: the observer can only watch what is served.
+    // As on a cluster that has had Berth before: the observer can only watch kinds that are served.
     kinds::apply_crds(&plane.client(), &repository().join("crds")).await?;
     let observer = Observer::start(plane.client()).await?;
     let (succeeded, text) = demo(plane, "yes\n").await?;

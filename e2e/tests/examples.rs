@@ -1,6 +1,6 @@
-//! Every folder of `examples/` is applied as its README says, on the nodes it needs, everything in it finishes, and is cleaned up as its README
-//! says; two have tests of their own. On nodes as the pages of docs/capacity describe them, each preset that shows no jobs itself takes jobs down its ladder. The API
-//! server accepts every object of Kueue's kinds or Berth's that the pages show.
+//! Every folder of `examples/` is applied as its README says, on the nodes it needs, all its jobs finish, and it is cleaned up as its
+//! README says; two have tests of their own. On nodes as the pages of docs/capacity describe them, jobs of each preset without jobs of its
+//! own fall back through its tiers. The API server accepts every object of Kueue's kinds or Berth's in the pages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,22 +24,22 @@ use serde_json::{Map, Value, json};
 const LIMIT: Duration = Duration::from_secs(180);
 /// Namespace of the jobs of the presets.
 const PRESETS: &str = "presets";
-/// Label of nodes: the flavor that stands for them.
+/// Label of nodes: the name of their flavor.
 const FLAVOR: &str = "e2e.berth.dev/flavor";
 
 /// The nodes for all examples together.
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
-    // They are what the preset for GPUs on GKE calls on-demand.
+    // The preset for GPUs on GKE calls them on-demand.
     pools.push(Pool::gpu("gpu", 2, Tier::OnDemand).label(FLAVOR, "gke-gpu-on-demand"));
     pools
 }
 
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// A preset: its file, its ClusterQueue, and of each tier, best first, the flavor, how many machines of eight GPUs its quota is for (of the
-/// last tier one will do), and their labels and taints as the preset's page has them.
+/// A preset: its file, its ClusterQueue, and for each tier, best first, the flavor, the number of machines of eight GPUs in its quota (one
+/// is enough in the last tier), and their labels and taints as the preset's page has them.
 type Preset = (&'static str, &'static str, [(&'static str, u32, Pairs, Pairs); 3]);
 
 const GPU_TAINT: (&str, &str) = ("nvidia.com/gpu", "present");
@@ -109,7 +109,7 @@ fn machine(flavor: &str, index: u32, labels: Pairs, taints: Pairs) -> Value {
         "status": {"capacity": offers, "allocatable": offers}})
 }
 
-/// The presets for which nothing else here has nodes and jobs: GPUs of all clouds, and machines of one's own.
+/// The presets without nodes and jobs of another test: GPUs of all clouds, and machines of one's own.
 async fn presets(client: &Client) -> Result<()> {
     let machines = PRESET_NODES.iter().flat_map(|(_, _, tiers)| tiers).flat_map(|(flavor, count, labels, taints)| {
         (0..*count).map(move |index| machine(flavor, index, labels, taints))
@@ -124,7 +124,7 @@ async fn presets(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Jobs that say nothing of tiers, each of which fills one: the next goes on to the next, and runs on its nodes.
+/// Jobs without a word about tiers, each of which fills one tier: the next job falls back to the next tier, and runs on its nodes.
 async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Result<()> {
     let path = repository().join(format!("examples/capacity-tiers/{file}.yaml"));
     kinds::apply_yaml(client, &std::fs::read_to_string(path)?).await?;
@@ -170,7 +170,7 @@ async fn down_the_ladder(client: &Client, (file, queue, tiers): &Preset) -> Resu
     Ok(())
 }
 
-/// Whoever tries one example after the other has both at once.
+/// A user who tries one example after the other has both at once.
 #[test]
 fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
     let mut seen: BTreeMap<[String; 3], (PathBuf, Value)> = BTreeMap::new();
@@ -191,7 +191,7 @@ fn no_two_examples_have_an_object_of_one_name_that_differs() -> Result<()> {
 async fn examples_are_applied_and_finish() -> Result<()> {
     let stage = Stage::start("examples", &pools(), ManagerOptions::default()).await?;
     let mut folders = folders()?;
-    // The story needs machines that come and go: `story.rs` tells it. What serves has no end, and waits by the webhooks: see `pods`.
+    // The story needs machines that come and go: `story.rs` plays it. A server has no end, and waits by the webhooks: see `pods`.
     folders.retain(|path| !["training-story", "co-location"].iter().any(|other| path.ends_with(other)));
     let outcome = match applied(&stage, &folders).await {
         Ok(()) => judged(&stage).await,
@@ -205,9 +205,9 @@ async fn examples_are_applied_and_finish() -> Result<()> {
     outcome
 }
 
-/// What the pages show, the examples, and the presets.
+/// Applies the objects of the pages, the examples, and the presets.
 async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
-    // While there is nothing of these names.
+    // While no objects of these names exist.
     let count = pages::accepted(&stage.client).await?;
     println!("docs: {count} objects of the pages are accepted");
     ensure!(!folders.is_empty(), "no examples were found");
@@ -216,7 +216,7 @@ async fn applied(stage: &Stage, folders: &[PathBuf]) -> Result<()> {
         .map(|folder| async move { example(stage, folder).await.with_context(|| folder.display().to_string()) });
     futures::future::try_join_all(runs).await?;
     presets(&stage.client).await?;
-    // All at once: an object that two of them have goes with the last that uses it.
+    // All at once: an object of two examples goes with the last one that uses it.
     futures::future::try_join_all(folders.iter().map(|folder| clean_up(&stage.plane, folder))).await?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Two replicas: the leader is killed, told to go, or stands still past its lease and goes on. No job is lost, and nothing is
-//! admitted twice: the observer judges every revision of the whole story.
+//! Two replicas: the leader is killed, stopped, or stands still past its lease and goes on. No job is lost, and no job is admitted twice:
+//! the observer judges every revision of the story.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
 use serde_json::json;
 
-/// Short, so that the test need not wait long for a lease to run out; longer than a busy machine stands still.
+/// Short, so that the test need not wait long for a lease to run out; longer than pauses of a busy machine.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -47,7 +47,7 @@ async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut
     Ok(if is_called(a, &holder) { (a, b) } else { (b, a) })
 }
 
-/// Waits until the lease is held by another than `old`, and says how long that took.
+/// Waits until another replica than `old` holds the lease, and returns its name and the time.
 async fn taken_over(stage: &Stage, old: &str) -> Result<(String, Duration)> {
     let begun = Instant::now();
     let holder = wait::until(wait::STEP, "another replica leads", || async {
@@ -84,7 +84,7 @@ async fn all_finished(s: &Scenario<'_>, count: usize) -> Result<()> {
         }))
     })
     .await?;
-    // One pod for each: nothing was started a second time.
+    // One pod for each: no job was started a second time.
     let pods = berth_e2e::kinds::POD.list(&s.client, &s.namespace).await?;
     ensure!(pods.len() == count, "{} pods for {count} jobs of one pod", pods.len());
     Ok(())
@@ -105,7 +105,8 @@ async fn leaders_change_while_jobs_run() -> Result<()> {
 async fn changes(stage: &Stage) -> Result<()> {
     begin(stage, "failover").await?;
     let s = &Scenario { stage, client: stage.client.clone(), namespace: "failover".to_owned() };
-    // The stage's own replica steps aside: the two of this test can be restarted. It is ready before it leads, and must before they try.
+    // The stage's own replica steps aside: the two of this test can be restarted. It is ready before it leads, and must lead before the two
+    // try.
     let old = manager::wait_for_leader(&stage.client).await?;
     let first = Manager::start(&stage.plane, options("berth-b")).await?;
     let second = Manager::start(&stage.plane, options("berth-c")).await?;
@@ -129,7 +130,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     ensure!(took < LEASE + LEASE / 2, "a killed leader was replaced after {took:?}");
     all_finished(s, JOBS).await.context("after the kill")?;
 
-    // Standing still past its lease, in the middle of its writes, and going on.
+    // The leader stands still past its lease, in the middle of its writes, and goes on.
     let (submitted, took) = tokio::join!(submit(s, JOBS), async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let old = manager::leader(&stage.client).await?;
@@ -152,7 +153,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     println!("stopped: another led after {:.1} s", took.as_secs_f64());
     all_finished(s, 2 * JOBS).await.context("after the standstill")?;
 
-    // Told to go, as in a rolling update: nobody waits for the lease to run out.
+    // The leader is stopped, as in a rolling update: the next one need not wait for the lease to run out.
     let (submitted, took) = tokio::join!(submit(s, 2 * JOBS), async {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let old = manager::leader(&stage.client).await?;
@@ -170,7 +171,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     ensure!(took < LEASE, "a leader that was told to go was replaced after {took:?}");
     all_finished(s, 3 * JOBS).await.context("after the termination")?;
 
-    // What the leader knows is what the objects say.
+    // The leader's view agrees with the objects.
     let (leader, _) = roles(stage, &mut pair).await?;
     leader.recomputes().await?;
     let queue = CLUSTER_QUEUE.get(&s.client, "", &s.name("cq")).await?.context("the queue")?;

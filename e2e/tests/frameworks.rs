@@ -1,5 +1,5 @@
-//! The frameworks themselves, from PyPI, under what Berth renders: commands and environment of a TrainingJob's pods run as processes
-//! of this machine and finish an all-reduce. In `make night` (`BERTH_FRAMEWORKS=1`).
+//! The frameworks themselves, from PyPI, with the pods that Berth renders: commands and environment of a TrainingJob's pods run as
+//! processes of this machine and finish an all-reduce. In `make night` (`BERTH_FRAMEWORKS=1`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], mor
         "spec": spec})
 }
 
-/// Its pods, when so many of them run.
+/// Its pods, when `wanted` of them run.
 async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("the pods of {name} run"), || async {
         let mut all = POD.list(&s.client, &s.namespace).await?;
@@ -43,7 +43,7 @@ async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     .await
 }
 
-/// Where a pod is found.
+/// Host name of a pod.
 fn host(pod: &Value) -> String {
     format!("{}.{}", text(pod, "/spec/hostname"), text(pod, "/spec/subdomain"))
 }
@@ -90,7 +90,7 @@ async fn all_reduce(s: &Scenario<'_>, python: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Only the launcher of an MPIJob is a process of Berth's: Open MPI starts the ranks on the hosts of the file that it is told to read.
+/// Only the launcher of an MPIJob is a process of this test: Open MPI starts the ranks on the hosts of the file that it reads.
 async fn open_mpi(s: &Scenario<'_>, python: &Path) -> Result<()> {
     let name = "mpi";
     s.apply(&training(s, name, "MPIJob", &["sh", "mpi_launcher.sh"], &json!({}))).await?;

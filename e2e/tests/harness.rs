@@ -58,7 +58,7 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
         Ok(Seen::when(seen == ["Runningnull"], || format!("{seen:?}")))
     })
     .await?;
-    // Its pods may have been told before the answer is read.
+    // Its pods may have been deleted before the answer is read.
     let asked = Instant::now();
     JOB.delete(&client, "plain", "slow").await?;
     wait::until(wait::STEP, "the slow pod is gone", || async {

@@ -1,8 +1,8 @@
-//! The image of `make image`: its archive is taken by a registry in both layouts and comes back as it was, and the files of its layer alone
-//! are enough to reach an API server by a name, from `/etc/hosts` or from a name server as a cluster has it.
+//! The image of `make image`: a registry takes its archive in both layouts and returns it unchanged, and the files of its layer alone are
+//! enough to reach an API server by a name, from `/etc/hosts` or from a name server like a cluster's.
 //!
 //! The image holds the release build in `make night`, which is linked statically. In `make test` it holds the build of the tests, and the
-//! libraries that this one needs are put beside it.
+//! libraries that this build needs are added.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ const FILES: [&str; 7] = [
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 /// A started manager has its views within this time.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// A manager ends within this time when it is told to.
+/// A manager ends within this time when it is stopped.
 const GRACE: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +116,7 @@ fn image(layout: &Path) -> Result<(Value, Value)> {
     Ok((image.clone(), document(&blob(layout, image)?)?))
 }
 
-/// An image as it came back, and how it wants to be run.
+/// An image as it was pulled, with its configuration.
 struct Pulled {
     root: Root,
     config: Value,
@@ -129,7 +129,7 @@ async fn carried(registry: &Registry, from: &Path, layout: &Path, tag: &str) -> 
     registry.crane(&["push", &from.display().to_string(), &name]).await?;
     // Without `--fast` crane takes every layer for a compressed one; below the layer is pulled and compared.
     registry.crane(&["validate", "--fast", "--remote", &name]).await?;
-    // The digest of the manifest stays where a layer is not compressed on the way; what the image is called by engines always does.
+    // The digest of the manifest stays where a layer is not compressed on the way; the id of the image for engines always stays.
     if from == layout {
         let digest = registry.crane(&["digest", &name]).await?;
         ensure!(pushed["digest"] == digest.as_str(), "{} came back as {digest}", pushed["digest"]);
@@ -193,7 +193,7 @@ async fn runs(plane: &ControlPlane, first: &Pulled, second: &Pulled) -> Result<(
     Ok(())
 }
 
-/// Runs an image as a pod, with the API server under a name, until it is ready and leads; who leads then.
+/// Runs an image as a pod, with the API server under a name, until it is ready and leads; returns the leader.
 async fn reaches(
     plane: &ControlPlane,
     image: &Pulled,

@@ -1,5 +1,5 @@
-//! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists and admits beside them in the memory that the chart
-//! gives it, since of such a job little is kept, and a list is read object by object.
+//! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists and admits beside them in the memory that the
+//! chart gives it, since little is kept of such a job, and a list is read object by object.
 //!
 //! 60 of them in `make test`, 500 in `make night` (`BERTH_LARGE=500`).
 
@@ -15,17 +15,17 @@ use berth_e2e::wait::{self, Seen};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-/// Nobody waits for the lease of a manager that was killed.
+/// No lease, so that a restart need not wait for that of a killed manager.
 const CONFIG: &str =
     "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nleaderElection: {leaderElect: false}\n";
 /// Bytes that a user writes into each: with its frame the Workload stays below the limit.
 const BYTES: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How many there are, and in how many megabytes they must fit.
+/// The number of jobs, and the megabytes in which they must fit.
 fn size() -> (usize, f64) {
     let many = std::env::var("BERTH_LARGE").ok().and_then(|text| text.parse().ok());
-    // Of 60 the texts alone have 60 MB, and the chart gives 512 MiB.
+    // The texts of 60 jobs alone have 60 MB, and the chart gives 512 MiB.
     many.map_or((60, 160.0), |many| (many, 400.0))
 }
 
@@ -44,7 +44,7 @@ async fn large_waiting_jobs_fit_into_the_memory_of_the_chart() -> Result<()> {
     outcome
 }
 
-/// A job that fits nowhere, full of text that nothing makes smaller.
+/// A job that fits nowhere, full of text that no compression makes smaller.
 fn job(s: &Scenario<'_>, number: usize) -> Value {
     let mut state = number as u64 + 1;
     let mut text = String::with_capacity(BYTES);
@@ -90,7 +90,7 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
 
     stage.manager.signal("KILL")?;
     let again = Manager::start(&stage.plane, options("berth-again")).await?;
-    // Beside them somebody else goes on.
+    // Beside them another job runs.
     s.create(s.job("small").run_ms(300)).await?;
     s.finished("small").await?;
     waiting(&s, count).await?;
@@ -111,7 +111,7 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// What a pod of an admitted job is told: all that its user wrote.
+/// The pods of an admitted job have all text that its user wrote.
 async fn admitted_text(s: &Scenario<'_>) -> Result<()> {
     let jobs = berth_e2e::kinds::JOB.list(&s.client, &s.namespace).await?;
     let whole = |job: &Value| {

@@ -1,4 +1,4 @@
-//! 500 jobs over 5 queues that borrow from each other: all finish, and the books are at zero.
+//! 500 jobs over 5 queues that borrow from each other: all finish, and usage is zero.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -41,8 +41,8 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     }
     let begun = Instant::now();
     let create = |number: usize| {
-        // Different sizes and times, always the same ones. Every fifth arrives running, for longer than it may run loose (L3):
-        // without the webhook one of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
+        // Different sizes and times, the same in each run. Every fifth job arrives running, for longer than a job may run without quota
+        // (L3): without the webhook a job of 300 ms may be over before the API server takes the stop in such a rush, and needs no Workload.
         let running = arrives_running(number);
         let (cpu, pods, run) =
             (1 + number % 3, 1 + number % 2, 100 + 37 * (number % 7) + if running { 11_000 } else { 0 });
@@ -63,7 +63,8 @@ async fn all_finish(stage: &Stage) -> Result<()> {
         let owners: BTreeSet<&str> = workloads.iter().map(|w| text(w, "/metadata/ownerReferences/0/uid")).collect();
         let without = jobs.iter().filter(|j| !owners.contains(text(j, "/metadata/uid")));
         let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).collect();
-        // Where nobody leads for a while, one that arrived running may be over before it is stopped. The observer judges whether somebody led.
+        // A job that arrived running may be over before it is stopped when no manager leads for a while. The observer judges whether one
+        // led.
         let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse().ok());
         let excused = without.iter().all(|name| number(name).is_some_and(arrives_running));
         Ok(Seen::when(complete == JOBS && finished == workloads.len() && excused, || {
@@ -79,7 +80,7 @@ async fn all_finish(stage: &Stage) -> Result<()> {
     at_zero(&s).await?;
     stage.observer.conclude(Duration::from_secs(2)).await?;
     stage.manager.recomputes().await?;
-    // Parked workloads that only the sweep found would be a wake-up that is missing.
+    // A parked workload that only the sweep found shows that a wake-up is missing.
     let found = stage.manager.metric("berth_sweep_found_total", &[]).await?;
     ensure!(found.unwrap_or(0.0) == 0.0, "the sweep found {found:?} parked workloads");
     s.conclude().await

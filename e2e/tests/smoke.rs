@@ -29,12 +29,12 @@ async fn one_job_through_all_layers() -> Result<()> {
     outcome
 }
 
-/// Another clone may run its tests at the same time, with the same cache: neither runs what the other has built.
+/// Another clone may run its tests at the same time, with the same cache: neither runs the programs that the other has built.
 fn own_programs(stage: &Stage) -> Result<()> {
     let operator = std::fs::read_link(format!("/proc/{}/exe", stage.manager.pid()?))?;
     let asked_for = shipped::binary()?.canonicalize()?;
     ensure!(operator == asked_for, "the operator is {}, not {}", operator.display(), asked_for.display());
-    // `make test` says which folder is its own.
+    // `make test` gives the name of its own folder.
     if let Some(folder) = std::env::var_os("TESTRUN_TARGET") {
         let folder = std::path::Path::new(&folder).canonicalize()?;
         for program in [operator, std::env::current_exe()?.canonicalize()?] {
@@ -52,7 +52,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     scenario.object_is(kinds::LOCAL_QUEUE, "tpu", "Active", |q| condition(q, "Active") == "True").await?;
 
     let mut manifest = quickstart::manifests("03-jobs.yaml")?.into_iter().next().context("the example has a job")?;
-    // What it holds is asked after its pods were bound, and the statuses of queues are written seconds later.
+    // Its usage is checked after its pods were bound, and the statuses of queues are written seconds later.
     manifest["spec"]["template"]["metadata"]["annotations"]["e2e.berth.dev/run-ms"] = json!("20000");
     let name = text(&manifest, "/metadata/name").to_owned();
     let created = scenario.apply(&manifest).await?;
@@ -85,7 +85,7 @@ async fn first_job(stage: &Stage) -> Result<()> {
     stage.manager.recomputes().await
 }
 
-/// What docs/decide.md pipes from kubectl into `berth decide` is explained, with the quota that is held.
+/// `berth decide` explains the objects that docs/decide.md pipes into it from kubectl, with the quota that is held.
 async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     let page = std::fs::read_to_string(repository().join("docs/decide.md"))?;
     let begins = |line: &&str| line.trim_start().starts_with("kubectl get -o yaml -A");
@@ -104,7 +104,7 @@ async fn is_explained(stage: &Stage, job: &str) -> Result<()> {
     Ok(())
 }
 
-/// On SIGUSR2 the log says what is held, and the manager goes on.
+/// On SIGUSR2 the log lists the held quota, and the manager goes on.
 async fn dumps(stage: &Stage, workload: &str) -> Result<()> {
     stage.manager.signal("USR2")?;
     let lines = wait::until(wait::STEP, "the log has a whole dump", || async {

@@ -1,5 +1,5 @@
-//! The story of a training, as `make demo` tells it: every turn of it comes, who looks on by `kubectl get tj -w` sees it, and
-//! `kubectl describe` says why.
+//! The story of a training, as `make demo` plays it: every step of it comes, `kubectl get tj -w` shows it, and `kubectl describe` explains
+//! it.
 
 use anyhow::{Result, anyhow, ensure};
 use berth_e2e::examples;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const PHASES: [&str; 6] = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"];
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
-/// What the hero is seen to do; between these it may be seen to start.
+/// States of the training in order; between these it may be seen to start.
 const TURNS: [&str; 7] = [
     "Running on spot",
     "Queued",
@@ -60,7 +60,7 @@ async fn told(stage: &Stage) -> Result<()> {
         ensure!(words.contains(word), "{word:?} is not told:\n{words}");
     }
     ensure!(!words.contains("CheckpointStoreUnavailable"), "its store is there all the time:\n{words}");
-    // While the hero runs.
+    // While the training runs.
     examples::clean_up(&stage.plane, &examples::folder("training-story")).await?;
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await
@@ -99,7 +99,7 @@ async fn seen_in_order(mut watched: Guarded) -> Result<()> {
     Ok(())
 }
 
-/// What the rows of the hero say of it, without repetitions. A column that has no value is blank.
+/// The states in the training's rows, without repetitions. A column that has no value is blank.
 fn states(text: &str) -> Vec<String> {
     let mut states = Vec::new();
     for row in text.lines().filter(|line| line.split_whitespace().next() == Some(HERO)) {

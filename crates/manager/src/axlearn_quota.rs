@@ -1,5 +1,5 @@
-//! `berth import axlearn-quota`: AxLearn's quota file becomes flavors by tier, a cohort with a ClusterQueue for each project, and their
-//! doors: LocalQueues, and RoleBindings for the members.
+//! `berth import axlearn-quota`: AxLearn's quota file becomes flavors by tier, a cohort with a ClusterQueue for each project, LocalQueues,
+//! and RoleBindings for the members.
 //!
 //! Where to start reading: [`convert`], then `quota_file.rs` for what is read and `shares.rs` for how fractions become quota.
 
@@ -28,18 +28,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// API group of roles and their bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The role of those who use queues, as the chart makes it.
+/// The role of users of queues, as the chart makes it.
 const ROLE: &str = "kueue-batch-user-role";
 
-/// What a quota file becomes.
+/// The objects made of a quota file.
 #[derive(Debug)]
 struct Converted {
     objects: Vec<Value>,
-    /// What could not be taken over, one sentence each.
+    /// Parts that could not be taken over, one sentence each.
     warnings: Vec<String>,
 }
 
-/// How much there is of a type, and for whom.
+/// Amounts of a type by tier.
 struct Pool<'f> {
     /// AxLearn's name.
     name: &'f str,
@@ -50,7 +50,7 @@ struct Pool<'f> {
     totals: BTreeMap<CapacityTier, i128>,
 }
 
-/// Reads, converts, writes; what could not be taken over is told on the standard error as well.
+/// Reads, converts, writes; parts that could not be taken over are named on the standard error as well.
 pub(crate) fn run(flags: &AxlearnQuotaFlags) -> anyhow::Result<()> {
     let (name, text) = generated::source(&flags.file)?;
     let converted = convert(flags, &text).map_err(|fault| anyhow!("{}: {fault}", flags.file.display()))?;
@@ -107,7 +107,7 @@ fn convert(flags: &AxlearnQuotaFlags, text: &str) -> Result<Converted, String> {
     Ok(Converted { objects, warnings })
 }
 
-/// Which tier of capacity each tier of the file is, and what is told about it.
+/// The capacity tier of each tier of the file, and warnings about it.
 fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTier>, Vec<String>), String> {
     let count = file.tiers.len();
     let words: Vec<&str> = match (flags.tiers.as_slice(), count) {
@@ -136,7 +136,7 @@ fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTie
     Ok((tiers, told))
 }
 
-/// The types that there is something of, with totals in what pods ask for.
+/// The types of which there is an amount, with totals in the resource that pods ask for.
 fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTier]) -> Result<Vec<Pool<'f>>, String> {
     let told = kinds::told(&flags.types)?;
     let names: BTreeSet<&String> = file.tiers.iter().flat_map(BTreeMap::keys).collect();
@@ -175,14 +175,14 @@ fn pools<'f>(flags: &AxlearnQuotaFlags, file: &'f QuotaFile, tiers: &[CapacityTi
     Ok(pools)
 }
 
-/// Fractions of what there is nothing of.
+/// Fractions of types without an amount.
 fn without_total(projects: &[Project], pools: &[Pool<'_>]) -> Vec<String> {
     let named = projects.iter().flat_map(|project| project.fractions.keys().map(move |kind| (kind, &project.name)));
     let lost = named.filter(|(kind, _)| !pools.iter().any(|pool| pool.name == kind.as_str()));
     lost.map(|(kind, project)| format!("project_resources.{project}.{kind}: total_resources has no {kind}")).collect()
 }
 
-/// Quotas by project, and what no project has a fraction of.
+/// Quotas by project, and totals of which no project has a fraction.
 fn quotas(projects: &[Project], pools: &[Pool<'_>]) -> (Vec<Quotas>, Quotas) {
     let amount = |amount: i128| made(AmountOr::Amount(amount.to_string()));
     let mut by_project = vec![Quotas::new(); projects.len()];
@@ -275,14 +275,14 @@ fn table(
     })
 }
 
-/// The reservation of a type: its own, else the one for all.
+/// The reservation of a type: its own, else the one for all types.
 fn reservation(options: &[String], kind: &str) -> Option<String> {
     let own = options.iter().filter_map(|option| option.split_once('=')).rfind(|(name, _)| *name == kind);
     let all = || options.iter().rfind(|option| !option.contains('=')).cloned();
     own.map(|(_, reservation)| reservation.to_owned()).or_else(all)
 }
 
-/// What nodes with devices are tainted by: the name of the resource.
+/// The toleration of the taint on nodes with devices: its key is the name of the resource.
 fn toleration(resource: &str) -> Option<Toleration> {
     resource.contains('/').then(|| Toleration {
         key: Some(resource.to_owned()),
@@ -292,7 +292,7 @@ fn toleration(resource: &str) -> Option<Toleration> {
     })
 }
 
-/// As in AxLearn what others leave idle is used without limit, and taken back by eviction.
+/// As in AxLearn, idle quota of others is used without limit, and taken back by eviction.
 fn queue_spec(cohort: &str, namespace: &str) -> Map<String, Value> {
     let selector = json!({"matchLabels": { labels::NAMESPACE_NAME: namespace }});
     let preemption = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});

@@ -1,7 +1,7 @@
 //! `berth flavors`: a small table of machine families and capacity tiers becomes the ResourceFlavors of every pair, and the
 //! ClusterQueues with their quotas.
 //!
-//! Where to start reading: `table.rs` for what a table may say, then `flavors.rs` and `queues.rs`.
+//! Where to start reading: `table.rs` for the form of a table, then `flavors.rs` and `queues.rs`.
 
 pub(crate) mod clouds;
 pub(crate) mod flavors;

@@ -21,7 +21,7 @@ use berth_jobs::training::Cards;
 use berth_runtime::Election;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a configuration file says, with defaults filled in.
+/// Content of a configuration file, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Loaded {
     /// Control's settings.
@@ -44,11 +44,11 @@ pub(crate) struct Loaded {
     pub(crate) namespace: String,
     /// `webhook` and `internalCertManagement`.
     pub(crate) webhook: Webhook,
-    /// What has no effect yet, one sentence each.
+    /// Settings without an effect yet, one sentence each.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Where a file, flags and the environment may each say something.
+/// Values of flags and of the environment, which go before those of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     /// Namespace from the flag.
@@ -273,7 +273,7 @@ fn unsupported(file: &Configuration) -> Vec<String> {
         .collect()
 }
 
-/// What changes the engine's decisions.
+/// The settings that change the engine's decisions.
 fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) -> Result<Options, String> {
     let block = file.fair_sharing.as_ref();
     let fair = block.filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
@@ -327,7 +327,7 @@ fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> 
     Ok(FairSharing { strategies })
 }
 
-/// The kinds of job that are managed, all that there are where the file names none, and warnings.
+/// The kinds of job that are managed, with warnings; all kinds where the file names none.
 fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), String> {
     let Some(named) = &file.integrations.frameworks else { return Ok((Kind::jobs().collect(), Vec::new())) };
     let mut kinds = BTreeSet::new();

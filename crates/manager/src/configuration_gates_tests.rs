@@ -1,11 +1,11 @@
-//! Every feature gate in a configuration file: the value of one that Berth acts on reaches the settings and changes nothing else, of
-//! one that is always on it is told that it cannot be off, of any other that it has no effect, and what no gate can be is refused
-//! by name.
+//! Every feature gate in a configuration file. The value of a gate that Berth acts on reaches the settings and changes nothing else. A gate
+//! that is always on causes a warning that it cannot be off, any other gate a warning that it has no effect. A value that a gate cannot
+//! have is refused by name.
 
 use super::*;
 use crate::gates::{ACTED_ON, ALWAYS_ON, GATES, Gate, IN_REVIEWS};
 
-/// What some gates decide about must be there, or they decide nothing.
+/// Blocks without which some gates have no effect.
 const FILE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 admissionFairSharing:
@@ -15,7 +15,7 @@ resources: {quotaCheckStrategy: IgnoreUndeclared}
 
 type Read = fn(&Settings) -> bool;
 
-/// Where the settings say what a gate is.
+/// The setting in which each gate is found.
 const READ: [(&str, Read); 20] = [
     ("AdmissionFairSharing", |settings| settings.engine.admission_fair_sharing.is_some()),
     ("AdmissionGatedBy", |settings| settings.admission_gates),
@@ -49,7 +49,7 @@ fn file(gates: &BTreeMap<&'static str, bool>) -> Result<Loaded, String> {
     load(&format!("{FILE}featureGates: {{{}}}\n", named.join(", ")), &given())
 }
 
-/// The other value of a gate, and off for those that are on and cannot be without it.
+/// The other value of a gate, and off for the gates that are on and need it.
 fn flipped(gate: &Gate) -> BTreeMap<&'static str, bool> {
     let mut set = BTreeMap::from([(gate.name, !gate.on)]);
     loop {

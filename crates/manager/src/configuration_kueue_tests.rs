@@ -1,9 +1,9 @@
-//! The configuration that a Kueue 0.19 brings with it: Berth starts with it, and warns of nothing but what it does not do.
+//! The configuration that comes with Kueue 0.19: Berth starts with it, and warns only of settings that have no effect.
 
 use super::*;
 use berth_engine::model::SelectorOp;
 
-/// As the ConfigMap of Kueue's chart has it with default values: sorted, and the names of a release called kueue put in.
+/// The ConfigMap of Kueue's chart with default values: sorted, and with the names of a release called kueue.
 const CHART: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 clientConnection:
   burst: 500
@@ -46,7 +46,7 @@ webhook:
   port: 9443
 ";
 
-/// As Kueue's plain manifests have it.
+/// The ConfigMap of Kueue's plain manifests.
 const MANIFESTS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 health: {healthProbeBindAddress: ':8081'}
@@ -63,7 +63,7 @@ integrations:
     \"deployment\", \"statefulset\", \"leaderworkerset.x-k8s.io/leaderworkerset\"]
 ";
 
-/// What both offer as examples, switched on.
+/// The examples of both in comments, switched on.
 const EXAMPLES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}
@@ -155,7 +155,7 @@ fn what_kueue_ships_is_what_berth_does_anyhow() {
         // The chart's port of the metrics is another one.
         assert_warns(&loaded, &[&left_alone[..], unused, &["controller", ":8443"]].concat());
         assert_eq!(loaded.settings.job_kinds, kinds);
-        // Each of the other fields says what is the default here, too.
+        // Each of the other fields has the value that is the default here, too.
         let mut plain = started("");
         plain.settings.job_kinds = loaded.settings.job_kinds.clone();
         plain.warnings = loaded.warnings.clone();
@@ -183,7 +183,7 @@ fn no_field_of_kueue_is_passed_over() {
         let warnings = started(&CHART.replace(field, other)).warnings;
         assert!(warnings.iter().any(|warning| warning.contains(flag)), "{other}: {warnings:?}");
     }
-    // The chart's flag names the lease.
+    // The chart's flag gives the name of the lease.
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let election = load(&CHART.replace("c1f6bfd2", "other"), &given).unwrap().election.unwrap();
     assert_eq!(election.name, "other.kueue.x-k8s.io");
@@ -195,7 +195,7 @@ fn certificates_of_cert_manager_are_read_from_kueues_folder() {
     let end = CHART.find("kind: Configuration").unwrap();
     let loaded = started(&format!("{}  enable: false\n{}", &CHART[..begin], &CHART[end..]));
     assert_eq!(loaded.webhook.folder.as_deref(), Some("/tmp/k8s-webhook-server/serving-certs"));
-    // What flags overrule is warned of under its own name.
+    // A setting that a flag overrules causes a warning under its own name.
     let about = |warning: &String| warning.contains("webhook") && !warning.starts_with("metrics.bindAddress");
     assert!(!loaded.warnings.iter().any(about), "{:?}", loaded.warnings);
 }
@@ -239,8 +239,8 @@ fn what_kueue_offers_as_examples_works() {
     assert_eq!((settings.retain_finished_ms, settings.retain_deactivated_ms), (None, None));
 }
 
-/// What Go writes of a Configuration in which nobody has set anything, as Kueue's own end-to-end suite and operators do: metav1.Duration
-/// and strings of these blocks are written out as zero.
+/// The output of Go for a Configuration in which nobody has set anything, as Kueue's own end-to-end suite and operators write it:
+/// metav1.Duration and strings of these blocks are written out as zero.
 const ZEROS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceLock: \"\", resourceName: \"\",

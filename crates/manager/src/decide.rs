@@ -1,4 +1,4 @@
-//! `berth decide`: what Berth would do with the objects in some manifests, by the same control that runs in a cluster.
+//! `berth decide`: the decisions of Berth about the objects in some manifests, by the same control that runs in a cluster.
 
 mod account;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// One workload and what came of it.
+/// A workload with its decision.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Decision {
@@ -75,19 +75,19 @@ struct Inactive {
     message: String,
 }
 
-/// Everything that is said.
+/// All that the command prints.
 #[derive(Debug, Serialize)]
 struct Answer {
     decisions: Vec<Decision>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inactive: Vec<Inactive>,
-    /// Objects that cannot be meant as they are, with the field.
+    /// Objects that the API server or a webhook would refuse, with the field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     invalid: Vec<String>,
-    /// Fields that kinds do not have.
+    /// Fields that the objects' kinds do not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
-    /// What the manifests leave out and is taken to be there.
+    /// Objects that the manifests leave out and the decisions assume.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     assumed: Vec<String>,
     /// Objects that take no part, with the reason.
@@ -112,14 +112,14 @@ pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
     Ok(if flags.strict && answer.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The latest time at which an object was created; the epoch when none says so.
+/// The latest time at which an object was created; the epoch when no object has one.
 fn latest(manifests: &[Manifest]) -> Timestamp {
     let created = |manifest: &Manifest| text(&manifest.object, "/metadata/creationTimestamp").parse().ok();
     manifests.iter().filter_map(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl Answer {
-    /// Whether something is wrong with what was given: with an object, a field or a queue. A job that waits is not.
+    /// Whether something is wrong with the manifests: with an object, a field or a queue. A job that waits is not.
     fn is_wrong(&self) -> bool {
         !self.invalid.is_empty() || !self.unknown.is_empty() || !self.inactive.is_empty()
     }
@@ -167,10 +167,10 @@ fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) 
     Ok(Answer { decisions, inactive, invalid, unknown, assumed, ignored })
 }
 
-/// Hands everything over but what is admitted through pods. What is decided on comes after what it is decided by.
+/// Hands over all objects but those that are admitted through pods. Objects on which decisions depend come before jobs.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
-        // Without it its jobs are not managed, and it matches no selector: in no cluster could they be stored.
+        // Without it the jobs of the namespace are not managed, and it matches no selector: in no cluster could they be stored.
         let labels = json!({ NAME_LABEL: namespace });
         let object = json!({"kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
         offline.put(&object).map_err(|error| anyhow!("Namespace {namespace}: {error}"))?;
@@ -188,7 +188,8 @@ fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -
     manifests::refused(&faults)
 }
 
-/// What is said of namespaces that are taken to be there. Every cluster has one named default: of it only labels could be missed.
+/// The assumption about namespaces that the manifests leave out. Every cluster has the namespace default, so that only its labels may
+/// matter.
 fn assumed(offline: &mut Offline, managed: &Selector, mut absent: BTreeSet<String>) -> Option<String> {
     let by_label = |selector: &Selector| selector.0.iter().any(|requirement| requirement.key != NAME_LABEL);
     let queues: Vec<String> = keys(offline, &[Kind::ClusterQueue]).into_iter().map(|key| key.name).collect();
@@ -211,7 +212,7 @@ fn keys(offline: &Offline, kinds: &[Kind]) -> Vec<ObjectKey> {
     offline.objects().keys().filter(|key| kinds.contains(&key.kind)).cloned().collect()
 }
 
-/// Queues that admit nothing, with what their condition says.
+/// Queues that admit nothing, with the message of their condition.
 fn inactive(offline: &mut Offline) -> Vec<Inactive> {
     let queues = keys(offline, &[Kind::ClusterQueue, Kind::LocalQueue]);
     let world = offline.control().world();
@@ -227,7 +228,7 @@ fn inactive(offline: &mut Offline) -> Vec<Inactive> {
     queues.into_iter().filter_map(of).collect()
 }
 
-/// The kind of that name that gets a Workload here.
+/// The kind of that name, if its objects get a Workload here.
 fn job_kind(name: &str) -> Option<Kind> {
     let others = [Kind::TrainingJob, Kind::Pod, Kind::Deployment, Kind::StatefulSet];
     Kind::jobs().chain(others).find(|kind| kind.name() == name)
@@ -245,7 +246,7 @@ fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
         if decision.of_many().is_none_or(|of_many| accounted.insert(of_many)) {
             decision.account = account::of(offline, &uid, &names, decision.preempted_for.take());
         }
-        // Nothing was written about one that no cycle has come to.
+        // A workload that no cycle has come to has no status yet.
         if decision.reason.is_empty()
             && let Some(verdict) = offline.control().world().explain(&uid, now)
         {
@@ -257,8 +258,8 @@ fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// What it has in common with those of other pods of its Deployment, of which the first one is accounted for; `None` where there is
-    /// nothing in common.
+    /// Text that is equal for pods of a Deployment with the same decision, of which only the first has an account; `None` where pods are
+    /// not alike.
     fn of_many(&self) -> Option<String> {
         let alike = matches!(self.job_kind, Some("Deployment" | "StatefulSet")) && self.preempted_for.is_none();
         let Self { job_kind, job, decision, cluster_queue, pod_sets, reason, .. } = self;
@@ -266,7 +267,7 @@ impl Decision {
     }
 }
 
-/// Whom a Workload is for: of a pod that was made for a Deployment, that one.
+/// The job of a Workload: for a pod that was made for a Deployment, the Deployment.
 fn job_of(object: &Value, pods: &Pods) -> Option<(Kind, String)> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let known = |owner: &Value| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name")));

@@ -18,12 +18,12 @@ impl GoDuration {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Whole milliseconds.
+    /// Milliseconds, without fractions.
     pub(crate) const fn millis(self) -> i64 {
         self.0 / 1_000_000
     }
 
-    /// What is said, where that is more than nothing: Go writes out fields that nobody has set, and Kueue takes zero for absent.
+    /// The value of a field that is set: zero counts as absent, as in Kueue, since Go writes out fields that nobody has set.
     pub(crate) fn said(given: Option<Self>) -> Option<Self> {
         given.filter(|given| given.0 != 0)
     }

@@ -48,11 +48,11 @@ pub(crate) struct ManagerFlags {
     /// Address of the webhooks; "0" switches them off [default: the file's, else :9443]
     #[arg(long)]
     pub(crate) webhook_bind_address: Option<String>,
-    /// Pause between telling the API server about a new authority and using it, as 90s; ten times as long it is kept after
+    /// Pause between publishing a new authority to the API server and using it, as 90s; the old one is kept ten times as long after
     #[arg(long, default_value = "1m")]
     pub(crate) webhook_ca_margin: String,
-    /// Time from being told to end for which webhooks are served still, until all of the cluster has heard of it; the pod's
-    /// terminationGracePeriodSeconds (45 by the chart) has to be longer by 6, and above the 31 that what is under way may take
+    /// Time for which webhooks are still served after the signal to end, until all of the cluster has heard of it; the pod's
+    /// terminationGracePeriodSeconds (45 by the chart) has to be longer by 6, and above the 31 seconds that requests under way may take
     #[arg(long, default_value = "5s")]
     pub(crate) webhook_shutdown_delay: String,
     /// Namespace of the manager [default: the file's, else the service account's, else kueue-system]
@@ -67,7 +67,7 @@ pub(crate) struct ManagerFlags {
     /// Name of the lease [default: the file's, else c1f6bfd2.kueue.x-k8s.io, which is Kueue's]
     #[arg(long)]
     pub(crate) leader_elect_resource_name: Option<String>,
-    /// Whose names the Service, the Secret of certificates and the webhook configurations have
+    /// Names of the Service, the Secret of certificates and the webhook configurations: Berth's own or Kueue's
     #[arg(long, value_enum, default_value_t)]
     pub(crate) object_names: ObjectNames,
     /// Feature gates, as A=true,B=false
@@ -99,26 +99,26 @@ impl ManagerFlags {
     }
 }
 
-/// How TrainingJobs ask for cards: `replicaResources.gpu` and `gpuType`.
+/// The resource and node label of accelerators in TrainingJobs: `replicaResources.gpu` and `gpuType`.
 #[derive(Debug, Args)]
 pub(crate) struct CardFlags {
-    /// Resource that counts the cards of TrainingJobs, as amd.com/gpu [default: nvidia.com/gpu]
+    /// Resource that counts the accelerators of TrainingJobs, as amd.com/gpu [default: nvidia.com/gpu]
     #[arg(long)]
     training_card_resource: Option<String>,
-    /// Node label with the type of their card, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
+    /// Node label with the type of their accelerator, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
     #[arg(long)]
     training_card_label: Option<String>,
 }
 
 impl CardFlags {
-    /// What they say.
+    /// The resource and label that the flags give.
     ///
     /// # Errors
     /// The flag, its value and what is allowed.
     pub(crate) fn cards(&self) -> Result<Cards, String> {
         let mut cards = Cards::default();
         if let Some(resource) = &self.training_card_resource {
-            // What has no vendor is Kubernetes' own, as cpu.
+            // A resource without a vendor is Kubernetes' own, as cpu.
             let extended = resource.split_once('/').is_some_and(|(vendor, _)| !vendor.ends_with("kubernetes.io"));
             if let Some(wrong) = qualified_name(resource) {
                 return Err(format!("--training-card-resource is `{resource}`: {wrong}"));
@@ -140,7 +140,7 @@ impl CardFlags {
     }
 }
 
-/// The rest of how Kueue's logger is told what to do: taken, so that its arguments can be copied as they are.
+/// The other flags of Kueue's logger: accepted, so that its arguments can be copied as they are.
 #[derive(Debug, Args)]
 pub(crate) struct ZapFlags {
     /// Kueue's: no effect
@@ -158,7 +158,7 @@ pub(crate) struct ZapFlags {
 }
 
 impl ZapFlags {
-    /// One sentence for each that asks for something else than what Berth does.
+    /// One sentence for each flag that asks for another behaviour than Berth's.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let devel = self.zap_devel.filter(|on| *on).map(|on| on.to_string());
         let encoder = self.zap_encoder.clone().filter(|name| name != "json");
@@ -181,11 +181,11 @@ impl ZapFlags {
     }
 }
 
-/// What to decide on, and how to say it.
+/// The manifests to decide on, and the form of the answer.
 #[derive(Debug, Args)]
 pub(crate) struct DecideFlags {
-    /// Manifests: YAML or JSON, several documents in one file are fine; of a folder its *.yaml, *.yml and *.json; - is the
-    /// standard input
+    /// Manifests: YAML or JSON, several documents in one file are fine; a folder stands for its *.yaml, *.yml and *.json; - is the standard
+    /// input
     #[arg(short = 'f', long = "filename", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
     /// Path of a configuration file (config.kueue.x-k8s.io v1beta1 or v1beta2)
@@ -204,7 +204,7 @@ pub(crate) struct DecideFlags {
     pub(crate) cards: CardFlags,
 }
 
-/// What to make flavors of.
+/// The table to make flavors of.
 #[derive(Debug, Args)]
 pub(crate) struct FlavorsFlags {
     /// The table (config.berth.dev/v1alpha1, kind CapacityTable); - is the standard input
@@ -215,7 +215,7 @@ pub(crate) struct FlavorsFlags {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What to import.
+/// The system to import from.
 #[derive(Debug, Args)]
 pub(crate) struct ImportFlags {
     #[command(subcommand)]
@@ -225,11 +225,11 @@ pub(crate) struct ImportFlags {
 /// Other systems.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Import {
-    /// AxLearn's quota file: flavors by tier, a queue and its door for each project, a cohort, and RoleBindings.
+    /// AxLearn's quota file: flavors by tier, a ClusterQueue and a LocalQueue for each project, a cohort, and RoleBindings.
     AxlearnQuota(Box<AxlearnQuotaFlags>),
 }
 
-/// An AxLearn quota file, and what it does not say.
+/// An AxLearn quota file, and options for facts that it does not hold.
 #[derive(Debug, Args)]
 pub(crate) struct AxlearnQuotaFlags {
     /// The quota file (project-quotas.config: TOML, schema version 1); - is the standard input
@@ -242,17 +242,17 @@ pub(crate) struct AxlearnQuotaFlags {
     /// reserved for one]
     #[arg(long, value_delimiter = ',')]
     pub(crate) tiers: Vec<String>,
-    /// Whose nodes they are
+    /// Cloud or owner of the nodes
     #[arg(long, value_enum, default_value = "gke")]
     pub(crate) cloud: Cloud,
-    /// Node label that tells the tiers apart, for aks (default capacity) and bare-metal
+    /// Node label that holds the capacity tier, for aks (default capacity) and bare-metal
     #[arg(long)]
     pub(crate) capacity_label: Option<String>,
     /// Name of the reservation: NAME for all types, TYPE=NAME for one
     #[arg(long)]
     pub(crate) reservation: Vec<String>,
-    /// What a type is: TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], where so many UNITS of the file are one of the resource. TPUs v4,
-    /// v5p, v5litepod, v6e and 7x are known
+    /// Resource of a type: TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], where UNITS of the file make one of the resource. TPUs v4, v5p,
+    /// v5litepod, v6e and 7x are known
     #[arg(long = "type", value_name = "TYPE=RESOURCE")]
     pub(crate) types: Vec<String>,
     /// Name of the cohort
@@ -264,7 +264,7 @@ pub(crate) struct AxlearnQuotaFlags {
     /// LocalQueue of a project
     #[arg(long, default_value = "{project}")]
     pub(crate) local_queue: String,
-    /// What RBAC calls a user of the file, as oidc:{user}@example.com
+    /// Name of a user of the file in RBAC, as oidc:{user}@example.com
     #[arg(long, default_value = "{user}")]
     pub(crate) user: String,
     /// Write the Namespaces as well

@@ -6,7 +6,7 @@ pub(crate) use berth_control::feature_gates::GATES;
 #[cfg(test)]
 pub(crate) use berth_control::feature_gates::Gate;
 
-/// Gates of which the other value is acted on.
+/// Gates whose other value Berth acts on.
 pub(crate) const ACTED_ON: [&str; 20] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
@@ -30,11 +30,11 @@ pub(crate) const ACTED_ON: [&str; 20] = [
     "UnadmittedWorkloadsObservability",
 ];
 
-/// Gates that are on in Berth whatever they are set to, and where it is written why.
+/// Gates that are on in Berth whatever they are set to, with the page that explains it.
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
     [("PrioritizePreemptorWorkloads", "docs/decisions/no-eviction-loops.md")];
 
-/// The gate that reviews alone follow, and what it does not do therefore.
+/// The gate that only reviews follow, and the part of it that has no effect.
 pub(crate) const IN_REVIEWS: (&str, &str) = (
     "ConcurrentAdmission",
     "a ClusterQueue with a concurrentAdmissionPolicy is held to its rules, and takes nobody in",
@@ -44,7 +44,7 @@ fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
 
-/// The gates' values of this process. One that is always on is on by default, and off where somebody set it so in vain.
+/// The gates' values of this process. A gate that is always on is on by default, and off where somebody set it so, without an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gates(BTreeMap<&'static str, bool>);
 
@@ -78,13 +78,13 @@ impl Gates {
         self.0.get(name) == Some(&true)
     }
 
-    /// What the engine is told of a gate; of one that is always on, nothing, since that is the engine's own default.
+    /// Value of a gate for the engine; `None` for one that is always on, since that is the engine's own default.
     pub(crate) fn of_engine(&self, name: &str) -> Option<bool> {
         (!is_always_on(name)).then(|| self.on(name))
     }
 
-    /// One warning per gate whose value differs from its default without having an effect here yet, and per gate that was
-    /// switched off in vain.
+    /// One warning per gate whose value differs from its default without having an effect here yet, and per gate that is always on and was
+    /// switched off.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let without_effect = GATES
             .iter()

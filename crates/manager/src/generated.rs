@@ -1,5 +1,5 @@
-//! Manifests that Berth writes for others to apply: documents with sorted keys under a comment, so that the same input gives the
-//! same bytes and a repository shows only what changed.
+//! Manifests that Berth writes for others to apply: documents with sorted keys under a comment. The same input gives the same bytes, so
+//! that a repository shows only real changes.
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-/// The name by which a file is told of, and its content; `-` is the standard input.
+/// The name of a file in messages, and its content; `-` is the standard input.
 ///
 /// # Errors
 /// The file cannot be read, or is no text.
@@ -56,7 +56,7 @@ pub(crate) fn documents(comments: &[String], objects: Vec<Value>) -> anyhow::Res
     Ok(text)
 }
 
-/// Nothing that stands in somebody's file may end a comment.
+/// Removes characters that would end a comment: texts come from other people's files.
 fn one_line(comment: &str) -> String {
     let ends = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     comment.chars().map(|c| if ends(c) { ' ' } else { c }).collect()

@@ -1,10 +1,9 @@
 //! The shipped binary: flags, configuration, logging, signals, and manifests that are made of other files. Otherwise no logic
 //! beyond wiring.
 //!
-//! What it never does: decide anything about a job. Decisions are in `berth-control`, input and output in
-//! `berth-runtime`.
+//! The binary never decides anything about a job. Decisions are in `berth-control`, input and output in `berth-runtime`.
 //!
-//! Where to start reading: [`manager`] below, then `configuration.rs` for what a configuration file may say.
+//! Where to start reading: [`manager`] below, then `configuration.rs` for the configuration file.
 
 mod axlearn_quota;
 mod capacity;
@@ -120,7 +119,7 @@ fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Notified at each SIGUSR2, on which Kueue's manager writes what it holds into its log, too.
+/// Notified at each SIGUSR2. Kueue's manager dumps its state into its log on that signal, too.
 fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     let mut signals = signal(SignalKind::user_defined2()).context("listening for SIGUSR2")?;
     let dump = Arc::new(Notify::new());
@@ -133,15 +132,15 @@ fn dump_requests() -> anyhow::Result<Arc<Notify>> {
     Ok(dump)
 }
 
-/// Runs to the end, and does not wait for calls that block: of a folder that hangs one would keep the process for ever.
+/// Runs to the end, and does not wait for blocking calls: one on a folder that hangs would keep the process for ever.
 fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(PATIENCE);
     done
 }
 
-/// Does without pages of two megabytes, which the allocator asks for: a heap of ten megabytes took twenty by them. First of all,
-/// since a page that is there stays.
+/// Switches transparent huge pages off, which the allocator asks for: with them a heap of ten megabytes took twenty. It runs first of all,
+/// since a huge page that exists stays.
 #[cfg(target_os = "linux")]
 fn keep_to_small_pages() {
     // A kernel that cannot do without them is no reason to stop.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
 
-/// A value that remembers where it stands.
+/// A value that remembers its line.
 pub(crate) type Marked<T> = Option<Spanned<T>>;
 
 /// Only the header, to learn the version.
@@ -23,7 +23,7 @@ pub(crate) struct Header {
 /// Reads a file.
 ///
 /// # Errors
-/// What is wrong in one line, with its place.
+/// The fault in one line, with its place.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
         let text = error.without_snippet().to_string();

@@ -1,4 +1,4 @@
-//! Wiring of the admission server: its address, its certificates, what it knows of the cluster, where its figures go.
+//! Wiring of the admission server: its address, its certificates, its facts about the cluster, and its figures.
 
 use crate::configuration::{Loaded, ObjectNames};
 use crate::duration::GoDuration;
@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-/// How often it is looked whether the server still runs.
+/// Pause between two checks that the server still runs.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The running webhooks.
@@ -108,7 +108,7 @@ impl Webhooks {
         Ok(Some(Self { known, changed, served, stop, thread: Arc::new(thread), keeper, delay }))
     }
 
-    /// Takes note of what the watches see.
+    /// Observer hook that takes note of the watches' observations.
     pub(crate) fn tap(&self) -> Tap {
         let (known, changed) = (Arc::clone(&self.known), Arc::clone(&self.changed));
         Arc::new(move |observation| {
@@ -120,8 +120,8 @@ impl Webhooks {
         })
     }
 
-    /// What keeps reviews from arriving, or from being answered well: a pod of a namespace whose labels are not known would pass without
-    /// its gate. Namespaces are all that is waited for, since they need no conversion, which only who is ready can do.
+    /// Reason why reviews cannot arrive, or cannot be answered well: a pod of a namespace whose labels are not known would pass without its
+    /// gate. Only Namespaces are waited for: they need no conversion, which a replica serves only once it is ready.
     pub(crate) fn missing(&self) -> Missing {
         let (served, thread, known) = (Arc::clone(&self.served), Arc::clone(&self.thread), Arc::clone(&self.known));
         Arc::new(move || {
@@ -133,10 +133,10 @@ impl Webhooks {
         })
     }
 
-    /// Serves on until the delay since `asked` is over, answers what is under way and ends. When this process was `asked` to end
-    /// it stopped being ready, but nodes send new connections here until they have heard of it.
+    /// Serves on until the delay since `asked` is over, answers the requests under way and ends. This process stopped being ready when it
+    /// was `asked` to end, but nodes send new connections here until they have heard of it.
     pub(crate) async fn stop(self, asked: Option<Instant>) {
-        // The watches have ended: what is known here grows old, and nobody else is told of it any more.
+        // The watches have ended: the facts here grow old, and the configurations are written no more.
         self.keeper.abort();
         let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
         tokio::time::sleep(rest).await;
@@ -148,7 +148,7 @@ impl Webhooks {
     }
 }
 
-/// What reviews go by.
+/// The feature gates of reviews.
 fn gates(loaded: &Loaded) -> Gates {
     Gates {
         partial_admission: loaded.settings.engine.partial_admission,
@@ -157,7 +157,7 @@ fn gates(loaded: &Loaded) -> Gates {
     }
 }
 
-/// Ends when the server does, which it must not before it is told to.
+/// Ends when the server ends, which is a fault before it was asked to.
 pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     let Some(webhooks) = webhooks else { return std::future::pending().await };
     while !webhooks.thread.is_finished() {
@@ -165,7 +165,7 @@ pub(crate) async fn ended(webhooks: Option<&Webhooks>) {
     }
 }
 
-/// Names by which we are called: by the API server as a Service, by Prometheus as another one, and on our own machine.
+/// Names under which clients reach us: one Service for the API server, another for Prometheus, and our own machine.
 fn names(objects: ObjectNames, namespace: &str) -> Vec<String> {
     let services = [objects.service(), objects.metrics_service()];
     let of = |service: &str| ["svc", "svc.cluster.local"].map(|suffix| format!("{service}.{namespace}.{suffix}"));
@@ -184,7 +184,7 @@ pub(crate) fn tls_of_figures(
     served::tls_of_figures(served, &names(objects, &loaded.namespace), Timestamp::now()).context("metrics")
 }
 
-/// The cluster as control's surroundings know it.
+/// Control's facts about the cluster.
 struct Known(RwLock<surroundings::Surroundings>);
 
 impl Surroundings for Known {
@@ -213,7 +213,7 @@ impl Surroundings for Known {
     }
 }
 
-/// Asks the API server about authors, on the threads of all other requests.
+/// Asks the API server about authors, on the thread of all other requests.
 struct Asked {
     access: Access,
     here: Handle,
@@ -316,7 +316,7 @@ mod tests {
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         tap(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
-        // Of LocalQueues nothing was listed: they may need the conversion that this replica is to do.
+        // No LocalQueue was listed: they may need the conversion that this replica is to serve.
         tap(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;

@@ -98,14 +98,14 @@ impl Access {
         Self { client, memory: Arc::new(Memory::new(AUTHORS)) }
     }
 
-    /// Whether the bearer of a token may get one of our paths.
+    /// Verdict of the API server on a GET of one of our paths by the bearer of a token.
     pub async fn bearer_may_get(&self, token: String, path: &'static str) -> Verdict {
         let key = digest(&[token.as_bytes(), path.as_bytes()]);
         let client = self.client.clone();
         self.memory.verdict(key, || async move { bearer(&client, token, path).await }).await
     }
 
-    /// Whether a user may do that.
+    /// Verdict of the API server on a verb that a user may want to perform.
     pub async fn may(&self, user: User, deed: Deed<'_>) -> Verdict {
         let Deed { verb, group, resource, namespace } = deed;
         let who = json!([user.name, user.uid, user.groups, user.extra]).to_string();

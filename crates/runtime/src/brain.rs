@@ -1,4 +1,4 @@
-//! What the loop needs from control, as a trait: so that the loop is tested with a small brain of its own.
+//! The part of control that the loop calls, as a trait: tests of the loop use a small implementation of their own.
 
 use crate::metrics::{Gauges, Metrics};
 use berth_control::event::Observation;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// Control, seen from the loop.
 pub trait Brain: Send + 'static {
-    /// Tells the time of day, before anything else of a turn, and how long the process has run by a clock that nobody sets.
+    /// Takes the time of day, before anything else of a turn, and how long the process has run by a clock that nobody sets.
     fn tick(&mut self, now: Timestamp, steady: Duration);
-    /// Tells what a watch saw; leader or not, so that the view stays warm.
+    /// Takes what a watch saw, leader or not, so that the view stays warm.
     fn observe(&mut self, observation: Observation, now: Timestamp);
     /// `Some`: this process leads under that term and everything observed is newer than the claim; `None`: stop.
     fn lead(&mut self, term: Option<Term>);
-    /// Tells what became of a write.
+    /// Takes the outcome of a write.
     fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp);
     /// Decides.
     fn step(&mut self, now: Timestamp) -> Step;
@@ -27,7 +27,7 @@ pub trait Brain: Send + 'static {
     fn gauges(&self) -> Gauges;
     /// Digest of the view, for comparison with one recomputed from a fresh list.
     fn recompute(&self) -> serde_json::Value;
-    /// What queues and cohorts hold, for people.
+    /// Usage of ClusterQueues and cohorts with the holders of quota, for people.
     fn held(&self) -> serde_json::Value;
 }
 

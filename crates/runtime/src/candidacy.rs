@@ -1,4 +1,5 @@
-//! Whether this process may lead: not before objects are stored as they are read, then as the election says, or always without one.
+//! Lease participation: this process leads only after all objects are stored in the version it reads, and then as the election decides, or
+//! always where there is no election.
 
 use crate::elector::{self, Elector};
 use crate::leadership::State;
@@ -9,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Where a process stands.
+/// Participation of a process in the election.
 pub(crate) enum Candidacy {
     /// It does not lead yet.
     Waits {
         /// Its name in the election.
         identity: String,
-        /// Told when it leads.
+        /// Receives the state when the process leads.
         state: watch::Sender<State>,
     },
     /// It takes part in the election.
@@ -53,7 +54,7 @@ impl Candidacy {
         }
     }
 
-    /// Stops leading. What is left is the lease, where there is one.
+    /// Stops leading. The lease is returned where there is one.
     pub(crate) fn resign(self) -> Option<Lease> {
         match self {
             Self::Waits { .. } => None,
@@ -80,7 +81,7 @@ impl Lease {
     pub(crate) async fn end(self, drained: bool, patience: Duration) {
         if drained {
             let _ = self.release.send(());
-            // Whoever has seen it end must not wait for that a second time.
+            // A task that has ended must not be awaited a second time.
             if !self.task.is_finished() {
                 let _ = tokio::time::timeout(patience, self.task).await;
             }

@@ -1,4 +1,4 @@
-//! The time that is told to control. It comes from this clock alone, and never goes back.
+//! The time that control receives. It comes from this clock alone, and never goes back.
 //!
 //! All that control waits for is kept as a time of day. If the wall clock were simply believed, then setting it back by half an
 //! hour would make everything wait half an hour longer. Beside it goes a clock that nobody sets, by which control measures how long something
@@ -34,7 +34,7 @@ impl Clock {
         Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, told: false }
     }
 
-    /// The time: not before the one that was told last.
+    /// The time: not before the last one that was returned.
     pub fn now(&mut self) -> Timestamp {
         let now = self.at(Timestamp::now(), Instant::now());
         if self.lead > NOTED && !self.told {
@@ -48,13 +48,13 @@ impl Clock {
         now
     }
 
-    /// How long the clock had gone when it was last read: nobody sets that.
+    /// How long the clock that nobody sets had gone when it was last read.
     #[must_use]
     pub fn steady(&self) -> Duration {
         self.read.saturating_duration_since(self.begin)
     }
 
-    /// The time where the wall clock shows that, and the one that cannot be set this.
+    /// The time for a reading of the wall clock and one of the clock that cannot be set.
     fn at(&mut self, wall: Timestamp, instant: Instant) -> Timestamp {
         let passed = instant.saturating_duration_since(self.read);
         let least = self.last.checked_add(passed / 2).unwrap_or(self.last);
@@ -102,7 +102,7 @@ mod tests {
         }
         wall.off = 86_400 * 365;
         assert_eq!(wall.read(&mut clock), wall.wall(), "a step forward");
-        // Slowed down by whoever keeps it right, but not stopped.
+        // A daemon that corrects the clock slows it down, but does not stop it.
         let before = wall.wall();
         let slow = before.checked_add(Duration::from_millis(9_990)).unwrap();
         let passed = wall.passed + Duration::from_secs(10);

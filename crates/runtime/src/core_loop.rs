@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 /// Most observations taken before a step.
 const BATCH: usize = 8192;
-/// Most questions that are answered in one turn: whoever asks may be slow, and never holds up a decision for good.
+/// Most questions that are answered in one turn: a client may be slow, and never holds up a decision for good.
 const QUERIES: usize = 8;
 /// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
 const NAP: Duration = Duration::from_secs(5);
@@ -36,18 +36,18 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Steps that keep to the gap only: a job's way through a quiet operator takes fewer.
 const BURST: u32 = 20;
 
-/// A question to the owner of the brain.
+/// A question to the thread that owns control.
 #[derive(Debug)]
 pub enum Query {
     /// Gauges of this moment.
     Gauges(oneshot::Sender<Gauges>),
     /// Digest of the view.
     Digest(oneshot::Sender<Value>),
-    /// Of that, what queues and cohorts hold.
+    /// The part of the digest that says what queues and cohorts hold.
     Held(oneshot::Sender<Value>),
 }
 
-/// What the loop is connected to.
+/// Connections of the loop.
 pub struct Ports {
     /// From the watches.
     pub seen: mpsc::Receiver<Seen>,
@@ -59,11 +59,11 @@ pub struct Ports {
     pub writes: mpsc::UnboundedSender<Write>,
     /// To the watches: a higher number asks for fresh lists.
     pub epochs: watch::Sender<u64>,
-    /// Who leads.
+    /// Term and lease of this process.
     pub leadership: Leadership,
     /// Events.
     pub events: EventSink,
-    /// Told whether anybody waits for quota.
+    /// Receives whether any Workload waits for quota.
     pub load: Arc<Load>,
     /// Figures.
     pub metrics: Arc<Metrics>,
@@ -86,7 +86,7 @@ impl Lists {
     }
 }
 
-/// What has arrived and was not handed over yet.
+/// Observations and outcomes that have arrived and were not handed over yet.
 struct Inbox {
     seen: Vec<Seen>,
     outcomes: Vec<(WriteId, Outcome)>,
@@ -135,7 +135,7 @@ struct Claim {
     leading: bool,
 }
 
-/// Runs until told to stop and the writer pool has ended.
+/// Runs until it is asked to stop and the writer pool has ended.
 pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
@@ -230,7 +230,7 @@ fn answer<B: Brain>(brain: &B, query: Query) {
     }
 }
 
-/// Brings the brain's leadership in line with the elector's.
+/// Brings control's leadership in line with the elector's.
 fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
     let term = ports.leadership.state().term;
     if claim.as_ref().map(|claim| claim.term) != term {

@@ -1,4 +1,4 @@
-//! The loop with a small brain: when it leads, what it does with outcomes, how it stops.
+//! The loop with a small controller: when it leads, which outcomes it passes on, how it stops.
 
 use super::*;
 use crate::leadership::State;
@@ -148,7 +148,7 @@ impl World {
     }
 }
 
-/// Time for the loop to do what it must not do: only used before asserting that nothing happened.
+/// Time for a forbidden action of the loop: only used before asserting that nothing happened.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }

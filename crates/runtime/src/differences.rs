@@ -1,11 +1,11 @@
-//! What two digests of the view say differently, object by object and field by field.
+//! Differences between two digests of the view, object by object and field by field.
 //!
 //! A digest is `{"objects": {kind: {name: {field: value}}}, "problems": [text]}`.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// So many differences are named; of more, only their number is told.
+/// Most differences that are named; beyond them only their number is reported.
 const NAMED: usize = 500;
 
 /// Differences that are being collected.
@@ -77,7 +77,7 @@ impl Found {
                     self.compare(place, &field, one, other);
                 }
             }
-            // Of long lists only what one of them has.
+            // Long lists are reduced to the entries that only one side has.
             (Some(Value::Array(one)), Some(Value::Array(other))) => {
                 let (left, right) = (only(one, other), only(other, one));
                 self.add(place, field, json!(left), json!(right));

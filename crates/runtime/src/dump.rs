@@ -1,5 +1,4 @@
-//! What the loop's view holds, told in the log when somebody asks for it with a signal: a line for each ClusterQueue and each cohort, and
-//! one at the end that counts them.
+//! Dump of the loop's view into the log, on a signal: a line for each ClusterQueue and each cohort, and one at the end that counts them.
 
 use crate::core_loop::Query;
 use crate::server;
@@ -26,13 +25,13 @@ pub(crate) enum Line {
     },
     /// A cohort, with an object or without.
     Cohort { name: String, cycle: bool, usage: String },
-    /// The last one, with the numbers of what is held and of what the engine finds wrong in its books.
+    /// The last one, with the numbers of what is held and of the faults that the engine finds in its accounting.
     End { cluster_queues: usize, cohorts: usize, workloads: u64, problems: usize },
     /// The loop did not say what it holds.
     NoAnswer,
 }
 
-/// Tells `tell` what the loop holds, each time that it is asked for. Whoever asks during a dump gets one more, however often he does.
+/// Passes the lines of a dump to `tell`, each time that it is asked for. All requests during a dump cause one more dump together.
 pub(crate) async fn tell_when_asked(
     asked: Arc<Notify>,
     queries: mpsc::Sender<Query>,

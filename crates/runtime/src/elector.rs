@@ -29,7 +29,7 @@ pub fn identity() -> String {
     format!("{host}_{unique}")
 }
 
-/// Takes part in the election until told to stop.
+/// Takes part in the election until it is asked to stop.
 pub struct Elector {
     leases: Api<Lease>,
     name: String,

@@ -1,6 +1,6 @@
-//! Kubernetes events: a bounded queue, one worker, a rate; what does not fit is dropped and counted, never waited for. They
-//! give way to writes: on a server that is busy with these the rate is a fraction, and an event carries the time of what it
-//! tells all the same. They go out a few together, since each waking up costs as much as an event.
+//! Kubernetes events: a bounded queue, one worker, a rate. An event that does not fit is dropped and counted; nothing waits for one. Events
+//! give way to writes: while the server is busy with writes, events get a fraction of the rate. An event carries the time at which it
+//! happened, so that a late one is still right. Events go out a few together, since each waking up costs as much as an event.
 
 mod packed;
 
@@ -37,7 +37,7 @@ const REPEAT: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 8192;
 /// Events that go out together.
 const BATCH: usize = 16;
-/// What an event costs more, in tokens of the rate, while writes that move jobs take all of the server's time.
+/// Additional cost of an event, in tokens of the rate, while writes that move jobs take all of the server's time.
 const BUSY_COST: f64 = 9.0;
 /// Time-out of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -169,9 +169,9 @@ struct Waiting {
     notices: VecDeque<Option<Packed>>,
     /// Number of the first of them.
     first: u64,
-    /// Those that are not empty.
+    /// Number of notices that are not empty.
     live: usize,
-    /// Where the reason to wait of an object stands, by uid.
+    /// Place of the notice that explains why an object waits, by the object's uid.
     explained: HashMap<Box<str>, u64>,
 }
 
@@ -194,7 +194,7 @@ impl Waiting {
         older.is_some()
     }
 
-    /// Moves everybody up. Seldom: those who wait are at most half of the places.
+    /// Moves all notices up. It is seldom done: the waiting notices are at most half of the places.
     fn close_gaps(&mut self) {
         self.notices.retain(Option::is_some);
         self.first = 0;
@@ -235,7 +235,7 @@ impl Waiting {
     }
 }
 
-/// What was said lately, by hash: texts would be megabytes.
+/// Notices of the last time by hash: their texts would be megabytes.
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,

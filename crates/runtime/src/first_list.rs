@@ -1,12 +1,12 @@
-//! How long the first list of a kind is waited for. Berth decides on complete lists alone; a kind that it can do without, and that cannot
-//! be listed, costs only the jobs of that kind.
+//! How long the first list of a kind is waited for. Berth decides on complete lists alone. A kind that is dispensable and cannot be listed
+//! costs only the jobs of that kind.
 
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
 
-/// The other kinds wait so long for one whose list fails.
+/// Patience of the other kinds with one whose list fails.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most characters of a reason that are told.
+/// Most characters of a reason that are reported.
 const TOLD: usize = 300;
 
 /// The first list of a kind since a view was asked for.
@@ -16,7 +16,7 @@ pub(crate) struct FirstList {
     failures: u32,
     /// The loop waits for it no more.
     listed: bool,
-    /// The loop was told that it is done without.
+    /// The loop was informed that it goes on without this list.
     told: bool,
 }
 
@@ -26,8 +26,9 @@ impl FirstList {
         *self = Self { begun: Some(now), told: self.told, ..Self::default() };
     }
 
-    /// A list failed; true when the loop is to go on without it from now on, which is told once for each list that is asked for. What is
-    /// forbidden stays so until somebody changes it. One failure alone is nothing: the next attempt is a second away.
+    /// A list failed; true when the loop is to go on without it from now on, which is reported once for each list that is asked for. A
+    /// forbidden list stays forbidden until somebody changes the permissions. One failure alone does not count: the next attempt is a
+    /// second away.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);
@@ -44,7 +45,7 @@ impl FirstList {
         told
     }
 
-    /// Whether nothing was told yet of the list that was asked for.
+    /// Whether the list that was asked for is still not complete.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.listed
     }
@@ -110,7 +111,7 @@ mod tests {
         let mut first = FirstList::default();
         first.begin(now);
         assert!(!first.failed(&failure(403), now) && first.failed(&failure(403), now));
-        // The next leader asks for a list of his own.
+        // The next leader asks for a list of its own.
         first.begin(now);
         assert!(first.is_awaited());
         assert!(first.is_complete(), "it was done without so far");

@@ -1,5 +1,5 @@
-//! A list of the API server, object by object as it comes in. A page of large objects is never held as a whole: neither its bytes, nor the
-//! objects before the first of them is told.
+//! A list of the API server, object by object as it comes in. A page of large objects is never held in memory at once: neither its bytes,
+//! nor all its objects before the first one is passed on.
 
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ struct Rest {
 pub(crate) struct Meta {
     /// The state of the store that it shows.
     pub(crate) resource_version: Option<String>,
-    /// With what the next page is asked for.
+    /// The token with which the next page is asked for.
     #[serde(rename = "continue")]
     pub(crate) token: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! What the log says of tiers of capacity: a line for each workload that comes to one or leaves it, within a rate. Of what goes beyond
-//! only the number is told: metrics and events have the rest.
+//! Log lines about capacity tiers: a line for each workload that is admitted to one or leaves it, within a rate. Lines beyond the rate are
+//! only counted: metrics and events have the rest.
 
 use crate::rate::Bucket;
 use berth_control::measure::{TierMove, TierStep};
@@ -51,7 +51,7 @@ impl Journal {
         }
     }
 
-    /// Whether there is room for a line, and how many had none before it.
+    /// Room for a line, with the number of lines that had none before it; `None` without room.
     fn room(&mut self, now: Instant) -> Option<u64> {
         if self.bucket.take(now).is_err() {
             self.left_out = self.left_out.saturating_add(1);

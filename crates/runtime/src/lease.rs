@@ -31,7 +31,7 @@ pub struct Record {
     pub version: String,
 }
 
-/// What to do next.
+/// The next thing that a participant does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read the Lease.
@@ -69,7 +69,7 @@ pub struct Candidate {
     timing: Timing,
     /// The record last seen (`None`: there is no Lease) and since when it has not changed.
     seen: Option<(Option<Record>, Duration)>,
-    /// What we saw may be out of date: read before the next write.
+    /// The record that we saw may be out of date: read before the next write.
     stale: bool,
     next_try: Duration,
     leading: Option<Leading>,
@@ -98,7 +98,7 @@ impl Candidate {
         }
     }
 
-    /// What to do at `now`.
+    /// The next action at `now`.
     #[must_use]
     pub fn next(&mut self, now: Duration) -> Action {
         if let Some(leading) = &self.leading {

@@ -78,7 +78,7 @@ fn gives_up_before_others_may_claim() {
     a.step_down(secs(10));
     assert_eq!(a.leading(), None);
     assert_eq!(a.next(secs(10)), Action::Read);
-    // Nobody took it: claimed again under a new term.
+    // No other process took it: claimed again under a new term.
     a.observe(Some(record(Some("a"), 0, 1)), secs(11));
     assert_eq!(a.next(secs(11)), Action::Claim { version: "1".into(), transitions: 1 });
     a.written(record(Some("a"), 1, 2), secs(11));

@@ -3,7 +3,7 @@
 //! One thread owns the [`Brain`] (control's facade). Watches feed it observations, it returns writes, the writer
 //! performs them, and outcomes come back to it. Everything that reaches the network is here and in no crate below.
 //!
-//! What it never does: choose what to write, retry a write by itself, or keep a copy of objects.
+//! The runtime never chooses what to write, retries a write by itself, or keeps a copy of objects.
 //!
 //! Where to start reading: [`run`] wires the parts; [`core_loop`] is the heart; [`writer`] says what each answer of the
 //! API server means; [`lease`] is the election as a pure state machine and [`elector`] its input and output;

@@ -1,10 +1,10 @@
-//! How much of the time writes that move jobs are under way, and how slowly they are answered, so that what nobody waits for can give
-//! way to them.
+//! How much of the time writes that move jobs are under way, and how slowly they are answered, so that writes that nothing waits for can
+//! give way to them.
 //!
-//! An API server that is busy with admissions and starts does these sooner when it is asked for nothing else; one that has
-//! time left between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts
-//! counts as what it is. A server that others keep busy, too, answers several times as slowly as it can: there the same share counts
-//! for up to twice as much. That is how transports in the background notice whom they disturb (LEDBAT, RFC 6817).
+//! An API server that is busy with admissions and starts of jobs does these sooner when it is asked for nothing else. A server that has
+//! time left between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts counts as what it
+//! is. A server that other clients keep busy, too, answers several times as slowly as it can: there the same share counts for up to twice
+//! as much. Transports in the background notice in that way whom they disturb (LEDBAT, RFC 6817).
 
 use crate::pace::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is older hardly counts.
+/// Time constant of the moving average: older shares hardly count.
 const MEMORY: Duration = Duration::from_secs(2);
 /// The quickest answer is forgotten in about this time: a server that stays slow is taken for what it is.
 const BEST_KNOWN: Duration = Duration::from_secs(60);
 /// Seconds; no answer counts as quicker, so that a server that takes three of these is not slow.
 const BEST: f64 = 0.003;
-/// So many times its quickest answer a server takes when it begins to be slow, and so many when it is as slow as counts.
+/// Latency relative to the best observed: throttling of other writes starts at 3x and is full at 8x.
 const STRAINED: (f64, f64) = (3.0, 8.0);
 
 /// Writes under way, and the share of the time in which there were any.
@@ -46,9 +46,9 @@ struct Answers {
 }
 
 impl Answers {
-    /// With one more, of so many seconds.
+    /// Adds an answer that took that many seconds.
     fn with(self, took: f64, now: Instant) -> Self {
-        // Of a silence nothing is learnt.
+        // A silence of more than a second teaches nothing about the server.
         let passed = now.saturating_duration_since(self.at).as_secs_f64().min(1.0);
         let best = self.best * (passed / BEST_KNOWN.as_secs_f64()).exp();
         Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took).max(BEST), at: now }
@@ -110,7 +110,7 @@ impl Load {
     }
 
     fn at<T>(&self, now: Instant, act: impl FnOnce(&mut State) -> T) -> T {
-        // Every change is whole before anything can panic.
+        // No change is half done where something can panic.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(state.at).as_secs_f64();
         let weight = 1.0 - (-passed / MEMORY.as_secs_f64()).exp();
@@ -125,8 +125,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// What is asked of others after a time in which writes took so many milliseconds of every 100, of which the last was answered
-    /// in so many.
+    /// Throttling of others after a time in which writes took `busy` milliseconds of every 100; the last was answered in `answered`.
     fn yielding_with(busy: u64, answered: u64) -> f64 {
         let start = Instant::now();
         let load = Load::new(start);

@@ -1,4 +1,4 @@
-//! What the manager tells the runtime: addresses, election, limits.
+//! Options that the manager passes to the runtime: addresses, election, limits.
 
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ pub struct Options {
     pub event_rate: f64,
     /// Events that may go at once before the rate counts.
     pub event_burst: f64,
-    /// Writes in flight at once, and a few more in the background.
+    /// Writes under way at once, beside a few more in the background.
     pub writes_in_flight: usize,
-    /// The namespace that it runs in: there are the Secrets with credentials of checkpoint stores.
+    /// The namespace of this process: it has the Secrets with credentials of checkpoint stores.
     pub namespace: Option<String>,
     /// Version for `build_info` and the user agent.
     pub version: String,

@@ -1,4 +1,4 @@
-//! What an answer of the API server means for control: pure, so that every code has a test.
+//! Meaning of an answer of the API server for control: pure, so that every code has a test.
 
 use berth_control::write::Outcome;
 use serde::Deserialize;
@@ -54,7 +54,7 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
         }
         return match serde_json::from_slice::<Written>(body) {
             Ok(written) => Outcome::Applied { resource_version: written.metadata.resource_version },
-            // The server did it but its answer was cut: what it wrote is unknown to us.
+            // The server did it but its answer was cut: the version it wrote is unknown to us.
             Err(error) => Outcome::Unknown(format!("answer of the API server is not readable: {error}")),
         };
     }
@@ -90,8 +90,8 @@ fn is_beyond_the_store(message: &str) -> bool {
         .any(|words| message.contains(words))
 }
 
-/// True when an answer says that another object lives under that name, or none: what we knew is gone. Of a patch that names no version
-/// the uid is compared last, as a field that must not change.
+/// True when an answer says that another object lives under that name, or none: the object that we knew is gone. A patch that names no
+/// version has its uid compared last, as a field that must not change.
 fn names_another_uid(message: &str) -> bool {
     ["Precondition failed: UID", "uid mismatch", "metadata.uid: Invalid value"]
         .iter()

@@ -1,5 +1,5 @@
-//! Moderation, as network cards have it for interrupts: a burst of turns is prompt, a lasting load makes turns rarer, so
-//! that each does more. Waking up, and meeting cold caches, then cost once for what would have cost many times.
+//! Moderation, as network adapters have it for interrupts: a burst of turns is prompt, a lasting load makes turns rarer, so that each does
+//! more. Waking up, and meeting cold caches, then cost once for many changes.
 //!
 //! The rule is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
 
@@ -33,7 +33,7 @@ impl Pace {
         Self { gap, interval, lead: interval.saturating_mul(burst), last: None, due: Duration::ZERO }
     }
 
-    /// Books a turn and says how long from `now` it has to wait.
+    /// Accounts for a turn and returns how long from `now` it has to wait.
     pub fn rest(&mut self, now: Duration) -> Duration {
         let spaced = self.last.map_or(now, |last| last + self.gap);
         let turn = now.max(spaced).max(self.due.saturating_sub(self.lead));

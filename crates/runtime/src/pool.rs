@@ -1,10 +1,10 @@
-//! The writer pool: the important writes first, and only as many in flight as keep a server busy.
+//! The writer pool: important writes first, and only as many under way as keep a server busy.
 //!
-//! What is in flight can no longer be overtaken, so a queue belongs here and not in the server. What nobody waits for goes
-//! by a lane of its own, a few at a time, and rarely while the server is busy: it then spends its time on what moves jobs.
-//! The end of a Workload, which gives its quota back, is such a write as long as nobody waits for quota.
-//! Stores of checkpoints have a lane, too, since one that does not answer must not keep anything else waiting, and so have writes that
-//! tell all pods of a job: each is many patches, which wait for the rate one by one.
+//! A request under way can no longer be overtaken, so a queue belongs here and not in the server. Writes that nothing waits for go by a
+//! lane of their own, a few at a time, and rarely while the server is busy: the server then spends its time on writes that move jobs. The
+//! end of a Workload, which gives its quota back, is such a write as long as nothing waits for quota. Stores of checkpoints have a lane,
+//! since one that does not answer must not keep anything else waiting. Writes that annotate all pods of a job have one as well: each is
+//! many patches, which wait for the rate one by one.
 
 use crate::load::Load;
 use crate::writer::Writer;
@@ -17,15 +17,15 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-/// Writes in flight that nobody waits for: enough for hundreds a second on a server that is not busy.
+/// Writes under way that nothing waits for: enough for hundreds a second on a server that is not busy.
 const BACKGROUND: usize = 2;
 /// Pause before each of them on a server that is busy all the time.
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
-/// So many of them do not wait any longer: each holds memory.
+/// Most writes of the background lane that pause; beyond this number they go without a pause, since each holds memory.
 const BACKGROUND_MOST: usize = 4096;
 /// Questions to stores under way.
 const STORES: usize = 4;
-/// Jobs whose pods are being told.
+/// Writes under way that annotate the pods of a job.
 const TOLD: usize = 4;
 /// Number of priority classes in a lane.
 const CLASSES: usize = 4;
@@ -62,7 +62,7 @@ impl Waiting {
         self.classes.iter().all(VecDeque::is_empty)
     }
 
-    /// Somebody reads what one of them says, or waits for quota that one gives back.
+    /// Whether people read the result of one of these writes, or something waits for quota that one gives back.
     fn is_awaited(&self, load: &Load) -> bool {
         let awaited = if load.is_wanted() { 3 } else { 2 };
         self.classes.iter().take(awaited).any(|class| !class.is_empty())
@@ -73,16 +73,16 @@ impl Waiting {
     }
 }
 
-/// What travels by a lane.
+/// The class of writes that a lane takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Freight {
-    /// What moves jobs.
+    /// Writes that move jobs.
     Pressing,
-    /// What nobody waits for.
+    /// Writes that nothing waits for.
     Rest,
-    /// What stores of checkpoints are asked for.
+    /// Requests to stores of checkpoints.
     Stores,
-    /// What the pods of a job are told.
+    /// Annotations on the pods of a job.
     Pods,
 }
 
@@ -97,23 +97,24 @@ impl Freight {
         }
     }
 
-    /// Each write is one request to the API server: no store is that, and who tells pods waits before each patch.
+    /// Each write is one request to the API server. A write to a store is none, and one that annotates pods waits for the rate before each
+    /// patch.
     const fn is_one_request(self) -> bool {
         matches!(self, Self::Pressing | Self::Rest)
     }
 }
 
-/// What the lanes share.
+/// Parts that the lanes share.
 #[derive(Clone)]
 struct Shared {
     writer: Arc<Writer>,
     outcomes: mpsc::Sender<(WriteId, Outcome)>,
-    /// Of the first lane.
+    /// Load of the lane of writes that move jobs.
     load: Arc<Load>,
 }
 
-/// Performs what arrives until the sender is gone and the last write has ended. At most `in_flight` at once and a few in the
-/// background, at most as fast as the writer's rate allows; outcomes go to `outcomes`. `load` is told of what moves jobs.
+/// Performs writes until the sender is gone and the last write has ended. At most `in_flight` are under way at once, beside a few in the
+/// background, at most as fast as the writer's rate allows. Outcomes go to `outcomes`. `load` counts the writes that move jobs.
 pub async fn run(
     writer: Arc<Writer>,
     mut writes: mpsc::UnboundedReceiver<Write>,
@@ -162,7 +163,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        // What will not be sent waits for nothing: a successor waits for the last of it.
+        // A write that will not be sent takes no token: a new leader waits until the last of these has come back.
         let stale = |write: &Write| !shared.writer.permits(write, Instant::now());
         if freight.is_one_request() && !waiting.peek().is_some_and(stale) {
             if freight == Freight::Rest && !waiting.is_awaited(&shared.load) {
@@ -170,7 +171,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
             }
             shared.writer.wait_for_rate().await;
         }
-        // Taken as late as possible, so that an admission overtakes what was waiting for a slot.
+        // Taken as late as possible, so that an admission overtakes writes that wait for a slot.
         while let Ok(write) = writes.try_recv() {
             waiting.push(write);
         }
@@ -193,7 +194,7 @@ async fn lane(shared: Shared, mut writes: mpsc::UnboundedReceiver<Write>, in_fli
     let _drained = slots.acquire_many(all).await;
 }
 
-/// Performs a write; a panic in it, of a library on input that nobody thought of, costs this write and not its outcome.
+/// Performs a write. A panic in it, of a library on unexpected input, fails this write alone, and its outcome is still reported.
 async fn performed(writer: &Writer, write: &Write) -> Outcome {
     let outcome = AssertUnwindSafe(writer.perform(write)).catch_unwind().await;
     outcome.unwrap_or_else(|_| {
@@ -203,7 +204,7 @@ async fn performed(writer: &Writer, write: &Write) -> Outcome {
     })
 }
 
-/// Pause before a write that changes nothing for anybody, the longer the busier the server is with others.
+/// Pause before a write of the background lane, longer when the server is busier with other writes.
 fn pause(load: &Load, waiting: usize, now: Instant) -> Duration {
     if waiting < BACKGROUND_MOST { BACKGROUND_PAUSE.mul_f64(load.yielding(now)) } else { Duration::ZERO }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What others may know of the loop without asking it.
+/// State of the loop that other threads read without asking the loop.
 #[derive(Debug)]
 pub struct Pulse {
     origin: Instant,
@@ -52,7 +52,7 @@ impl Pulse {
         listed && !self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether something keeps this process from leading for now.
+    /// Sets whether something keeps this process from leading for now.
     pub(crate) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Relaxed);
     }
@@ -62,12 +62,12 @@ impl Pulse {
         self.origin.elapsed()
     }
 
-    /// Every kind was listed; true when it is told the first time.
+    /// Every kind was listed; true the first time.
     pub(crate) fn note_listed(&self) -> bool {
         !self.synced.swap(true, Ordering::Relaxed)
     }
 
-    /// The list of a kind failed that nobody has seen yet.
+    /// The first list of a kind failed, so that its objects are unknown.
     pub(crate) fn note_unlisted(&self, resource: &str, why: String) {
         self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).insert(resource.to_owned(), why);
     }
@@ -86,7 +86,7 @@ impl Pulse {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// That of a loop that went round last so long ago.
+    /// The heartbeat of a loop that went round last that long ago.
     #[cfg(test)]
     pub(crate) fn of_age(age: Duration) -> Self {
         Self { origin: Instant::now() - age, ..Self::default() }

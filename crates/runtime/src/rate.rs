@@ -48,18 +48,18 @@ impl Bucket {
     }
 }
 
-/// A bucket out of which several take.
+/// A token bucket that several tasks share.
 #[derive(Clone, Debug)]
 pub struct Rate(Arc<Mutex<Bucket>>);
 
 impl Rate {
-    /// Out of that bucket.
+    /// Shares that bucket.
     #[must_use]
     pub fn new(bucket: Bucket) -> Self {
         Self(Arc::new(Mutex::new(bucket)))
     }
 
-    /// Waits for a token and takes it; who came first is first, so that nobody is starved.
+    /// Waits for a token and takes it, in order of arrival, so that no task starves.
     pub async fn take(&self) {
         let mut bucket = self.0.lock().await;
         while let Err(pause) = bucket.take(Instant::now()) {

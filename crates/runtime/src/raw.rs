@@ -1,7 +1,7 @@
 //! An object as the API server sent it, decoded later and apart.
 //!
-//! kube decodes a list as a whole: one bad item hides all others. A [`Raw`] keeps the item's text and reads only what a
-//! watch itself needs, so that each object succeeds or fails alone. It also spares the binary a watcher per kind.
+//! kube decodes a list at once: one bad item hides all others. A [`Raw`] keeps the item's text and reads only the fields that a watch
+//! itself needs, so that each object succeeds or fails alone. It also spares the binary a watcher per kind.
 
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
@@ -24,7 +24,7 @@ impl Raw {
         self.text.get()
     }
 
-    /// What says which object it is and nothing else: the end of an object that does not decode is told with this.
+    /// The metadata that identifies the object, and nothing else: the deletion of an object that does not decode is reported with it.
     #[must_use]
     pub fn head(&self) -> Self {
         let text = serde_json::value::to_raw_value(&serde_json::json!({"metadata": self.metadata}));
@@ -50,7 +50,7 @@ struct HeadMeta {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        // What has no readable head is told with an empty name; its decoding says why.
+        // An object without a readable head gets an empty name; its decoding reports the error.
         let Head { metadata: head } = serde_json::from_str(text.get()).unwrap_or_default();
         let metadata = ObjectMeta {
             name: head.name,

@@ -1,7 +1,7 @@
-//! What is left of a Workload that does not decode: enough to keep its quota charged, and nobody else waiting for it.
+//! The readable rest of a Workload that does not decode: enough to keep its quota charged and its waiting state known.
 //!
-//! It is told to control with a mark; control then counts what it holds, admits nothing into it and writes nothing to it,
-//! until it decodes again or is deleted.
+//! Control receives it with a mark. Control then counts the quota that it holds, admits nothing into it and writes nothing to it, until it
+//! decodes again or is deleted.
 
 use berth_api as api;
 use berth_api::labels::UNREADABLE;
@@ -10,8 +10,8 @@ use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The readable part of a Workload, `None` when even its name or the quota that it holds cannot be read: then what was known
-/// of it before holds on.
+/// The readable part of a Workload, `None` when even its name or the quota that it holds cannot be read: then the state that was known
+/// before stays.
 pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
     let object = lean::decode::<Value>(text).ok()?;
     let mut metadata: ObjectMeta = part(&object, "/metadata")?;
@@ -30,7 +30,7 @@ pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
     Some(Box::new(api::Workload { metadata, spec, status: Some(status) }))
 }
 
-/// Reservation and conditions of a status that does not decode as a whole.
+/// Reservation and conditions of a status that does not decode completely.
 fn held(object: &Value) -> Option<api::WorkloadStatus> {
     Some(api::WorkloadStatus {
         conditions: part(object, "/status/conditions")?,

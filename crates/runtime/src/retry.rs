@@ -1,6 +1,6 @@
 //! When a watch that fails is tried again.
 //!
-//! `kube`'s own back-off begins anew with every list that is only begun, so that one that keeps failing is asked for each second.
+//! `kube`'s own back-off begins anew with every list that has only begun, so that a list that keeps failing is asked for each second.
 
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ const FIRST: Duration = Duration::from_millis(800);
 /// The longest pause.
 const MOST: Duration = Duration::from_secs(30);
 
-/// A watch that has not failed for so long works, even if there was nothing to tell.
+/// A watch that has not failed for so long works, even if no object changed.
 const CALM: Duration = Duration::from_secs(90);
 
 /// Pauses that double until something has come again.
@@ -36,7 +36,7 @@ impl Retry {
         worked
     }
 
-    /// Pause after a failure, at least what the server asked for; `number` tells watches apart, so that they do not come together.
+    /// Pause after a failure, at least as long as the server asked for; `number` differs by watch, so that they do not come together.
     pub(crate) fn failed(&mut self, number: usize, error: &Error) -> Duration {
         let own = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
         self.failures = self.failures.saturating_add(1);
@@ -57,7 +57,7 @@ fn asked_for(error: &Error) -> Duration {
     Duration::from_secs(u64::from(seconds)).min(MOST)
 }
 
-/// The server does not know what is watched (any more).
+/// The server does not know the watched kind (any more).
 pub(crate) fn is_gone(error: &Error) -> bool {
     matches!(
         error,

@@ -44,23 +44,23 @@ pub enum Error {
     Ended(&'static str),
 }
 
-/// What runs beside the loop in the same process, for example the webhooks, and what it shares with it.
+/// Parts that run beside the loop in the same process, for example the webhooks, and state that they share with it.
 pub struct Beside {
     /// Figures of all.
     pub metrics: Arc<Metrics>,
-    /// Told what the watches see before the loop is.
+    /// Observer hook: receives each observation of the watches before the loop does.
     pub tap: Option<Tap>,
-    /// Our side of TLS of the figures, which then are shown to those alone who may get `/metrics`; `None` shows them to all.
+    /// Our side of TLS for the figures, which are then shown only to users that may get `/metrics`; `None` shows them to all.
     pub metrics_tls: Option<Arc<rustls::ServerConfig>>,
     /// Asked whether the process is ready.
     pub missing: Option<Missing>,
-    /// What the configuration says of what is to be watched.
+    /// The part of the configuration that says which kinds are watched.
     pub wanted: Wanted,
-    /// Notified when somebody wants to read in the log what the loop holds.
+    /// Notified when somebody asks for a dump of the loop's view into the log.
     pub dump: Arc<Notify>,
 }
 
-/// Observations that may wait for the loop: whole objects, so few; the watches wait meanwhile, as they should.
+/// Observations that may wait for the loop. Each holds an object, so the number is small; the watches wait meanwhile, as they should.
 const SEEN_QUEUE: usize = 512;
 /// Outcomes that may wait for the loop.
 const OUTCOME_QUEUE: usize = 1024;
@@ -69,9 +69,9 @@ const QUERY_QUEUE: usize = 16;
 /// Patience beyond the write deadline when writes are drained.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Follows until every object is stored in the version that it reads, and takes part in the election from then on. Runs until
-/// `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease.
-/// `make` makes a brain; it is called once for the loop and once per comparison with a fresh list.
+/// Only follows until every object is stored in the version that it reads, and takes part in the election from then on. Runs until
+/// `shutdown` is ready, then stops leading, drains the writes, closes the servers and releases the lease. `make` makes a controller state;
+/// it is called once for the loop and once per comparison with a fresh list.
 ///
 /// # Errors
 /// When a server cannot listen, the client cannot be made, or a part ends by itself.
@@ -212,7 +212,7 @@ async fn serve(options: &Options, context: &Context, guard: Guard) -> Result<Joi
     Ok(servers)
 }
 
-/// A digest of a brain that has seen nothing but fresh lists.
+/// Digest of a controller state that has seen nothing but fresh lists.
 fn fresh<B: Brain>(client: kube::Client, make: Arc<impl Fn() -> B + Send + Sync + 'static>, wanted: Wanted) -> Fresh {
     Arc::new(move || {
         let (client, make, wanted) = (client.clone(), Arc::clone(&make), wanted.clone());

@@ -1,4 +1,4 @@
-//! The whole runtime beside an API server that knows definitions alone.
+//! The complete runtime beside an API server that knows definitions alone.
 
 use super::*;
 use crate::metrics::Gauges;
@@ -34,7 +34,7 @@ impl Brain for Idle {
     }
 }
 
-/// An API server with definitions whose objects are stored in these versions; notes what else it is asked for.
+/// An API server with definitions whose objects are stored in these versions; it records its other requests.
 async fn storing(versions: Value, asked: Arc<Mutex<Vec<String>>>) -> http::Uri {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -60,8 +60,8 @@ async fn ready(port: u16) -> bool {
     answer.starts_with("HTTP/1.1 200")
 }
 
-/// Runs for that long at most, or until the lease is asked for; whether it was, and whether the process was ready. Who is ready runs on for
-/// two seconds, in which it might ask.
+/// Runs for that long at most, or until the lease is asked for; returns whether it was, and whether the process was ready. A ready process
+/// runs on for two seconds, in which it might ask.
 async fn runs(versions: Value, most: Duration) -> (bool, bool) {
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let config = Config::new(storing(versions, Arc::clone(&asked)).await);

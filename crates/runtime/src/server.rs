@@ -39,7 +39,7 @@ pub type Fresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Value, String>> + Sen
 /// Says what a part beside the loop still lacks.
 pub type Missing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// What the handlers need.
+/// State that the handlers share.
 #[derive(Clone)]
 pub struct Context {
     /// To the loop.
@@ -50,7 +50,7 @@ pub struct Context {
     pub pulse: Arc<Pulse>,
     /// Digest from fresh lists.
     pub fresh: Fresh,
-    /// What else must be ready.
+    /// Names another part of the process that is not ready.
     pub missing: Option<Missing>,
     /// The text of `/metrics`.
     pub scrape: Arc<Scrape>,
@@ -81,7 +81,7 @@ pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Readers to whom figures are shown.
+/// Readers of the metrics.
 #[derive(Clone)]
 pub enum Guard {
     /// All who reach the port, without TLS.
@@ -90,7 +90,7 @@ pub enum Guard {
     Secure {
         /// Our side of TLS.
         tls: Arc<ServerConfig>,
-        /// What asks the API server.
+        /// Authentication and authorization by the API server.
         readers: Access,
     },
 }
@@ -204,7 +204,7 @@ mod tests {
         answer
     }
 
-    /// What handlers need beside a loop that answers at once, and went round last so long ago.
+    /// State of handlers beside a loop that answers at once, and went round last `age` ago.
     fn beside_a_loop(age: Duration) -> Context {
         let (queries, mut questions) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A comparison lists every object of the cluster: whoever asks for one meanwhile is told to come again.
+    /// A comparison lists every object of the cluster: a second request meanwhile is refused and may be repeated.
     #[tokio::test]
     async fn one_comparison_at_a_time_is_made() {
         let context = beside_a_loop(Duration::ZERO);
@@ -269,7 +269,8 @@ mod tests {
         assert_eq!(body.as_ref(), b"the loop stands still for 90 s\n");
     }
 
-    /// One that Berth does without costs only what hangs on it: the process stays ready, as the webhooks of all others are asked here.
+    /// A missing list of a dispensable kind costs only the jobs that need it: the process stays ready, as the webhooks of all other kinds
+    /// are served here.
     #[tokio::test]
     async fn kind_that_cannot_be_listed_is_named() {
         async fn told(context: &Context) -> (StatusCode, String) {

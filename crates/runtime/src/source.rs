@@ -1,5 +1,5 @@
-//! The objects of one kind: a list, and then what changes. As `kube`'s watcher does it, but that a page of a list is never held as a whole
-//! (`items.rs`), and that pages of large objects are small: the API server holds a page, too.
+//! The objects of one kind: a list, and then its changes, as `kube`'s watcher gives them. Two things differ: a page of a list is never held
+//! in memory at once (`items.rs`), and pages of large objects are small, because the API server holds a page, too.
 
 use crate::items::Items;
 use crate::raw::Raw;
@@ -86,10 +86,10 @@ impl Source {
         Self { client, objects, path, selector, most: PAGE, state: State::Begin }
     }
 
-    /// What comes next. After an error it goes on where it can: the caller pauses.
+    /// The next event. After an error it goes on where it can: the caller pauses.
     pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
         loop {
-            // Whatever fails from here on begins anew, but where a state is put back.
+            // Every failure from here on makes the list begin anew, unless a state is put back.
             match std::mem::replace(&mut self.state, State::Begin) {
                 State::Begin => {
                     self.state = State::Between(None, self.most);
@@ -143,7 +143,7 @@ impl Source {
             let bad = |error| Error::InitialListFailed(kube::Error::SerdeError(error));
             let object = serde_json::from_str(&text).map_err(bad)?;
             if let Some(smaller) = page.smaller() {
-                // The objects of this page are told again.
+                // The objects of this page come again with the new list.
                 self.most = smaller;
             } else {
                 self.state = State::Page(page);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// The answers of a server one after the other, with their codes, and what it was asked.
+/// The answers of a server one after the other, with their codes, and the requests that it got.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -130,7 +130,7 @@ async fn page_that_is_too_large_is_asked_for_anew_in_small_ones() {
     assert_eq!(told[74], "end");
     let limits: Vec<String> = server.given("limit").into_iter().flatten().collect();
     assert_eq!(limits, ["500", "16", "16", "16"]);
-    // One that breaks off is asked for in smaller ones, too.
+    // A page that breaks off is asked for in smaller ones, too.
     let server = Server::default();
     server.answers(200, "{\"metadata\": {\"resourceVersion\": \"9\"}, \"items\": [{");
     server.page(&["a"], 0, "");

@@ -31,10 +31,10 @@ const OLD: &str = "v1beta1";
 const RETRY: Duration = Duration::from_secs(2);
 /// Pause before it is asked again whether the objects were stored anew.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);
-/// How often the same is said.
+/// Time between two equal log lines.
 const REMINDER: Duration = Duration::from_secs(600);
 
-/// What is read of a definition: its schemas, half a megabyte of it, are passed over.
+/// The fields that are read of a definition: its schemas, half a megabyte, are passed over.
 #[derive(Deserialize)]
 struct Definition {
     #[serde(default)]
@@ -47,7 +47,7 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until nothing is stored in the old version, and says what is and how it is stored anew. The pulse is held meanwhile.
+/// Waits until no object is stored in the old version, and logs the kinds with such objects and how to store them anew. Holds `pulse` meanwhile.
 pub(crate) async fn settled(client: &Client, pulse: &Pulse, again: Duration) {
     let mut said: Option<(Vec<String>, Instant)> = None;
     loop {
@@ -95,7 +95,7 @@ async fn ask(client: &Client, name: &str) -> Option<Definition> {
     }
 }
 
-/// What a definition says against leading. The log quotes double quotes, so that the command has none.
+/// Reason why this process must not lead yet, as a definition gives it. The log quotes double quotes, so the command has none.
 fn refusal(name: &str, definition: &Definition) -> Option<String> {
     let stored = &definition.status.stored_versions;
     stored.iter().any(|version| version == OLD).then(|| {

@@ -1,8 +1,8 @@
 //! Watches: one task per kind, turning kube's watch events into observations.
 //!
-//! The objects of a (re)list are told one by one, so that a long list is never held as a whole; its end is told with all
-//! their names, so that control sees what vanished meanwhile. A new *epoch* makes every watch start over with a quorum
-//! list: that is how a new leader gets a view not older than its claim.
+//! The objects of a (re)list are passed on one by one, so that a long list is never held in memory at once. Its end carries all their
+//! names, so that control sees which objects vanished meanwhile. A new *epoch* makes every watch start over with a quorum list: in that way
+//! a new leader gets a view not older than its claim.
 
 use crate::first_list::{FirstList, reason};
 use crate::metrics::Metrics;
@@ -42,7 +42,7 @@ pub const KINDS: usize = 21 + JOB_TYPES.len();
 /// Pause between two looks for a kind that is not served.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Annotation that repeats the whole object.
+/// Annotation that repeats the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Turns changes of texts into observations of one kind: all that differs between the watches.
@@ -51,7 +51,7 @@ type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send
 /// An object that does not decode.
 struct Undecodable {
     error: String,
-    /// What is told of it all the same.
+    /// The observation that is reported of it all the same.
     remains: Option<Observation>,
 }
 
@@ -62,7 +62,7 @@ struct Kind {
     decode: Decode,
     /// Berth does without it where the cluster does not serve this kind: itself, or the one that it is made for.
     needs: Option<ApiResource>,
-    /// What is told of whether that is served.
+    /// The observation that says whether the cluster serves the needed kind.
     tells: Option<fn(bool) -> Observation>,
     /// It is watched only where the configuration names this kind.
     integration: Option<control::Kind>,
@@ -196,7 +196,8 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional().without(control::Kind::TrainingJob),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional().without(control::Kind::TrainingJob),
-        // Whatever the configuration names now: what was started before holds quota, and waits for our finalizer to go.
+        // All managed pods, whatever the configuration names now: a pod that was started earlier holds quota, and waits for the removal of
+        // our finalizer.
         kind!(Pod, Observation::Pod).labelled(&managed).without(control::Kind::Pod),
         kind!(StatefulSet, Observation::StatefulSet)
             .of(control::Kind::StatefulSet)
@@ -213,7 +214,7 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
             .made_for::<ProvisioningRequest>()
             .labelled(managed)
             .without(control::Kind::ProvisioningRequest),
-        // Those that are not tainted as about to go are forgotten at once.
+        // Nodes without a taint that announces their end are forgotten at once.
         kind!(api::node::Node, Observation::Node).dispensable(),
         Kind::of_started_pods(),
     ];
@@ -221,7 +222,7 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
     kinds
 }
 
-/// Decodes a change; of a whole list, what does not decode and cannot be rescued is left out.
+/// Decodes a change. An object of a list that does not decode and cannot be rescued is left out.
 fn decode<T>(
     change: Change<Raw>,
     read: impl Fn(&str) -> serde_json::Result<T>,
@@ -248,7 +249,7 @@ fn read<K: Resource + DeserializeOwned>(text: &str) -> serde_json::Result<Box<K>
     Ok(object)
 }
 
-/// Reads a job, without what nothing reads of it.
+/// Reads a job, without the metadata that nothing reads.
 pub(crate) fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
     let mut job = kind.decode(text)?;
     slim(job.metadata_mut());
@@ -265,7 +266,7 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
     tasks
 }
 
-/// Whether the cluster knows a kind. What cannot be found out counts as known: its watch says what is wrong.
+/// Whether the cluster serves a kind. A question without an answer counts as yes: the watch then reports the error.
 async fn served(client: &Client, resource: &ApiResource) -> bool {
     let all: Api<Raw> = Api::all_with(client.clone(), resource);
     !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
@@ -346,7 +347,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             };
             let (observation, ends, room) = match event {
                 Ok(event) => {
-                    // A list that is only begun tells nothing.
+                    // The beginning of a list says nothing about the watch.
                     if !matches!(event, Event::Init) {
                         retry.works();
                     }

@@ -20,7 +20,7 @@ fn job(name: &str, parallelism: serde_json::Value) -> serde_json::Value {
     })
 }
 
-/// Serves whatever `items` holds as a list; watches hang open.
+/// Serves the content of `items` as a list; watches hang open.
 fn server(items: Arc<Mutex<Vec<serde_json::Value>>>) -> Client {
     server_with(items, Arc::default())
 }
@@ -64,7 +64,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
             Observation::Job(_, Change::Only(names)) => {
                 let (kind, epoch) = seen.listed.unwrap();
                 assert_eq!(kind, NUMBER);
-                // What does not decode is there all the same.
+                // An object that does not decode is listed all the same.
                 let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
                 assert_eq!(
                     names.iter().filter(|name| *name != "bad").collect::<Vec<_>>(),
@@ -77,7 +77,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     }
 }
 
-/// The context of watches that ask this client and tell that channel.
+/// The context of watches that use this client and this channel.
 fn context(client: Client, seen: mpsc::Sender<Seen>, epoch: channel::Receiver<u64>) -> Context {
     Context {
         client,
@@ -135,7 +135,7 @@ async fn a_bad_object_in_a_watch_does_not_stop_it() {
     task.abort();
 }
 
-/// A server that forbids lists until it is told otherwise, and then has none of the kind.
+/// A server that forbids lists while `forbids` is set, and then has no object of the kind.
 fn forbidding(forbids: Arc<std::sync::atomic::AtomicBool>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let forbids = forbids.load(std::sync::atomic::Ordering::Relaxed);
@@ -191,7 +191,7 @@ async fn kind_that_may_not_be_listed_is_done_without_until_it_may() {
     task.abort();
 }
 
-/// Limits and quota are in such kinds: nothing is decided without them, and whoever asks is told why.
+/// Limits and quota are in such kinds: nothing is decided without them, and readiness names the missing kind.
 #[tokio::test]
 async fn kind_that_is_needed_is_waited_for_and_named() {
     for plural in ["clusterqueues", "queuepolicies", "workloads", "jobs"] {
@@ -209,7 +209,7 @@ async fn kind_that_is_needed_is_waited_for_and_named() {
     }
 }
 
-/// What is on its way to a loop that does not come round is bounded in bytes, not in objects.
+/// Objects on their way to a loop that is behind are bounded in bytes, not in number.
 #[tokio::test]
 async fn watches_wait_for_a_loop_that_is_behind_with_large_objects() {
     let mut large = job("one", 1.into());
@@ -228,7 +228,7 @@ async fn watches_wait_for_a_loop_that_is_behind_with_large_objects() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let waiting = 512 - sender.capacity();
     assert!((10..17).contains(&waiting), "{waiting} of a mebibyte wait");
-    // The first page is too large, and the list begins anew: an object may be told twice, and is listed once.
+    // The first page is too large, and the list begins anew: an object may come twice, and is listed once.
     let listed = loop {
         if let Observation::Job(_, Change::Only(listed)) = seen.recv().await.unwrap().observation {
             break listed;
@@ -291,7 +291,7 @@ fn every_kind_has_a_number_and_is_watched_once() {
     assert!(needed("jobs") && !needed("jobsets"));
 }
 
-/// Of pods that were started no more than their metadata is asked for, by lists and by watches.
+/// Lists and watches of started pods ask for their metadata alone.
 #[tokio::test]
 async fn started_pods_are_asked_for_by_their_metadata_alone() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -341,7 +341,7 @@ async fn started_pods_are_asked_for_by_their_metadata_alone() {
     }
 }
 
-/// One that has lost its label is told from one that is gone by the last state that the watch shows.
+/// The last state that the watch shows distinguishes a pod that lost its label from one that is gone.
 #[test]
 fn started_pod_is_read_from_its_metadata() {
     let kind = Kind::of_started_pods();

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 /// Field manager of creates, the one that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
 
-/// What is read of an answer is the version: a server that can leaves the rest of the object away.
+/// Only the version of an answer is read: a server that supports it leaves the rest of the object out.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Longest time for a look into a store.
@@ -56,7 +56,7 @@ impl Writer {
         self.leadership.permits(write.term, now)
     }
 
-    /// Performs one write and says what became of it. Refuses (`NotSent`) when its term is over or when too little of
+    /// Performs one write and returns its outcome. Refuses (`NotSent`) when its term is over or when too little of
     /// the lease is left for it to end in time.
     pub async fn perform(&self, write: &Write) -> Outcome {
         let outcome = self.send(write).await;
@@ -153,7 +153,7 @@ impl Writer {
     }
 }
 
-/// What is answered about pods, or that it takes too long.
+/// The answer to a question about pods, or `Busy` when it takes too long.
 async fn in_time(deadline: Duration, answer: impl Future<Output = Outcome>) -> Outcome {
     tokio::time::timeout(deadline, answer).await.unwrap_or(Outcome::Busy(1_000))
 }
@@ -170,12 +170,12 @@ const fn verb_of(request: &Request) -> Verb {
     }
 }
 
-/// The HTTP request of a write. The server is told to give up a second before we do, so that a write whose outcome we
-/// call unknown is over by then.
+/// The HTTP request of a write. Its server-side time-out ends a second before our deadline, so that a write whose outcome we call unknown
+/// is over by then.
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        // Nothing that the API server is asked for, or more than one thing.
+        // A write that is no request to the API server, or that is several.
         Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }

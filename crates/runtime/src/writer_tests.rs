@@ -47,7 +47,7 @@ fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, W
     (sender, in_term(client, leadership, None))
 }
 
-/// A writer that may send that many patches and then none for an hour, or as many as it likes.
+/// A writer that may send that many patches and then none for an hour; `None` is unlimited.
 fn in_term(client: Client, leadership: Leadership, patches: Option<f64>) -> Writer {
     let stores = Stores::new(client.clone(), None);
     let rate = Rate::new(Bucket::new(patches.map(|_| 1.0 / 3_600.0), patches.unwrap_or(1.0), Instant::now()));
@@ -83,7 +83,7 @@ async fn pods_that_were_not_told_are_told_once() {
     assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"},"uid":"p-1"}}"#, "no other pod of that name");
 }
 
-/// Three pods of a job of which none was told, and how many patches came.
+/// Three pods of a job without the annotation, and the number of patches.
 fn three_untold(patches: Arc<Mutex<usize>>) -> Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         if request.method() == http::Method::PATCH {
@@ -105,7 +105,7 @@ fn stop_now() -> Write {
 #[tokio::test]
 async fn each_pod_that_is_told_counts_as_a_write() {
     let patches = Arc::<Mutex<usize>>::default();
-    // As long as the third waits in vain, and long enough for the first two.
+    // Long enough for the first two patches, and the third does not get a token within this time.
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
     sender.send_replace(LEADING);
     let writer = in_term(three_untold(Arc::clone(&patches)), leadership, Some(2.0));
@@ -222,7 +222,7 @@ async fn requests_have_the_right_form() {
     let options: serde_json::Value = serde_json::from_str(&seen[4].3).unwrap();
     assert_eq!(options["preconditions"]["uid"], "u-1");
     assert_eq!(options["propagationPolicy"], "Background");
-    // Nobody's pods lose the time after SIGTERM that their template gives them.
+    // Pods keep the time after SIGTERM that their template gives them.
     assert_eq!(options["gracePeriodSeconds"], serde_json::Value::Null);
 }
 
@@ -439,7 +439,7 @@ async fn pod_of_a_job_is_read() {
     assert_eq!(reader.perform(&ask("q")).await, Outcome::Gone);
 }
 
-/// What kube-apiserver 1.36 answers when metadata is asked for and there is none.
+/// Answer of kube-apiserver 1.36 when metadata is asked for and there is none.
 #[tokio::test]
 async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
     let service = tower::service_fn(|_: http::Request<Body>| async {
@@ -465,7 +465,7 @@ async fn a_look_into_a_store_ends_with_the_term() {
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
-        // A renewal is no end.
+        // A renewal does not end the term.
         sender.send_replace(State { term: Some(Term(4)), until: Some(Instant::now() + Duration::from_secs(60)) });
         tokio::time::sleep(Duration::from_millis(200)).await;
         sender.send_replace(State::default());

@@ -1,4 +1,4 @@
-//! Cases that ask for what Berth does not have, or has divided otherwise.
+//! Cases that ask for a feature that Berth does not have, or for a part of upstream that Berth divides otherwise.
 
 use crate::case::Case;
 use crate::gates::{Effect, Gates};
@@ -22,14 +22,14 @@ pub const INNER: &str = "upstream's inner division of labour";
 
 /// Kinds that are about placement in a topology alone.
 const TOPOLOGICAL_KINDS: [&str; 5] = ["tas-placement", "tas-encoding", "tas-step", "second-pass", "topology-request"];
-/// Kinds whose answer is the same wherever the pods go and whatever they were given of what they claim.
+/// Kinds whose answer does not depend on the places of pods, nor on the devices given for their claims.
 const PLACELESS_KINDS: [&str; 4] = ["admission-checks", "equivalence", "podset-counts", "queue-timestamp"];
 /// Kinds in which the engine answers for slices that it is given.
 const SLICE_KINDS: [&str; 2] = ["flavor-assignment", "usage"];
 /// Kinds of objects that resource claims are made of.
 const CLAIM_OBJECTS: [&str; 4] = ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
-/// Why a case is not for Berth, `None` when it is.
+/// Reason why a case does not apply to Berth, `None` when it applies.
 ///
 /// # Errors
 /// A gate that Kueue does not know.
@@ -65,14 +65,14 @@ fn list<'v>(object: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
     object.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The Workloads of a case: its objects, and what its steps and its input put in.
+/// The Workloads of a case: its objects, and those of its steps and its input.
 fn workloads(case: &Case) -> impl Iterator<Item = &Value> {
     let steps = list(&case.input, "/steps").filter_map(|step| step.get("update"));
     case.of_kind("Workload").chain(steps).chain(case.input.get("update"))
 }
 
-/// It needs a topology: a Workload asks for one or was given a place in it, a ClusterQueue has quota in a flavor with one, or what is
-/// given or expected is told by domain. How often requests go into a capacity is asked by placement alone.
+/// Whether a case needs a topology: a Workload asks for one or has a place in it, a ClusterQueue has quota in a flavor with one, or the
+/// input or the expectation is by topology domain. The number of times that requests fit into a capacity matters to placement alone.
 fn is_topological(case: &Case) -> bool {
     let steps = || list(&case.input, "/steps").filter_map(|step| step.get("action"));
     let second_pass =
@@ -81,7 +81,7 @@ fn is_topological(case: &Case) -> bool {
     let expects = ["topologyUsage", "hasTopologyAssignment"].iter().any(|key| has(&case.expect, key));
     let asks = |set: &Value| {
         let request = set.get("topologyRequest").cloned().map(serde_json::from_value::<PodSetTopologyRequest>);
-        // Who only names a group of pod sets asks for no place.
+        // A pod set that only names a group asks for no place.
         request.is_some_and(|request| request.map_or(true, |request| request.asks()))
     };
     let is_placed = |workload: &Value| {
@@ -92,7 +92,7 @@ fn is_topological(case: &Case) -> bool {
     second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
 }
 
-/// Among heads that are ordered one has quota already: only who waits for a place in a topology is looked at once more.
+/// Whether one of the ordered heads has quota already: only a workload that waits for a place in a topology has a second pass.
 fn has_second_passes(case: &Case) -> bool {
     let is_reserved =
         |condition: &Value| text(condition, "/type") == "QuotaReserved" && text(condition, "/status") == "True";
@@ -100,13 +100,13 @@ fn has_second_passes(case: &Case) -> bool {
         && case.of_kind("Workload").any(|workload| list(workload, "/status/conditions").any(is_reserved))
 }
 
-/// A workload was given a place, or is to be given one.
+/// Whether a workload has a place, or is to get one.
 fn has_a_place(workload: &Value) -> bool {
     let placed = |set: &Value| has(set, "topologyAssignment") || has(set, "delayedTopologyRequest");
     list(workload, "/status/admission/podSetAssignments").any(placed)
 }
 
-/// The answer does not depend on places: requests do once a workload was given one, and not without the gate.
+/// Whether the answer does not depend on places: requests depend on them once a workload has one, unless the gate is off.
 fn passes_places_over(case: &Case, gates: &Gates) -> bool {
     let counts_places = || gates.on("TopologyAwareScheduling") && workloads(case).any(has_a_place);
     PLACELESS_KINDS.contains(&case.kind.as_str()) || (case.kind == "requests" && !counts_places())
@@ -119,14 +119,14 @@ fn has_quota_in_a_topology(case: &Case) -> bool {
     case.of_kind("ClusterQueue").any(|object| list(object, "/spec/resourceGroups").any(of_group))
 }
 
-/// Counts of pods are compared with others, or put in their place, which upstream does for slices alone. How many there are is asked of
-/// everybody.
+/// Whether counts of pods are compared with others, or replaced by them, which upstream does for slices alone. The number of pods is a
+/// question that applies to every job.
 fn compares_counts(case: &Case) -> bool {
     case.kind == "podset-counts" && case.expect.get("counts").is_none()
 }
 
-/// A Workload is to take the place of another. What the engine is asked of that is answered; how a job of another kind than Berth's
-/// own becomes slices is not.
+/// Whether a Workload is to take the place of another. Berth answers the engine's part of it; the making of slices for jobs of other kinds
+/// than Berth's own is not part of it.
 fn has_slices(case: &Case) -> bool {
     let replaces = |workload: &Value| {
         workload.pointer("/metadata/annotations").is_some_and(|notes| has(notes, WORKLOAD_SLICE_REPLACEMENT_FOR))
@@ -134,7 +134,7 @@ fn has_slices(case: &Case) -> bool {
     has(&case.input, "replacedWorkloadSlice") || workloads(case).any(replaces)
 }
 
-/// Workloads stand for another one, each with a flavor of its own, or a ClusterQueue asks for that.
+/// Whether Workloads stand for another one, each with a flavor of its own, or a ClusterQueue asks for that.
 fn has_variants(case: &Case) -> bool {
     let by_workload = |owner: &Value| owner.get("kind").is_some_and(|kind| kind == "Workload");
     let variant = |workload: &Value| list(workload, "/metadata/ownerReferences").any(by_workload);
@@ -156,8 +156,9 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Pods claim resources where that decides, or are given what they claimed, unless the gate has that passed over; or what they asked for
-/// before an update is kept, as upstream does for claims alone. Requests count claims as they are given, and by no pod.
+/// Whether the answer depends on resource claims of pods, or on the devices given for them, unless the gate ignores claims; or whether the
+/// requests from before an update are kept, which upstream does for claims alone. Requests count the devices that are given, but not by
+/// pod.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));
@@ -171,8 +172,8 @@ fn has_claims(case: &Case, gates: &Gates) -> bool {
         || (decides && workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims)))
 }
 
-/// Whether the scan of a workload is out of date since its shape changed: Berth forgets it when the change is seen, which is what the
-/// cases with `progressKept` ask, and not at the next scan.
+/// Whether the scan of a workload is out of date since its shape changed. Berth forgets the scan when it sees the change, and not at the
+/// next scan; the cases with `progressKept` test that.
 fn compares_shapes(case: &Case) -> bool {
     let shape = |scan: &str| text(&case.input, &format!("/{scan}/schedulingHash"));
     shape("last") != shape("current")

@@ -1,4 +1,4 @@
-//! The form of a case: everything that may stand in it is named here or in the kind's own types; any other key is an error.
+//! The form of a case: every key is named here or in the kind's own types; any other key is an error.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Case {
     pub name: String,
     /// Upstream package and test function.
     pub source: String,
-    /// What is being decided.
+    /// The kind of decision.
     pub kind: String,
     /// A phrase for people.
     #[serde(default)]
@@ -35,13 +35,13 @@ pub struct Case {
     /// Manifests.
     #[serde(default)]
     pub objects: Vec<Value>,
-    /// What objects cannot say.
+    /// Input that objects cannot express.
     #[serde(default)]
     pub input: Value,
-    /// What must come out.
+    /// The expected result.
     #[serde(default)]
     pub expect: Value,
-    /// Decided as Berth does it, also where it departs from Kueue on purpose: said by whoever runs the case.
+    /// True: decided as Berth does it, also where it departs from Kueue on purpose. The runner sets it, not the file.
     #[serde(skip)]
     pub as_shipped: bool,
 }
@@ -76,7 +76,7 @@ pub struct FairSharing {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum AdmissionFairSharing {
-    /// Whether it is on.
+    /// Only on or off.
     Switch(bool),
     /// Its settings.
     Settings(AdmissionFairSharingSettings),
@@ -111,14 +111,14 @@ pub struct Transformation {
 /// Reads a case.
 ///
 /// # Errors
-/// What is wrong with the text, in one line.
+/// The fault in the text, in one line.
 pub fn read(text: &str) -> Result<Case, String> {
     let mut value: Value = serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))?;
     drop_nulls(&mut value);
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// A key without a value is as good as none.
+/// A key without a value is the same as no key.
 fn drop_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, value| !value.is_null());
@@ -140,7 +140,7 @@ impl Case {
         typed("input", &value)
     }
 
-    /// `expect` in the form of the kind; what is marked internal is left out.
+    /// `expect` in the form of the kind; the part under `internal` is left out.
     ///
     /// # Errors
     /// A key or value that does not belong there.

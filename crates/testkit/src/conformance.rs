@@ -1,4 +1,5 @@
-//! The runner: every case below a folder, a line per family and kind, why cases are not for Berth by family, the totals last.
+//! The runner: every case below a folder, a line per family and kind, the reasons by family why cases do not apply to Berth, the totals
+//! last.
 
 use crate::applicable::reason_against;
 use crate::case::{self, Case};
@@ -9,19 +10,20 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// The table of gates, which lies among the cases and is none.
+/// The table of gates, which lies among the cases.
 const NO_CASE: &str = "feature-gates.yaml";
 
-/// What to run and how much to say.
+/// The cases to run, and the verbosity.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Only cases whose path below the folder contains this.
     pub only: Option<String>,
     /// Every case with its verdict.
     pub verbose: bool,
-    /// Cases that are known to differ, by path below the folder: they fail, but not the run. Without `only`, each must be there.
+    /// Cases that are known to differ, by path below the folder: they fail, but the run does not fail for them. Without `only`, each must
+    /// exist.
     pub known: BTreeSet<String>,
-    /// As Berth decides, also where it departs from Kueue on purpose.
+    /// True: as Berth decides, also where it departs from Kueue on purpose.
     pub as_shipped: bool,
 }
 
@@ -32,7 +34,7 @@ pub struct Counts {
     pub passed: usize,
     /// Something differs.
     pub failed: usize,
-    /// Not for Berth.
+    /// Cases that do not apply to Berth.
     pub not_applicable: usize,
 }
 
@@ -41,15 +43,15 @@ pub struct Counts {
 pub struct Report {
     /// By family and kind.
     pub groups: BTreeMap<(String, String), Counts>,
-    /// Cases that are not for Berth, by family and reason.
+    /// Cases that do not apply to Berth, by family and reason.
     pub reasons: BTreeMap<(String, &'static str), usize>,
     /// All.
     pub totals: Counts,
-    /// Failed cases that are not known to differ, and cases known to differ that do not, are not for Berth, or are not there.
+    /// Failed cases that are not known to differ, and cases known to differ that pass, do not apply, or do not exist.
     pub surprises: usize,
 }
 
-/// Runs the cases below a folder and prints what became of them. What cannot be read is a case that failed.
+/// Runs the cases below a folder and prints their verdicts. A file that cannot be read is a failed case.
 ///
 /// # Errors
 /// When the folder is absent or cannot be read, or the report cannot be written.

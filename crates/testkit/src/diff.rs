@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// What became of a case.
+/// Verdict on a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Everything expected was found.
     Passed,
-    /// What differs, a line each.
+    /// The differences, a line each.
     Failed(Vec<String>),
-    /// It asks for what Berth has not, or has otherwise.
+    /// The case asks for a feature that Berth does not have, or has otherwise.
     NotApplicable(&'static str),
 }
 

@@ -1,12 +1,12 @@
-//! Feature gates of a case: their values, and what becomes of a case that sets one of which Berth does not know the other value.
+//! Feature gates of a case: their values, and the treatment of a case that sets a gate of which Berth does not know the other value.
 
 use berth_control::feature_gates::{GATES, Gate};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the other value of a gate changes.
+/// The effect of a gate's other value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What Berth decides: the value is handed on.
+    /// Decisions of Berth: the value is handed on.
     Handed,
     /// Topology-aware scheduling only.
     Topology,
@@ -16,7 +16,7 @@ pub enum Effect {
     Slices,
     /// Parts of the node filter.
     Library,
-    /// Nothing that a case can ask for: other kinds of objects, webhooks, metrics, how things are written or how fast.
+    /// Nothing that a case can ask for: other kinds of objects, webhooks, metrics, the form or the rate of writes.
     Nothing,
 }
 
@@ -43,7 +43,7 @@ const HANDED: [&str; 19] = [
     "UnadmittedWorkloadsObservability",
 ];
 
-/// What the other value of a gate changes.
+/// The effect of a gate's other value.
 #[must_use]
 pub fn effect(gate: &Gate) -> Effect {
     let name = gate.name;
@@ -65,7 +65,8 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Kueue's defaults but for what a case sets. What is on turns on what it needs; what is on by default is off without it.
+    /// Kueue's defaults, changed by the values of a case. A gate that is on turns on the gates that it needs; a gate that is on by default
+    /// is off without them.
     ///
     /// # Errors
     /// A name that Kueue does not know.
@@ -99,7 +100,7 @@ impl Gates {
         self.on.contains(name)
     }
 
-    /// Whether a gate with this effect has not its default.
+    /// Whether a gate with this effect differs from its default.
     #[must_use]
     pub fn departs(&self, kind: Effect) -> bool {
         GATES.iter().any(|gate| self.on(gate.name) != gate.on && effect(gate) == kind)
@@ -140,7 +141,7 @@ mod tests {
         assert!(gates(&[("SchedulerLibraryIntegration", true)]).unwrap().departs(Effect::Library));
     }
 
-    /// The table of gates beside the cases is the one that the operator has.
+    /// The table of gates beside the cases is equal to the operator's.
     #[test]
     fn the_table_is_that_of_the_cases() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/feature-gates.yaml");
@@ -154,7 +155,7 @@ mod tests {
             let needs = row.get("requires").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
             let mut needs: Vec<&str> = needs.iter().filter_map(serde_json::Value::as_str).collect();
             let mut known = gate.needs.to_vec();
-            // What a gate needs is a set.
+            // The gates that a gate needs are a set.
             needs.sort_unstable();
             known.sort_unstable();
             assert_eq!(needs, known, "{}", gate.name);

@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Label by which upstream knows the job of a Workload.
+/// Label by which upstream finds the job of a Workload.
 const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
-/// What a case decides on.
+/// Control with the objects of a case.
 #[derive(Debug)]
 pub struct Scene {
     /// Control and the objects.
     pub offline: Offline,
     /// Names of Workloads by uid.
     names: BTreeMap<String, String>,
-    /// Uids that had to be made up, with what upstream shows instead.
+    /// Uids that the runner had to make up, with the text that upstream shows instead.
     made_up: BTreeMap<String, String>,
     /// Workloads without a creation time.
     ageless: Vec<String>,
-    /// Only what cycles wrote is shown.
+    /// Only writes of cycles are shown.
     cycles_only: bool,
 }
 
@@ -106,7 +106,7 @@ fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
         Some(other) => return Err(format!("config.quotaCheckStrategy: unknown {other:?}")),
     };
     let named = berth_engine::Gates::named(|name| Some(gates.on(name)));
-    // As shipped, what a case does not say is as Berth has it, which is not always Kueue's default.
+    // As shipped, a gate that a case does not set has Berth's default, which is not always Kueue's.
     let own = berth_engine::Gates::named(|name| case.feature_gates.get(name).copied());
     Ok(Options {
         admission_fair_sharing: admission_fair_sharing.filter(|_| gates.on("AdmissionFairSharing")),
@@ -131,7 +131,7 @@ impl Scene {
     /// The objects of a case, observed in their order.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// The object that cannot be read.
     pub fn new(case: &Case) -> Result<Self, String> {
         let now = match &case.now {
             Some(text) => text.parse().map_err(|error| format!("now: {text:?}: {error}"))?,
@@ -153,7 +153,7 @@ impl Scene {
     /// Creates or replaces an object.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// The object that cannot be read.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let mut object = object.clone();
         match object.get("kind").and_then(Value::as_str) {
@@ -198,14 +198,14 @@ impl Scene {
             let uid = text(owner, "/uid");
             let is_there = self.offline.objects().values().any(|object| text(object, "/metadata/uid") == uid);
             if let (Value::Object(owner), true) = (owner, uid.is_empty() || !is_there) {
-                // The same of those that a case names.
+                // The same for owners that a case names.
                 owner.insert("apiVersion".to_owned(), json!("example.com/v1"));
                 owner.insert("kind".to_owned(), json!("Owner"));
             }
         }
     }
 
-    /// Books usage in ClusterQueues, as workloads that hold it.
+    /// Charges usage to ClusterQueues, as workloads that hold it.
     ///
     /// # Errors
     /// A quantity that cannot be read, or that no workload can hold.
@@ -286,7 +286,7 @@ impl Scene {
         message
     }
 
-    /// From now on, of what control writes only what a cycle of upstream would have written is shown.
+    /// From now on, only writes that a cycle of upstream would have made are shown.
     pub fn show_cycles_only(&mut self) {
         self.offline.keep_history();
         self.cycles_only = true;
@@ -332,7 +332,7 @@ impl Scene {
     }
 }
 
-/// The cases were recorded without an API server: where its defaults would have set a policy, upstream's is empty.
+/// Empties policies that the API server's defaults would have set: the cases were recorded without an API server.
 fn undefault(queue: &mut Value) {
     let Some(Value::Object(preemption)) = queue.pointer_mut("/spec/preemption") else { return };
     for policy in ["withinClusterQueue", "reclaimWithinCohort"] {
@@ -355,7 +355,7 @@ pub fn text(object: &Value, path: &str) -> String {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A copy without nulls, empty lists, empty maps and empty texts: what the API leaves out.
+/// A copy without nulls, empty lists, empty maps and empty texts, which the API leaves out.
 #[must_use]
 pub fn bare(value: &Value) -> Value {
     match value {

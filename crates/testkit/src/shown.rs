@@ -1,17 +1,17 @@
-//! What upstream's scheduler alone would have made of objects and events. Upstream's tests of whole cycles run it without the
-//! controllers beside it, while control is both: it also lists admission checks, admits once they are ready, gives back the quota of
-//! queues that are gone, and tells those why they wait that no cycle looked at. Of what was written, that is taken out again.
+//! Objects and events as upstream's scheduler alone would have made them. Upstream's tests of full cycles run the scheduler without the
+//! controllers beside it, while control is both: it also lists admission checks, admits once they are ready, gives back the quota of queues
+//! that are gone, and explains the wait of workloads that no cycle looked at. These parts of the writes are taken out again.
 
 use berth_control::offline::Made;
 use berth_control::write::{Notice, ObjectKey, Purpose};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Why a cycle of upstream writes.
+/// Purposes of the writes that a cycle of upstream makes.
 const OF_CYCLES: [Purpose; 3] = [Purpose::ReserveQuota, Purpose::ExplainPending, Purpose::Evict];
 
-/// Whether a cycle would have written this. It admits together with the reservation what no check holds back, which control may do
-/// in two steps.
+/// Whether a cycle would have written this. A cycle admits a workload without pending checks together with the reservation, which control
+/// may do in two steps.
 fn is_of_a_cycle(made: &Made, before: &[Made]) -> bool {
     let reserved = |other: &Made| other.key == made.key && other.purpose == Purpose::ReserveQuota;
     OF_CYCLES.contains(&made.purpose) || (made.purpose == Purpose::SetAdmitted && before.iter().any(reserved))
@@ -22,7 +22,7 @@ fn others(history: &[Made]) -> impl DoubleEndedIterator<Item = &Made> {
     history.iter().enumerate().filter(is_other).map(|(_, made)| made)
 }
 
-/// An object without what was not written by cycles, as far as nothing has been written over it.
+/// An object without writes that no cycle made, as far as no later write has replaced their values.
 #[must_use]
 pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     let mut shown = now.clone();
@@ -34,10 +34,10 @@ pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     shown
 }
 
-/// What Berth says of the owners that scenes give to workloads: they are of no kind of job.
+/// Berth's reason for the owners that scenes give to workloads: their kind is no kind of job.
 const OF_SCENES: &str = "OwnerKindUnknown";
 
-/// Events without those that tell of such writes.
+/// Events without those of such writes.
 #[must_use]
 pub fn notices(all: &[Notice], history: &[Made]) -> Vec<Notice> {
     let mut shown: Vec<Notice> = all.iter().filter(|notice| notice.reason != OF_SCENES).cloned().collect();
@@ -118,7 +118,7 @@ mod tests {
             shown["status"],
             json!({"admission": {"clusterQueue": "q"}, "conditions": [condition("QuotaReserved", "True")]})
         );
-        // Given back by a controller: it is still reserved as far as cycles go.
+        // Given back by a controller: cycles still see the reservation.
         let released = json!({"status": {"conditions": [condition("QuotaReserved", "False")]}});
         let history = [made(Purpose::ReleaseQuota, &reserved, &released)];
         assert_eq!(object(&released, &key(), &history)["status"], reserved["status"]);

@@ -88,7 +88,7 @@ fn every_expectation_counts() {
     assert!(compared >= 100, "only {compared} expectations");
 }
 
-/// Fields of `expect` that no case of ours tries: they say how to compare.
+/// Fields of `expect` that no case of ours changes: they say how to compare.
 const NOT_COMPARED: [&str; 1] = ["cycle/eventsCompare"];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Counts of Kueue's cases by family: how many pass, differ, or are not for Berth, by reason. A case that is not judged any more shows here.
+//! Counts of verdicts on Kueue's cases: passed and failed by family, and those that do not apply by reason. A case that is not judged any
+//! more shows here.
 //!
 //! `UPDATE=1` writes the numbers that are found into the file.
 
@@ -6,7 +7,7 @@ use berth_testkit::conformance::{Counts, Options, Report, run};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What was found, a line for each number.
+/// The counts found, a line for each number.
 fn lines(report: &Report) -> String {
     let mut families: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for ((family, _), counts) in &report.groups {

@@ -1,8 +1,8 @@
-//! The runner looks at all that a case expects: every leaf, list item and key of the expectations of each case that passes, changed,
-//! left out or doubled, turns the pass into a failure. What need not is in [`EXEMPT`], each with its reason.
+//! The runner looks at all expectations of a case: every leaf, list item and key of the expectations of each case that passes, changed,
+//! left out or doubled, turns the pass into a failure. Exceptions are in [`EXEMPT`], each with its reason.
 //!
-//! Our own cases are tried whole. Of Kueue's cases, each field of each kind is tried in a few places,
-//! spread over the cases; `BERTH_LEAVES` says in how many, 0 in all.
+//! All places of our own cases are tried. In Kueue's cases each field of each kind is tried in a few
+//! places, spread over the cases; `BERTH_LEAVES` sets their number, 0 for all.
 
 use berth_testkit::case::{self, Case};
 use berth_testkit::conformance::{files, judge_case};
@@ -16,7 +16,7 @@ const PLACES: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
-    /// A leaf has another value; what is empty has something in it.
+    /// A leaf has another value; an empty value has something in it.
     Altered,
     /// A list item or a key is missing.
     Removed,
@@ -181,9 +181,9 @@ const NAMED: [(&str, usize); 38] = [
 /// A place among the expectations.
 struct At {
     pointer: String,
-    /// The same with `*` for names and `[]` for items.
+    /// The pointer with `*` for names and `[]` for items.
     field: String,
-    /// So many layers below it are names.
+    /// Number of layers of names below it.
     named: usize,
     /// Its keys are expectations of their own, each of which a case may leave out.
     root: bool,
@@ -202,7 +202,7 @@ impl At {
     fn key(&self, key: &str) -> Self {
         let (pointer, field) = self.below(&escaped(key), if self.named > 0 { "*" } else { key });
         if self.field == "after" {
-            // What is expected after a step has the form of what is expected at the end.
+            // The expectations after a step have the form of those at the end.
             return Self { pointer, ..Self::root() };
         }
         let layers = NAMED.iter().find(|(field, _)| *field == key).map_or(0, |(_, layers)| *layers);
@@ -224,7 +224,7 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Whether a value says as much as its absence.
+/// Whether a value means the same as its absence.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -338,7 +338,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// What was changed, where the case passes all the same.
+    /// The change, where the case passes all the same.
     fn unnoticed(&self, pointer: &str, change: Change) -> Option<String> {
         let mut expect = self.case.expect.clone();
         let before = expect.pointer(pointer).cloned().unwrap_or_default();
@@ -372,10 +372,10 @@ fn own() -> Vec<Passed> {
     passed
 }
 
-/// Where each field of a kind can be changed so: the case and the pointer.
+/// Places at which each field of a kind can be changed: the case and the pointer.
 type Places = BTreeMap<(String, String, Change), Vec<(usize, String)>>;
 
-/// The same of what is exempt, by the line of [`EXEMPT`].
+/// The same for exempt changes, by the line of [`EXEMPT`].
 type Exempted = BTreeMap<usize, Vec<(usize, String, Change)>>;
 
 fn places(cases: &[Passed]) -> (Places, Exempted) {
@@ -405,7 +405,7 @@ fn spread<T>(list: &[T], most: usize) -> impl Iterator<Item = &T> {
     (0..count).map(move |at| &list[at * list.len() / count])
 }
 
-/// Tries each field of each kind in so many places; fails with all changes that nobody noticed.
+/// Tries each field of each kind in at most `most` places; fails with all changes after which the case still passes.
 fn each_counts(cases: &[Passed], most: usize) -> usize {
     let (fields, _) = places(cases);
     let (mut tried, mut unnoticed) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! The runner as a program: what it prints first and last, and how it ends.
+//! The runner as a program: its first and last lines, and its exit code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,7 +34,7 @@ fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
-/// One of our own cases, and the same expecting something else.
+/// One of our own cases, and the same case with a wrong expectation.
 fn right_and_wrong() -> (String, String) {
     let right = own("admission-checks.yaml");
     let wrong = right.replace("admissionChecks: [a]}", "admissionChecks: [b]}");
@@ -42,7 +42,7 @@ fn right_and_wrong() -> (String, String) {
     (right, wrong)
 }
 
-/// The same asking for what Berth does not have.
+/// The same case with a gate that Berth does not have.
 fn beyond(right: &str) -> String {
     let beyond = right.replace("featureGates: {}", "featureGates: {SchedulerLibraryIntegration: true}");
     assert_ne!(right, beyond);
@@ -120,13 +120,13 @@ fn a_list_of_known_differences_that_is_out_of_date_fails_the_run() {
         let output = conformance(&[at, "--known", list]);
         assert!(text(&output).contains(told), "{}", text(&output));
         assert_eq!(output.status.code(), Some(1), "{more}");
-        // Whoever asks for a part does not miss the others.
+        // A run of a part does not miss the other cases.
         let output = conformance(&[at, "--known", list, "--only", "b.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{more}: {}", text(&output));
     }
 }
 
-/// What is printed of two families when every case is told of.
+/// Output for two families where every case is printed.
 const REPORT: &str = "\
 passed one/a.yaml
 FAILED one/b.yaml

@@ -1,4 +1,4 @@
-//! How long each step may take: `.ci/budgets.txt`, for a machine that builds the control plane's programs in eight minutes.
+//! The time that each step may take: `.ci/budgets.txt`, for a machine that builds the control plane's programs in eight minutes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,19 +10,19 @@ use crate::runner::{Class, Line};
 
 /// Seconds in which the machine that the budgets are for builds the control plane's programs.
 pub(crate) const REFERENCE: f64 = 480.0;
-/// A step is named when it takes so many times its budget.
+/// A step is reported when it takes this many times its budget.
 const TOLERATED: f64 = 1.5;
 /// Shorter steps vary by more than this by themselves.
 const NOTICED: f64 = 5.0;
 
-/// What a run finds when it begins.
+/// State of the target folder and the cache at the beginning of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// A target folder of an earlier run.
     Warm,
     /// A fresh clone, and compiled dependencies in the cache.
     Cached,
-    /// Nothing.
+    /// Neither a target folder nor a cache.
     Nothing,
 }
 
@@ -75,8 +75,8 @@ impl Budgets {
         self.steps.keys().filter_map(|step| Some((step.clone(), self.of(step, start)?))).collect()
     }
 
-    /// What is said of the steps that took longer than they may, on a machine that takes `scale` times as long as the one of the budgets,
-    /// and of those that have no budget.
+    /// The message about steps that took longer than their budget, on a machine that takes `scale` times as long as the one of the budgets,
+    /// and about steps without a budget.
     pub(crate) fn verdict(&self, lines: &[Line], start: Start, scale: f64) -> String {
         let mut text = String::new();
         for line in lines.iter().filter(|line| line.class != Class::Downloading) {

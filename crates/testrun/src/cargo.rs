@@ -1,7 +1,7 @@
 //! Cargo: builds programs and finds the tests among them.
 //!
-//! Targets are chosen by name and never by package, and examples (there are none) are asked for: so Cargo resolves features once, for the
-//! whole workspace with its tests, and compiles each dependency once.
+//! Targets are chosen by name and never by package, and examples (there are none) are asked for: so Cargo resolves features once, for all
+//! of the workspace with its tests, and compiles each dependency once.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ pub(crate) struct Program {
     pub(crate) package: String,
     /// Name of the target.
     pub(crate) target: String,
-    /// Whether it holds the unit tests of a library or program, and not a folder of tests.
+    /// True: it holds the unit tests of a library or program, and not a folder of tests.
     pub(crate) unit: bool,
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
     /// Folder of the package, in which Cargo runs its tests.
     pub(crate) folder: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// A command that builds what `what` names.
+/// A command that builds the targets in `what`.
 pub(crate) fn build(what: &[&str]) -> Command {
     let mut command = cargo(&["build", "--locked", "--workspace", "--examples"]);
     command.args(what);

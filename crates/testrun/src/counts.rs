@@ -1,9 +1,9 @@
-//! What a test program says of its tests.
+//! Counts of tests in the output of a test program.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// A program that does not do what it was asked for says so on a line that begins like this.
+/// Beginning of the line of a program that does not do what it was asked for.
 const SKIPPED: &str = "skipped: ";
 
 /// Tests of one program or of many.
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// Tests that are marked `#[ignore]`.
     pub(crate) ignored: u64,
-    /// What was not run, and why.
+    /// Tests that were not run, with the reason.
     pub(crate) skipped: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Compiled dependencies in the user's cache: a fresh clone begins with a copy of them, and compiles nothing but what is its own.
+//! Compiled dependencies in the user's cache: a fresh clone begins with a copy of them, and compiles only its own crates.
 //!
-//! An entry is made by the first build from nothing that succeeds, and is found by everything that decides what dependencies
-//! compile to: the compiler, the lock file, all manifests, and the environment's flags. What belongs to this workspace is left out:
-//! Cargo names the files of two clones alike and tells them apart by times alone.
+//! An entry is made by the first build from nothing that succeeds. It is found by all inputs of the compilation of dependencies: the
+//! compiler, the lock file, all manifests, and the environment's flags. Artifacts of this workspace are left out: Cargo names the files of
+//! two clones alike and distinguishes them by times alone.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
@@ -22,12 +22,12 @@ use crate::cargo::{cargo, target};
 
 /// Folders of `target/debug` that hold dependencies.
 const FOLDERS: [&str; 3] = [".fingerprint", "build", "deps"];
-/// File of an entry that names its files with their sizes, and what it was made of. It is written last.
+/// File of an entry that names its files with their sizes, and its inputs. It is written last.
 const STAMP: &str = "stamp";
 /// Bytes that the cache may hold unless `BERTH_CACHE_GB` says otherwise.
 const BOUND: u64 = 10_000_000_000;
 
-/// Names of what this workspace makes: packages, and their targets as files are called.
+/// Names of this workspace's artifacts: packages, and their targets as files are called.
 struct Own {
     packages: BTreeSet<String>,
     targets: BTreeSet<String>,
@@ -61,7 +61,7 @@ impl Own {
     }
 }
 
-/// Everything that decides what dependencies compile to.
+/// All inputs of the compilation of dependencies.
 fn content() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("starting rustc")?;
     let mut content = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -115,7 +115,7 @@ fn stamp(root: &Path, content: &str) -> Result<String> {
     Ok(stamp + content)
 }
 
-/// Copies a file with its time of change, by which Cargo sees what is older than what.
+/// Copies a file with its time of change, by which Cargo compares the ages of files.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -126,7 +126,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     file.set_times(FileTimes::new().set_modified(changed)).with_context(|| format!("dating {}", to.display()))
 }
 
-/// Gives a target folder without anything compiled the dependencies of the cache. `Ok(false)` where nothing was done.
+/// Copies the dependencies of the cache into a target folder without compiled files. `Ok(false)` where nothing was done.
 ///
 /// # Errors
 /// When files cannot be copied.
@@ -195,7 +195,7 @@ fn touch(entry: &Path) {
     }
 }
 
-/// Removes what was not used for longest until the cache is within its bound, and what killed builds have left.
+/// Removes the entries that were not used for longest until the cache is within its bound, and the rests of killed builds.
 ///
 /// # Errors
 /// When the cache cannot be read.
@@ -222,8 +222,8 @@ pub(crate) fn bound() -> Result<()> {
     Ok(())
 }
 
-/// Entries to remove: those used longest ago until the rest is within the bound. What has no stamp (the time is the epoch) may be a build
-/// that is under way; it goes when its folder is older than `before`.
+/// Entries to remove: those used longest ago until the rest is within the bound. An entry without a stamp (its time is the epoch) may
+/// belong to a build that is under way; it goes when its folder is older than `before`.
 fn superfluous(mut entries: Vec<(SystemTime, u64, PathBuf)>, bound: u64, before: SystemTime) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     entries.retain(|(used, _, path)| {

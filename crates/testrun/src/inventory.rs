@@ -1,7 +1,7 @@
-//! `make inventory`: how many tests, scenarios and cases there are, and on how many seeds each law is tried.
+//! `make inventory`: numbers of tests, scenarios and cases, and of the seeds of each law.
 //!
-//! Tests are counted as their programs list them. Scenarios, decision cases and the seeds of laws are what the last run of `make test` in
-//! this clone said, so that nothing is counted that was not run.
+//! Tests are counted as their programs list them. Scenarios, decision cases and the seeds of laws come from the output of the last `make
+//! test` in this clone, so that nothing is counted that was not run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -88,7 +88,7 @@ fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// Lines of a log of the last run that hold a text.
+/// Lines in a log of the last run that hold a text.
 fn said_in(log: &str, what: &str) -> Result<Vec<String>> {
     let path = logs().join(format!("{log}.log"));
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;

@@ -1,5 +1,5 @@
-//! Steps that run at the same time: so many lanes, each of which takes the next step of a list when it has done one. Lanes whose list is at
-//! its end go on with those lists that let them.
+//! Steps that run at the same time: a number of lanes, each of which takes the next step of a list when it has done one. Lanes whose list
+//! is at its end go on with the lists that are shared.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -17,11 +17,11 @@ pub(crate) struct Lanes {
     pub(crate) steps: Vec<Step>,
     /// Number of lanes that the list has of its own.
     pub(crate) at_once: usize,
-    /// Whether lanes of other lists take steps of this one when theirs are done.
+    /// True: lanes of other lists take steps of this one when theirs are done.
     pub(crate) is_shared: bool,
 }
 
-/// Steps that nobody has taken yet, and whether lanes of other lists may.
+/// Steps that no lane has taken yet, and whether lanes of other lists may take them.
 type Waiting = (Mutex<VecDeque<Step>>, bool);
 
 /// The next step for a lane of the list of that number.

@@ -65,7 +65,7 @@ fn main() -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Restores what the cache has, and begins to measure.
+/// Restores dependencies from the cache, and begins to measure.
 fn start(began: f64) -> Result<Run> {
     let called = now();
     let warm = cargo::target().join("debug/.fingerprint").is_dir();
@@ -92,7 +92,7 @@ fn start(began: f64) -> Result<Run> {
     Ok(Run { runner, start, budgets })
 }
 
-/// The table, and what is to be said below it.
+/// The table, and the messages below it.
 fn report(run: &Run, wall: f64) -> Result<String> {
     let lines = run.runner.lines();
     let built = format!("build {}", CONTROL_PLANE.name);
@@ -114,7 +114,7 @@ fn report(run: &Run, wall: f64) -> Result<String> {
     Ok(text)
 }
 
-/// Where it is written how long this machine took for the control plane's programs.
+/// File with the seconds that this machine took for the control plane's programs.
 fn speed_file() -> Result<PathBuf> {
     let cache = folders::cache()?;
     fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;

@@ -1,4 +1,4 @@
-//! `docs/testing.md`: what runs where, generated from the targets.
+//! `docs/testing.md`: the steps of each target, generated from the targets.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

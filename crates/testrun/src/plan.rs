@@ -20,17 +20,17 @@ use crate::dependencies;
 use crate::runner::{Class, Output, Runner, Step};
 use crate::suites::{self, Suite};
 
-/// What all targets need.
+/// State that all targets share.
 pub(crate) struct Run {
     /// Runs and measures.
     pub(crate) runner: Runner,
-    /// What was there at the beginning.
+    /// State at the beginning.
     pub(crate) start: Start,
-    /// How long steps may take; those that take longest begin first.
+    /// Budgets of steps; the steps with the largest begin first.
     pub(crate) budgets: Budgets,
 }
 
-/// File in [`logs`] in which laws note on how many seeds they are tried.
+/// File in [`logs`] in which laws write the number of their seeds.
 pub(crate) const SEEDS_FILE: &str = "seeds";
 
 /// Folder of the logs of steps.
@@ -38,7 +38,7 @@ pub(crate) fn logs() -> PathBuf {
     cargo::target().join("testrun")
 }
 
-/// A step that shows what it writes.
+/// A step whose output is shown.
 pub(crate) fn shown(name: &str, class: Class, command: Command) -> Step {
     Step { name: name.to_owned(), class, command, output: Output::Shown, tests: None }
 }
@@ -49,7 +49,7 @@ pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
     Step { name: name.to_owned(), class, command, output: Output::Logged(log), tests: None }
 }
 
-/// This program with arguments, for what is to be measured as a process of its own.
+/// This program with arguments, to be measured as a process of its own.
 fn itself(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("the path of testrun")?);
     command.args(args);
@@ -79,7 +79,7 @@ fn in_the_background(command: &Command) -> Command {
 }
 
 impl Run {
-    /// Fetches and builds programs of other people that the cache does not have.
+    /// Fetches and builds programs of other projects that the cache does not have.
     ///
     /// # Errors
     /// When a step cannot be started.
@@ -99,12 +99,12 @@ impl Run {
         Ok(passed)
     }
 
-    /// Fetches modules of which CRDs are read.
+    /// Fetches modules whose CRDs are read.
     fn definitions(&self) -> Result<bool> {
         self.runner.run(shown("download CRDs", Class::Downloading, itself(&["fetch", "crds"])?))
     }
 
-    /// Builds every program and test of the workspace, and gives the suites; `None` when it does not compile.
+    /// Builds every program and test of the workspace, and returns the suites; `None` when it does not compile.
     pub(crate) fn everything(&self) -> Result<Option<Vec<Suite>>> {
         let messages = logs().join("everything.json");
         let step = Step {
@@ -132,20 +132,20 @@ impl Run {
     fn suite(&self, suite: &Suite) -> Step {
         let mut command = suite.command();
         if suite.is_end_to_end() {
-            // Its own berth, by its path: nothing asks Cargo for it again.
+            // Its own berth, by its path, so that no test asks Cargo for it again.
             command.env("BERTH_BINARY", cargo::program("berth")).env("TESTRUN_TARGET", cargo::target());
         }
         Step { tests: Some(suite.tests.len()), ..logged(&suite.name, Class::Running, command) }
     }
 
-    /// Puts steps first that take longest; those without a budget come before all others.
+    /// Puts the steps with the largest budgets first; steps without a budget come before all others.
     fn longest_first(&self, steps: &mut [Step]) {
         let seconds = |step: &Step| self.budgets.of(&step.name, self.start).unwrap_or(f64::INFINITY);
         steps.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     }
 }
 
-/// Runs what `testrun fetch` and `testrun build` name.
+/// Runs the command of `testrun fetch` or `testrun build`.
 ///
 /// # Errors
 /// When there is no such module, or it cannot be had.

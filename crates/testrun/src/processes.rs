@@ -1,5 +1,4 @@
-//! CPU time and memory of a process and its descendants, read from `/proc`. On a system without it nothing is known, and the
-//! table shows a dash.
+//! CPU time and memory of a process and its descendants, read from `/proc`. On a system without `/proc` the table shows a dash.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +13,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct Stat {
     /// Process id of the parent.
     pub(crate) parent: u32,
-    /// Whether the process has ended and waits to be reaped.
+    /// True: the process has ended and waits to be reaped.
     pub(crate) zombie: bool,
     /// Seconds of CPU of the process and of all descendants that it has reaped.
     pub(crate) cpu: f64,

@@ -1,5 +1,5 @@
-//! Programs of other people that tests run: the control plane, and controllers, servers and tools beside it. Each is built once
-//! with Go from a `go.mod` of this repository and kept in the cache folder by the content of what it is built from.
+//! Programs of other projects that tests run: the control plane, and controllers, servers and tools beside it. Each is built once with Go
+//! from a `go.mod` of this repository and kept in the cache folder by its sources.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -15,9 +15,9 @@ use crate::folders::{cache, repository};
 
 /// Version that the Kubernetes programs report; must agree with `go.mod`.
 const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
-/// How often a line says that a build is still going on.
+/// Time between two lines about a build that is still going on.
 const PROGRESS: Duration = Duration::from_secs(30);
-/// File of an entry that says what the programs were built from, and how large each is. It is written last.
+/// File of an entry with the inputs of the build, and the size of each program. It is written last.
 const STAMP: &str = "stamp";
 
 /// Programs that one `go.mod` of this repository builds as its tools.
@@ -25,7 +25,7 @@ const STAMP: &str = "stamp";
 pub struct GoModule {
     /// Name of the module, and of its folder in `e2e`.
     pub name: &'static str,
-    /// What it builds, for messages.
+    /// Its programs, for messages.
     pub what: &'static str,
     /// Build tags, separated by commas.
     tags: &'static str,
@@ -60,7 +60,7 @@ pub const PROMETHEUS: GoModule = GoModule {
     tags: "netgo,remove_all_sd",
     programs: &["prometheus", "promtool"],
 };
-/// The real Kueue: its manager, and what its own benchmarks run.
+/// The real Kueue: its manager, and the program of its own benchmarks.
 pub const KUEUE: GoModule = GoModule {
     name: "kueue",
     what: "the manager of the real Kueue, and its minimalkueue",
@@ -93,7 +93,7 @@ impl GoModule {
         flags
     }
 
-    /// Everything that decides what is built.
+    /// All inputs of the build.
     fn content(&self) -> Result<String> {
         let mut content = format!("{}\n{}\n{}\n", self.programs.join(" "), self.tags, self.ldflags());
         for name in ["go.mod", "go.sum"] {
@@ -113,7 +113,7 @@ impl GoModule {
         Ok(cache()?.join("go").join(format!("{}-{:016x}", self.name, hasher.finish())))
     }
 
-    /// What the stamp of complete programs says: their sizes, and what they were built from.
+    /// The stamp of complete programs: their sizes, and the inputs of the build.
     fn stamp(&self, folder: &Path) -> Option<String> {
         let mut stamp = String::new();
         for program in self.programs {
@@ -124,7 +124,7 @@ impl GoModule {
         Some(stamp)
     }
 
-    /// Whether the cache has the programs, whole, and built from today's content. Costs milliseconds.
+    /// Whether the cache has the programs, complete, and built from today's inputs. Costs milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
         self.folder().is_ok_and(|folder| self.is_whole(&folder))

@@ -15,14 +15,14 @@ use crate::counts::Counts;
 use crate::processes::{Snapshot, Stat};
 use crate::table::minutes;
 
-/// How often the runner looks whether a command has ended.
+/// Time between two checks whether a command has ended.
 const POLL: Duration = Duration::from_millis(20);
-/// How often memory is sampled.
+/// Time between two samples of memory.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// How often a line says what is running.
+/// Time between two lines about running steps.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// What a step spends its time on.
+/// Kind of a step's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Fetching from a package registry; counts against no target.
@@ -33,7 +33,7 @@ pub(crate) enum Class {
     Running,
 }
 
-/// Where the output of a command goes.
+/// Destination of the output of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
     /// To the terminal, as it comes.
@@ -48,13 +48,13 @@ pub(crate) enum Output {
 pub(crate) struct Step {
     /// Name in the table and in the file of budgets.
     pub(crate) name: String,
-    /// What it spends its time on.
+    /// Kind of its work.
     pub(crate) class: Class,
     /// The command.
     pub(crate) command: Command,
-    /// Where its output goes.
+    /// Destination of its output.
     pub(crate) output: Output,
-    /// How many tests must have been run, ignored ones among them: a filter that matches none of them ends with success, too.
+    /// Number of tests that must have been run, ignored ones among them: a filter that matches no test ends with success, too.
     pub(crate) tests: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Step {
 pub(crate) struct Line {
     /// Name of the step.
     pub(crate) name: String,
-    /// What it spent its time on.
+    /// Kind of its work.
     pub(crate) class: Class,
     /// Seconds from start to end.
     pub(crate) wall: f64,
@@ -71,9 +71,9 @@ pub(crate) struct Line {
     pub(crate) cpu: Option<f64>,
     /// Largest sampled sum of the resident memory of its processes, in bytes.
     pub(crate) peak: Option<u64>,
-    /// What its tests said.
+    /// Counts of its tests.
     pub(crate) counts: Counts,
-    /// Whether it ended with success.
+    /// True when it ended with success.
     pub(crate) passed: bool,
 }
 
@@ -84,14 +84,14 @@ type Live = BTreeMap<u32, (String, Instant, u64)>;
 pub(crate) struct Runner {
     live: Arc<Mutex<Live>>,
     lines: Mutex<Vec<Line>>,
-    /// Set by SIGINT and SIGTERM: nothing new is started.
+    /// Set by SIGINT and SIGTERM: no further step is started.
     told_to_end: Arc<AtomicBool>,
     cores: usize,
-    /// When the target was asked for, in seconds since 1970.
+    /// Time at which the target was asked for, in seconds since 1970.
     began: f64,
     /// Seconds that steps take on the machine that budgets are for.
     elsewhere: BTreeMap<String, f64>,
-    /// Steps begun, and steps that are known to come in all.
+    /// Steps begun, and number of all known steps.
     progress: Mutex<(usize, usize)>,
 }
 
@@ -146,7 +146,7 @@ impl Runner {
         }
         let Step { name, class, mut command, output, tests } = step;
         match &output {
-            // It may ask.
+            // The command may ask for input.
             Output::Shown => {}
             Output::Logged(path) => {
                 let log = create(path)?;
@@ -189,25 +189,25 @@ impl Runner {
         crate::now() - self.began
     }
 
-    /// Says that so many steps more will come.
+    /// Adds that number of steps to those that are expected.
     pub(crate) fn expect(&self, more: usize) {
         locked(&self.progress).1 += more;
     }
 
-    /// `3 of 7: ` for the step that begins now; nothing where it is not known how many there are.
+    /// `3 of 7: ` for the step that begins now; empty where the number of steps is not known.
     fn place(&self) -> String {
         let mut progress = locked(&self.progress);
         progress.0 += 1;
         if progress.0 <= progress.1 { format!("{} of {}: ", progress.0, progress.1) } else { String::new() }
     }
 
-    /// How long the step takes elsewhere, where that is known and worth a word.
+    /// Time of the step on the machine of the budgets, where it is known and long.
     fn elsewhere(&self, name: &str) -> String {
         let long = self.elsewhere.get(name).filter(|seconds| **seconds >= 20.0);
         long.map(|seconds| format!(" ({} elsewhere)", minutes(*seconds))).unwrap_or_default()
     }
 
-    /// Waits for a child, and reads what CPU it and its descendants took between its end and its reaping.
+    /// Waits for a child, and reads the CPU time of it and its descendants between its end and its reaping.
     fn wait(&self, mut child: Child) -> Result<(ExitStatus, Option<f64>)> {
         let mut passed_on = false;
         loop {
@@ -219,7 +219,7 @@ impl Runner {
             }
             if self.told_to_end() && !passed_on {
                 passed_on = true;
-                // After Ctrl-C in a terminal the child was told already; a second request changes nothing.
+                // After Ctrl-C in a terminal the child has the signal already; a second one changes nothing.
                 let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
             }
             thread::sleep(POLL);
@@ -234,7 +234,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Samples memory and says what is running. Never ends.
+/// Samples memory and prints the running steps. Never ends.
 fn watch(live: &Mutex<Live>) {
     let mut said = Instant::now();
     loop {

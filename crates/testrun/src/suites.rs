@@ -1,4 +1,4 @@
-//! The tests that there are: programs as Cargo built them, cut into suites that run by themselves.
+//! All tests: programs as Cargo built them, cut into suites that run by themselves.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -36,19 +36,19 @@ impl Suite {
                 command.arg(filter);
             }
         }
-        // What a test says that passes counts as well: it may say that it was skipped.
+        // The output of a passing test counts as well: it may say that it was skipped.
         command.arg(if self.is_end_to_end() { "--nocapture" } else { "--show-output" });
         command
     }
 
-    /// Whether it needs a control plane of its own, or may: unit tests of the harness do not.
+    /// Whether it needs a control plane of its own, or may need one: unit tests of the harness do not.
     pub(crate) fn is_end_to_end(&self) -> bool {
         self.program.package == END_TO_END && !self.program.unit
     }
 }
 
-/// All suites of these programs, in the order of their names: one for the unit tests of a library or program, one a module of a folder of
-/// tests, and of the end-to-end tests one a test, since each starts what it needs.
+/// All suites of these programs, in the order of their names: one for the unit tests of a library or program, one for each module of a
+/// folder of tests, and one for each end-to-end test, since each starts its own control plane.
 ///
 /// # Errors
 /// When a program does not list its tests.
@@ -61,7 +61,7 @@ pub(crate) fn of(programs: &[Program]) -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Names of the tests of a program, those that are ignored among them.
+/// Names of the tests of a program, with the ignored ones.
 fn tests(program: &Program) -> Result<Vec<String>> {
     let output = program.command().args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("starting {}", program.path.display()))?;

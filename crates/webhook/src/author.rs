@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Fields of a TrainingJob's spec that decide when and where its Jobs run, and nothing about what they do.
 const OF_THE_QUEUE: [&str; 3] = ["capacityTiers", "schedulingConfig", "suspend"];
 
-/// Whether an author may do what Berth would do for him.
+/// Answer to whether an author may do on his own what Berth would do for him.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// The author may.
@@ -19,9 +19,9 @@ pub enum Leave {
     Unanswered(String),
 }
 
-/// Knows what users may do, or asks.
+/// Knows the rights of users, or asks the API server.
 pub trait Authors: Send + Sync + 'static {
-    /// Whether a user may create Jobs in a namespace.
+    /// Verdict on a user's right to create Jobs in a namespace.
     fn may_create_jobs(&self, user: UserInfo, namespace: String) -> BoxFuture<'static, Leave>;
 }
 

@@ -1,7 +1,7 @@
-//! Certificates of the server: made, kept in one Secret, rotated, told to the API server, and served without a restart.
+//! Certificates of the server: made, kept in one Secret, rotated, published to the API server, and served without a restart.
 //!
-//! Every replica does this by itself, whoever leads: while another operator leads, ours must serve already. Writes carry the
-//! version of what was read, so that of two replicas with the same idea one is refused and looks again.
+//! Every replica does this by itself, whether or not it leads: while another operator leads, ours must serve already. Writes carry the
+//! version that was read, so that one of two replicas with the same idea is refused and looks again.
 
 pub mod inject;
 pub mod issue;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 const SUSPEND: &str = "/spec/suspend";
 const ANNOTATIONS: &str = "/metadata/annotations";
 
-/// A new job: fills in the queue and the class, and suspends what is managed. A change: `spec.suspend` of a job that Berth starts and stops
-/// stays as it is, whatever the change says of it, so that a manifest which is applied again neither stops nor starts its job.
+/// A new job: fills in the queue and the priority class, and suspends a managed one. A change: `spec.suspend` of a job that Berth starts
+/// and stops stays as it is, whatever the change sets it to. A manifest that is applied again therefore neither stops nor starts its job.
 pub(crate) fn mutate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let job = request.job(kind)?;
     if request.operation == "UPDATE" {
@@ -32,14 +32,14 @@ fn keep(metadata: &ObjectMeta, kept: KeptSuspend) -> Answer {
     Answer::ChangeAndWarn(operations, kept.warning)
 }
 
-/// Refuses what cannot be meant, and changes that come too late.
+/// Refuses a job that makes no sense, and changes that come too late.
 pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let facts = facts(kind, request, around);
     if facts.unmanaged_kind {
         return Ok(Answer::Allow);
     }
     if request.is_leaving() {
-        // Whatever does not decode may go all the same.
+        // An object that does not decode may be deleted all the same.
         let both = request.job(kind).ok().zip(request.old_job(kind));
         return Ok(both.map_or(Answer::Allow, |(job, old)| Answer::of(job.leaving_errors(&*old))));
     }
@@ -56,7 +56,8 @@ fn facts(kind: JobType, request: &Request, around: &Around<'_>) -> Facts {
     Facts { unmanaged_kind, ..around.surroundings.facts(&request.namespace) }
 }
 
-/// The same, and whether something else starts and stops the job: what a JobSet or a TrainingJob creates is admitted with it.
+/// The facts, and whether a controlling job starts and stops this one: the Jobs that a JobSet or a TrainingJob creates are admitted with
+/// it.
 fn governed_facts(kind: JobType, job: &dyn JobObject, request: &Request, around: &Around<'_>) -> Facts {
     let metadata = job.metadata();
     let name = metadata.name.as_deref().unwrap_or_default();

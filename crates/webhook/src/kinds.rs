@@ -1,4 +1,4 @@
-//! Reviews of Kueue's kinds and of TrainingJobs: what their schemas cannot say.
+//! Reviews of Kueue's kinds and of TrainingJobs: rules that their schemas cannot express.
 
 use crate::author::{self, Leave};
 use crate::review::{Answer, Request, Unreadable};
@@ -70,7 +70,8 @@ pub(crate) fn workload(request: &Request, priority_boost: bool) -> Result<Answer
     Ok(Answer::of(errors))
 }
 
-/// Of an elastic Workload that was made smaller, pods that were given back before: their count is what it was (kueue.md 1.5).
+/// Whether an error is about reclaimable pods that an elastic Workload had before it was made smaller: their count has not changed, so it
+/// is accepted.
 fn is_stale_count(error: &FieldError, old: &Workload, new: &Workload) -> bool {
     let annotations = new.metadata.annotations.as_ref();
     let is_elastic = annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true");
@@ -83,12 +84,12 @@ fn is_stale_count(error: &FieldError, old: &Workload, new: &Workload) -> bool {
     is_elastic && given_back(new).is_some() && given_back(old) == given_back(new)
 }
 
-/// Without partial admission, the fewest pods with which a workload could run mean nothing and are dropped.
+/// Drops the fewest pods with which a workload could run: without partial admission they mean nothing.
 pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Result<Answer, Unreadable> {
     if partial_admission || request.operation != "CREATE" {
         return Ok(Answer::Allow);
     }
-    // The schema has not been asked yet: whatever it says must not fail here.
+    // The schema has not been checked yet, so a wrong type must not fail here.
     let object: Value = request.object()?;
     let sets = object.pointer("/spec/podSets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let with = sets.iter().enumerate().filter(|(_, set)| set.get("minCount").is_some());

@@ -1,11 +1,11 @@
 //! The admission server: it answers the API server's reviews over HTTPS, on every replica, and keeps its own certificates.
 //!
-//! What it never does: call the API server while it answers a review (what it must know beside the object comes from
-//! [`Surroundings`]), but for one question about the author of a TrainingJob ([`author`]); decide an admission, or wait for the
-//! control loop: it has a thread of its own. The rules themselves are in `berth_api::validation` and `berth_jobs`; here they are asked.
+//! A review never calls the API server, but for one question about the author of a TrainingJob ([`author`]): facts beside the object come
+//! from [`Surroundings`]. It never decides an admission, and never waits for the control loop: it has a thread of its own. The rules
+//! themselves are in `berth_api::validation` and `berth_jobs`; here they are applied.
 //!
-//! Where to start reading: [`routes`] says which path does what, [`review`] turns bytes into a review and an answer into
-//! bytes, [`server`] has the limits, and [`certs`] the life of the certificates, decided in `certs/rotate.rs`.
+//! Where to start reading: [`routes`] maps each path to its review, [`review`] turns bytes into a review and an answer into bytes,
+//! [`server`] has the limits, and [`certs`] the life of the certificates, decided in `certs/rotate.rs`.
 
 #![cfg_attr(
     not(test),
@@ -29,20 +29,21 @@ pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a review must know about the cluster; answered from memory, at once.
+/// Facts about the cluster that a review needs; answered from memory, at once.
 pub trait Surroundings: Send + Sync + 'static {
     /// Whether jobs of that kind are managed.
     fn has_kind(&self, kind: JobType) -> bool;
-    /// What a job of that namespace meets there.
+    /// Facts that apply to a job of that namespace.
     fn facts(&self, namespace: &str) -> Facts;
-    /// Whether a Job of that name there is part of what controls it, a JobSet or a TrainingJob, and is started and stopped by that.
+    /// Whether a Job of that name is part of its owner, a JobSet or a TrainingJob, which then starts and stops it.
     fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool;
-    /// What a StatefulSet of that namespace and name says of its pods; `None` of one that no watch has shown, or that names no queue.
+    /// The StatefulSet of that namespace and name, as far as its pods need it; `None` when no watch has shown it, or when it names no
+    /// queue.
     fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet>;
-    /// By the plural of a kind, the label selector of the namespaces where its objects are asked about although they name no queue;
-    /// `None` while it is not known.
+    /// By the plural of a kind, the label selector of the namespaces in which its objects are reviewed although they name no queue; `None`
+    /// while it is not known.
     fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>>;
-    /// How TrainingJobs ask for cards.
+    /// The resource and node label by which TrainingJobs ask for accelerators.
     fn cards(&self) -> Cards;
 }
 
@@ -51,7 +52,7 @@ pub trait Meter: Send + Sync + 'static {
     /// A review was answered: its path's name, `allowed`, `denied`, `converted` or `error`, and the seconds from its bytes to its
     /// answer.
     fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
-    /// A connection or request was turned away, and why.
+    /// A connection or request was refused, and why.
     fn refused(&self, why: &'static str);
     /// Seconds since 1970 at which the served certificate ends.
     fn expires(&self, at: i64);

@@ -1,9 +1,9 @@
-//! Operations of JSON patches, on the object as it came, so that fields our types do not know are left alone.
+//! Operations of JSON patches, on the object as it came, so that fields unknown to our types are left alone.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Adds a member; of one that is there the value is replaced.
+/// Adds a member, or replaces its value.
 pub(crate) fn add(path: String, value: Value) -> Value {
     json!({"op": "add", "path": path, "value": value})
 }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 type Reply = Result<Answer, Unreadable>;
 
-/// Makes a managed pod wait, and holds it; one that names no queue is given the one for those.
+/// Suspends a managed pod by a scheduling gate, and holds it by a finalizer; a pod that names no queue gets the default one where there is
+/// one.
 pub(crate) fn mutate_pod(request: &Request, around: &Around<'_>) -> Reply {
     if request.operation != "CREATE" {
         return Ok(Answer::Allow);
@@ -39,7 +40,7 @@ fn is_of_kubernetes(user: &str) -> bool {
     user == "system:kube-controller-manager" || user.starts_with("system:serviceaccount:kube-system:")
 }
 
-/// Refuses a pod that cannot be meant, and changes that come too late.
+/// Refuses a pod that makes no sense, and changes that come too late.
 pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.pods && facts.managed_namespace;
@@ -50,14 +51,14 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
-/// Refuses to take from a pod of a job what it is counted by. The chart's conditions ask about nothing else.
+/// Refuses to take from a pod of a job the metadata by which it is counted. The chart's conditions ask about nothing else.
 pub(crate) fn validate_pod_of_job(request: &Request) -> Reply {
     let new: Pod = request.object()?;
     let old = request.old_object::<Pod>().filter(|_| !is_of_kubernetes(&request.user_info.username));
     Ok(Answer::of(old.map(|old| pods::validate_pod_of_job(&old, &new)).unwrap_or_default()))
 }
 
-/// Says in a Deployment's template who may run its pods; one that names no queue is given the one for those.
+/// Marks in a Deployment's template that its pods are managed; a Deployment that names no queue gets the default one where there is one.
 pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let object: Deployment = request.object()?;
     let stored: Option<Deployment> = request.stored();
@@ -65,14 +66,14 @@ pub(crate) fn mutate_deployment(request: &Request, around: &Around<'_>) -> Reply
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses a Deployment that cannot be meant, and changes that come too late.
+/// Refuses a Deployment that makes no sense, and changes that come too late.
 pub(crate) fn validate_deployment(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.deployments && facts.managed_namespace;
     validate(request, managed, pods::validate_deployment, pods::validate_deployment_update)
 }
 
-/// Says in a StatefulSet's template that its pods wait; one that names no queue is given the one for those.
+/// Marks in a StatefulSet's template that its pods wait; a StatefulSet that names no queue gets the default one where there is one.
 pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let object: StatefulSet = request.object()?;
     let stored: Option<StatefulSet> = request.stored();
@@ -80,7 +81,7 @@ pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Rep
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses a StatefulSet that cannot be meant, and changes that its quota does not follow.
+/// Refuses a StatefulSet that makes no sense, and changes that its quota does not follow.
 pub(crate) fn validate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.stateful_sets && facts.managed_namespace;
@@ -91,7 +92,7 @@ fn facts(request: &Request, around: &Around<'_>) -> Facts {
     around.surroundings.facts(&request.namespace)
 }
 
-/// What is wrong with a managed object, by itself when it is created and with its change later.
+/// Errors of a managed object, by itself when it is created and with its change later.
 fn validate<T: DeserializeOwned>(
     request: &Request,
     managed: bool,
@@ -170,7 +171,7 @@ mod tests {
         assert!(pod_operations(&full, PodDefaults::default()).is_empty());
     }
 
-    /// The object with what the operations add to it.
+    /// The object with the additions of the operations.
     fn added(mut object: Value, operations: &[Value]) -> Value {
         for operation in operations {
             let (parent, member) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
-/// Errors that one answer tells: more than that nobody reads, and a status is limited in size.
+/// Most errors in one answer: nobody reads more, and a status is limited in size.
 const TOLD: usize = 64;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Envelope {
     request: Option<Request>,
 }
 
-/// What the API server asks.
+/// The request of a review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -47,7 +47,7 @@ pub struct Request {
     pub object: Option<Box<RawValue>>,
     /// The stored object, of an update.
     pub old_object: Option<Box<RawValue>>,
-    /// Who asks.
+    /// The user whose request is under review.
     #[serde(default)]
     pub user_info: UserInfo,
 }
@@ -92,20 +92,20 @@ pub enum Unreadable {
     Object(&'static str, String),
 }
 
-/// What is answered.
+/// The answer to a review.
 #[derive(Debug, PartialEq)]
 pub enum Answer {
-    /// As it is.
+    /// Allowed as it is.
     Allow,
-    /// With changes, as operations of a JSON patch; without any it is the same as [`Answer::Allow`].
+    /// Allowed with changes, as operations of a JSON patch; without any it is the same as [`Answer::Allow`].
     Change(Vec<Value>),
-    /// The same, and a client such as kubectl prints why.
+    /// Allowed with changes, and with a warning that a client such as kubectl prints.
     ChangeAndWarn(Vec<Value>, String),
-    /// Not at all, because of these fields.
+    /// Denied because of these fields.
     Deny(Vec<FieldError>),
-    /// Not at all, because of who asks; the words say what he lacks.
+    /// Denied because of the user; the text says which right is missing.
     Forbid(String),
-    /// Not now, since something that must be known is not; the words say what.
+    /// Denied for now, since a fact that is needed is not known; the text names it.
     Postpone(String),
 }
 
@@ -138,15 +138,15 @@ impl Request {
         decode("object", self.object.as_deref())
     }
 
-    /// The stored object; `None` for a creation, and where it does not decode any more: what is stored may only get better, so that
-    /// the new one is judged by itself.
+    /// The stored object; `None` for a creation, and where it does not decode any more: then the new object is judged by itself, so that a
+    /// broken one can still be repaired.
     #[must_use]
     pub fn old_object<T: DeserializeOwned>(&self) -> Option<T> {
         lean::decode::<T>(self.old_object.as_deref()?.get()).ok().map(|object| *object)
     }
 
-    /// What was stored of an object that has pods by a template, for what it is given with a change; `None` for a creation. Of one that
-    /// does not decode any more it is the metadata of it and of its pods, so that it is not taken for new.
+    /// The stored object that has pods by a template, for its defaults in a change; `None` for a creation. A stored object that does not
+    /// decode any more gives its metadata and that of its pods, so that it is not taken for new.
     #[must_use]
     pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
         let raw = self.old_object.as_deref()?;
@@ -172,7 +172,7 @@ impl Request {
         kind.decode(self.old_object.as_deref()?.get()).ok()
     }
 
-    /// Whether the object is on its way out: then nothing of ours may hold it up.
+    /// Whether the object is being deleted: then no rule of ours may hold it up.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         #[derive(Default, Deserialize)]
@@ -271,7 +271,7 @@ pub fn write(request: &Request, answer: &Result<Answer, Unreadable>) -> Vec<u8> 
     serde_json::to_vec(&Reply { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
 }
 
-/// The status of a refusal that no field is to blame for.
+/// The status of a refusal that no field caused.
 fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value {
     let Request { kind, name, .. } = request;
     json!({
@@ -280,8 +280,8 @@ fn failure(request: &Request, (code, reason): (u16, &str), words: &str) -> Value
     })
 }
 
-/// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code that Kueue's webhooks
-/// answer, 403 Forbidden, since clients branch on it; those of Berth's own group as by their schema, 422 Invalid.
+/// The status of a refusal, with a cause for each field. Objects of kinds that Kueue knows are refused with the code of Kueue's webhooks,
+/// 403 Forbidden, since clients branch on it. Objects of Berth's own group are refused as by their schema, 422 Invalid.
 fn refusal(request: &Request, errors: &[FieldError]) -> Value {
     let causes: Vec<Value> = errors
         .iter()
@@ -374,7 +374,7 @@ mod tests {
         );
     }
 
-    /// Clients of Kueue ask whether a write was forbidden; what is Berth's own is refused as by a schema.
+    /// Clients of Kueue check for 403 Forbidden; Berth's own kinds are refused as by a schema.
     #[test]
     fn refusal_has_the_code_of_the_kinds_own_webhook() {
         for (group, code, reason) in [

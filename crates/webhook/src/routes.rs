@@ -1,4 +1,4 @@
-//! Which path does what. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
+//! The review of each path. Paths are those of Kueue's controller runtime, so that a configuration can be carried over.
 
 use crate::author::{self, Leave};
 use crate::review::{self, Answer, Request, Unreadable, UserInfo};
@@ -7,11 +7,11 @@ use berth_jobs::{JobType, KINDS};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What a route is told beside the request.
+/// The context of a review beside the request.
 pub struct Around<'a> {
     /// The cluster.
     pub surroundings: &'a dyn Surroundings,
-    /// What is switched on.
+    /// The feature gates.
     pub gates: Gates,
     /// The answer about the author, where the route asks for one.
     pub leave: Option<Leave>,
@@ -30,23 +30,23 @@ pub struct Gates {
 
 type Rule = fn(&Request, &Around<'_>) -> Result<Answer, Unreadable>;
 
-/// What becomes of a body.
+/// The treatment of a request's body.
 enum Handle {
-    /// It is asked whether, and how, an object may be stored.
+    /// Admission: whether, and how, an object may be stored.
     Admission(Rule),
-    /// The same, and what changes of an object that is being deleted is asked about as well.
+    /// Admission, for changes of an object that is being deleted as well.
     AdmissionToTheEnd(Rule),
-    /// It is asked what a job gets at its creation, and what stays of it in a change.
+    /// Defaults of a job at its creation, and the fields that stay in a change.
     Defaults(JobType),
-    /// It is asked whether a job may be stored, also while it is being deleted.
+    /// Validation of a job, also while it is being deleted.
     Rules(JobType),
-    /// It is asked whether a TrainingJob may be stored, which its author must be allowed to make Jobs for.
+    /// Validation of a TrainingJob, for which its author must be allowed to create Jobs.
     TrainingJob,
-    /// It is asked how objects look in another version.
+    /// Conversion of objects to another version.
     Conversion,
 }
 
-/// CRDs whose versions differ, so that the API server asks us at [`CONVERT`].
+/// CRDs whose versions differ, so that the API server sends conversions to [`CONVERT`].
 pub const CONVERTED: [&str; 5] = [
     "clusterqueues.kueue.x-k8s.io",
     "cohorts.kueue.x-k8s.io",
@@ -73,7 +73,7 @@ const OTHERS: [Route; 16] = [
         name: Cow::Borrowed("mutate-pod"),
         handle: Handle::Admission(pods::mutate_pod),
     },
-    // Replicas of before this path let such pods by, unmanaged, where they are asked at that of other pods.
+    // Replicas from before this path admit such pods unmanaged, where the API server sends them to the path of other pods.
     Route {
         path: Cow::Borrowed("/mutate--v1-pod-of-set"),
         name: Cow::Borrowed("mutate-pod-of-set"),
@@ -158,7 +158,7 @@ pub fn route(path: &str) -> Option<&'static Route> {
 }
 
 impl Route {
-    /// What is asked about jobs of a kind.
+    /// The routes of a kind of job.
     fn of_jobs(kind: JobType) -> [Self; 2] {
         let info = kind.info();
         let route = |verb: &str, handle| Self {

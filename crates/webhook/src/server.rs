@@ -1,5 +1,5 @@
-//! The server: TLS, limits, and from a request to a route. It has a thread of its own, so that neither a decision nor a flood
-//! of anything else delays a review.
+//! The server: TLS, limits, and the way from a request to a route. It has a thread of its own, so that neither a decision nor a flood of
+//! other requests delays a review.
 
 use crate::author::Authors;
 use crate::routes::{Around, Gates, route};
@@ -27,20 +27,20 @@ const BODY: usize = 16 * 1024 * 1024;
 const SMALL: usize = 64 * 1024;
 /// Bytes that are held at once of small bodies and of beginnings of large ones.
 const BEGINNINGS: usize = 32 * 1024 * 1024;
-/// Bytes that are held at once of large bodies. A large one gets room for all that it announces before it is read on, so that two halves
-/// never keep each other waiting; and as this room is apart, large ones that do not get on keep nobody else from being answered.
+/// Bytes that are held at once of large bodies. A large body gets room for its announced size before it is read on, so that two halves
+/// never keep each other waiting. This room is apart, so that large bodies that stall keep no small one from being answered.
 const LARGE: usize = 32 * 1024 * 1024;
 /// How long a body may take to arrive, with the waiting for room; then it is turned away.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What one connection may cost. Anybody who reaches the port may connect, and a review must get through all the same. API servers
-/// keep few connections and close them themselves after 90 idle seconds, those that they opened and did not need among them: our limits are
-/// longer, so that they never meet a review of theirs on its way, which is not sent again.
+/// Limits of connections. Anybody who reaches the port may connect, and a review must get through all the same. API servers keep few
+/// connections and close them themselves after 90 idle seconds, unused ones among them. Our limits are longer, so that they never cut a
+/// review on its way, which is not sent again.
 const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pings on a silent HTTP/2 connection, and patience for the answer.
 const PING: Duration = Duration::from_secs(20);
-/// How long what is under way on a connection may take once it is to end.
+/// Time for the requests under way on a connection once it is to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long nothing is accepted after accepting failed, most likely for want of file handles.
 const BREATH: Duration = Duration::from_millis(100);
@@ -48,29 +48,30 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Limits of connections.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// At once; the one that was silent for longest makes room for a new one.
+    /// Connections at once; the one that was silent for longest makes room for a new one.
     connections: usize,
-    /// From being accepted to the first whole review.
+    /// From being accepted to the first complete review.
     first: Duration,
-    /// From one whole review to the next.
+    /// From one complete review to the next.
     idle: Duration,
 }
 
-/// When the last whole review of a connection arrived, if one has: announcing one is easy, so only that is a sign of life.
+/// Arrival of the last complete review of a connection, if there was one: announcing a review is easy, so only a complete one is a sign of
+/// life.
 type Heard = watch::Sender<Option<Instant>>;
 
-/// Status, the reason as the metric has it, and a text for who asked.
+/// Status, the reason as the metric has it, and a text for the client.
 type Refusal = (StatusCode, &'static str, String);
 
-/// What answers reviews.
+/// State that answers reviews.
 pub struct Handler {
     /// The cluster.
     pub surroundings: Arc<dyn Surroundings>,
     /// Figures.
     pub meter: Arc<dyn Meter>,
-    /// What is switched on.
+    /// The feature gates.
     pub gates: Gates,
-    /// Knows, or asks, what users may do.
+    /// Knows the rights of users, or asks the API server.
     pub authors: Arc<dyn Authors>,
     beginnings: Semaphore,
     large: Semaphore,
@@ -129,7 +130,7 @@ impl Handler {
         Ok(answer)
     }
 
-    /// The whole body, and the room that it takes. What is only announced takes none before more than a small body has arrived.
+    /// The complete body, and the room that it takes. An announced body takes no room before more than a small body has arrived.
     async fn whole(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
         let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
@@ -146,7 +147,7 @@ impl Handler {
                 return Err(too_large());
             }
             if !is_large && size > SMALL {
-                // Until then its beginning keeps what it has: who waits is bounded, too.
+                // Until then its beginning keeps its room, so that the number of waiting bodies is bounded, too.
                 room = Some(room_in(&self.large, announced, until).await?);
                 is_large = true;
                 bytes.reserve_exact(announced.saturating_sub(bytes.len()));
@@ -174,8 +175,8 @@ fn too_large() -> Refusal {
     (StatusCode::PAYLOAD_TOO_LARGE, "size", format!("a review has at most {BODY} bytes"))
 }
 
-/// Starts the server on a thread of its own. It stops when `stop` turns true or its sender is gone: new connections are refused at
-/// once, and what is under way is answered.
+/// Starts the server on a thread of its own. It stops when `stop` turns true or its sender is gone: new connections are refused at once,
+/// and requests under way are answered.
 ///
 /// # Errors
 /// When the thread or its runtime cannot be made, or the listener not be used.
@@ -239,7 +240,8 @@ async fn serve(
         open.retain(|one| !one.task.is_finished());
         if open.len() >= limits.connections {
             handler.meter.refused("connections");
-            // Who has asked nothing yet goes first (`None` is least): the newest may be the API server, and is heard.
+            // A connection without a review goes first (`None` is least), the oldest of them: the newest may be the API server's, and
+            // stays.
             let silent = open.iter().enumerate().min_by_key(|(_, one)| (*one.heard.borrow(), one.since));
             if let Some(at) = silent.map(|(at, _)| at) {
                 open.swap_remove(at).task.abort();
@@ -250,7 +252,7 @@ async fn serve(
         let task = tokio::spawn(connection(limits, stream, acceptor, handler, heard.clone(), stop.clone()));
         open.push(Open { task, since, heard });
     }
-    // At once: a connection that the kernel still accepted would wait here in vain, and one that it refuses is tried elsewhere.
+    // At once: a connection that the kernel still accepted would wait here without an answer; a refused one is tried elsewhere.
     drop(listener);
     let left = open.into_iter().map(|one| one.task);
     let _ = tokio::time::timeout(GRACE, futures::future::join_all(left)).await;

@@ -95,7 +95,7 @@ fn newest(kind: &Kind) -> Result<Value> {
     root(kind, &(kind.spec)(), status.as_ref(), &(kind.rules)())
 }
 
-/// The schema of the whole object from the documents of its parts and the rules over it: (rule, message).
+/// The schema of the object from the documents of its parts and the rules over it: (rule, message).
 pub(crate) fn root(
     kind: &Kind,
     spec: &Value,

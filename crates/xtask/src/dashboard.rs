@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// What a panel is to Grafana, with the settings that are its own.
+/// Type of a panel in Grafana, with settings of its own.
 enum Sort {
     TimeSeries,
     /// Thresholds in seconds, and the largest value shown.
@@ -15,7 +15,7 @@ enum Sort {
     },
     Heatmap,
     BarGauge,
-    /// What its bars are: Grafana writes the bounds of ready buckets as they are, and the unit belongs to the counts.
+    /// Name of its bars: Grafana writes the bounds of ready buckets as they are, and the unit belongs to the counts.
     Histogram {
         bars: &'static str,
     },
@@ -86,7 +86,7 @@ const PANELS: &[Panel] = &[
         title: "Fallbacks by Tier",
         sort: Sort::TimeSeries,
         unit: "short",
-        // Who goes back up falls back on nothing.
+        // A job that goes back to a better tier is no fallback.
         query: r#"sum by (tier, reason) (increase(berth_tier_departures_total{reason!="ClimbedBack"}[1h]))"#,
         legend: "{{tier}} {{reason}}",
     },
@@ -137,7 +137,7 @@ impl Sort {
 fn panel(index: usize, panel: &Panel) -> Value {
     let source = json!({"type": "prometheus", "uid": "${datasource}"});
     let histogram = matches!(panel.sort, Sort::Histogram { .. });
-    // Buckets that count what is below them, too, become bars only in this format; and Grafana adds up what it gets of several moments.
+    // Buckets that count the values below them, too, become bars only in this format; and Grafana adds up the buckets of several moments.
     let format = if histogram { "heatmap" } else { "time_series" };
     let instant = histogram || matches!(panel.sort, Sort::BarGauge);
     let mut drawn = json!({
@@ -197,7 +197,7 @@ mod tests {
         assert!(found == text().unwrap(), "run `make crds`");
     }
 
-    /// The promised panels (requirements E.10), and those of tiers beside them, by title, sort and what tells their lines apart.
+    /// The promised panels (requirements E.10), and those of tiers beside them, by title, sort and the labels of their lines.
     #[test]
     fn what_was_promised_is_there() {
         for (title, kind, by) in [
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((steps, &latency["max"]), (vec![json!(0), json!(10), json!(30)], &json!(60)));
     }
 
-    /// A departure for a better tier is none.
+    /// A departure for a better tier is no fallback.
     #[test]
     fn a_climb_is_no_fallback() {
         let panel = PANELS.iter().find(|panel| panel.title == "Fallbacks by Tier").unwrap();
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(panel.query, wanted);
     }
 
-    /// What Grafana's histogram makes bars of buckets of: one moment, in its format for buckets, each named by its bound.
+    /// Input of Grafana's histogram for bars from buckets: one moment, in its format for buckets, each named by its bound.
     #[test]
     fn a_histogram_gets_the_buckets_of_one_moment() {
         let all = dashboard();

@@ -1,8 +1,8 @@
-//! From a schemars document to a structural schema: references resolved, what the API server does not know removed.
+//! From a schemars document to a structural schema: references resolved, and keywords removed that the API server does not know.
 //!
-//! The one correction pass. `null` disappears because an optional field must be absent, not null: only then does the
-//! server apply defaults. Types of Kubernetes itself get what their generator left out (see `pods.rs`) and lose their
-//! descriptions, which would make the Workload CRD several times larger.
+//! This is the only pass of corrections. `null` disappears because an optional field must be absent, not null: only then does the server
+//! apply defaults. Types of Kubernetes itself get the parts that their generator left out (see `pods.rs`) and lose their descriptions,
+//! which would make the Workload CRD several times larger.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use crate::pods;
 const DEFINITIONS: &str = "#/$defs/";
 const DEPTH: usize = 64;
 
-/// What an amount may look like.
+/// Pattern of an amount.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The schema of `document` without references.
@@ -66,7 +66,7 @@ impl Expander {
         Ok(Value::Object(out))
     }
 
-    /// What `$ref`, or `anyOf` with null, stands for; empty when there is neither.
+    /// The schema for which `$ref`, or `anyOf` with null, stands; empty when there is neither.
     fn base(&self, node: &Map<String, Value>, foreign: bool, depth: usize) -> Result<Value> {
         if let Some(reference) = node.get("$ref").and_then(Value::as_str) {
             return self.reference(reference, depth);
@@ -96,12 +96,12 @@ impl Expander {
     }
 }
 
-/// Whether a schema is that of a number or a text, which is the one choice of types that there may be.
+/// Whether a schema is that of a number or a text, which is the only choice of types that is allowed.
 fn amount(node: &Map<String, Value>) -> bool {
     node.get("x-kubernetes-int-or-string") == Some(&json!(true))
 }
 
-/// Types whose schema is replaced as a whole.
+/// Types whose schema is replaced completely.
 fn special(name: &str) -> Option<Value> {
     Some(match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => json!({
@@ -142,7 +142,7 @@ fn condition() -> Value {
     })
 }
 
-/// `["string", "null"]` is `"string"`.
+/// Turns `["string", "null"]` into `"string"`.
 fn without_null(value: &Value) -> Result<Value> {
     let Some(types) = value.as_array() else {
         return Ok(value.clone());
@@ -167,7 +167,7 @@ fn sorted(value: &Value) -> Value {
     json!(names)
 }
 
-/// The server warns its users about any other format.
+/// Checks a format: the API server warns users about any that it does not know.
 fn check_format(value: &Value) -> Result<()> {
     match value.as_str() {
         Some("int32" | "int64" | "date-time") => Ok(()),

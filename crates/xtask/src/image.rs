@@ -20,11 +20,11 @@ use sha2::{Digest, Sha256};
 use name::Name;
 use tar::Entry;
 
-/// The name that the chart asks for when its values name no other.
+/// The name of the image in the chart where its values name no other.
 pub(crate) const NAME: &str = concat!("berth:", env!("CARGO_PKG_VERSION"));
 /// The program in the image.
 const PROGRAM: &str = "berth";
-/// The argument of the program when nothing else is said.
+/// The argument of the program when a container sets none.
 const COMMAND: &str = "manager";
 /// User and group, as the chart has them.
 const USER: &str = "65532:65532";
@@ -40,8 +40,8 @@ const LABELS: [(&str, &str); 3] = [
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 /// The file in which the binary looks for public authorities (crate openssl-probe).
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
-/// A binary with glibc in it resolves names as this file says: what a kubelet writes into `/etc/hosts` comes before the cluster's DNS. Other
-/// sources than these two would need libraries that the image does not have.
+/// A binary with glibc in it resolves names by this file: a kubelet's `/etc/hosts` comes before the cluster's DNS. Other sources than these
+/// two would need libraries that the image does not have.
 const NSSWITCH: (&str, &str) = ("etc/nsswitch.conf", "hosts: files dns\n");
 
 /// The parts of an archive.
@@ -50,11 +50,11 @@ pub(crate) struct Source {
     pub(crate) binary: PathBuf,
     /// Name and tag of the image.
     pub(crate) name: String,
-    /// Whether the program may need libraries that are not in the image.
+    /// True: the program may need libraries that are not in the image.
     pub(crate) dynamic: bool,
 }
 
-/// Writes the archive, whole or not at all, and says what it is.
+/// Writes the archive, complete or not at all, and returns a description of it.
 pub(crate) fn write(source: &Source, out: &Path) -> Result<String> {
     let shown = source.binary.display();
     let binary = fs::read(&source.binary).with_context(|| format!("reading {shown}"))?;
@@ -106,7 +106,7 @@ fn sha256(bytes: &[u8]) -> String {
 /// The files of the archive. Both layouts name the same configuration and the same layer.
 fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTreeMap<String, Cow<'l, [u8]>>> {
     let mut files = BTreeMap::new();
-    // Adds a blob, and gives where it is and how manifests describe it.
+    // Adds a blob, and returns its path and its description for manifests.
     let mut blob = |media: &str, content: Cow<'l, [u8]>| {
         let digest = sha256(&content);
         let described = json!({

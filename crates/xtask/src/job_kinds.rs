@@ -1,5 +1,5 @@
-//! What the chart says of each kind of job that can be suspended, made from `berth_jobs::KINDS`: the webhooks that are asked about it,
-//! Berth's rights and people's. Each part stands in its file between two lines that name it; the rest of the file is written by hand.
+//! The parts of the chart about each kind of job that can be suspended, made from `berth_jobs::KINDS`: its webhooks, Berth's rights and
+//! users' rights. Each part is in its file between two lines that name it; the rest of the file is written by hand.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -120,8 +120,8 @@ const MUTATING_TAIL: &str = "  failurePolicy: {{ .Values.webhook.failurePolicy }
   sideEffects: None
   admissionReviewVersions: [v1]
 ";
-/// Of a change, what may be one of `spec.suspend` or of the size of what runs. Berth starts and stops jobs itself; so does a Kueue that still
-/// leads beside it.
+/// Condition on a change of a job: it may concern `spec.suspend` or the size of a running job. Berth starts and stops jobs itself; so does
+/// a Kueue that still leads beside it.
 const MUTATING_CONDITIONS: &str = "  # A new job, and a change of the spec but for that of a job that waits and goes on waiting.
   - name: created-started-or-running
     expression: >-
@@ -152,7 +152,7 @@ const VALIDATING_TAIL: &str = "  - name: not-berth-itself
   admissionReviewVersions: [v1]
 ";
 
-/// Whether a state of a job names a queue in a label or in an annotation.
+/// Expressions for a state of a job that names a queue in a label or in an annotation.
 fn has_queue(state: &str) -> [String; 2] {
     ["labels", "annotations"]
         .map(|field| format!("has({state}.metadata.{field}) && '{QUEUE_NAME}' in {state}.metadata.{field}"))
@@ -200,8 +200,8 @@ fn mutating() -> String {
     out
 }
 
-/// Whether an owner is of that kind, made of Jobs, and the object has a name and the label of a Job that it makes. The kind alone would be
-/// anybody's word; control looks at the rest.
+/// Expression for an owner of that kind, made of Jobs, of an object with a name and the label of a Job that it makes. The kind alone would
+/// be a claim of the object's author; control checks the rest.
 fn part_of(kind: &JobInfo) -> String {
     format!(
         "{} &&\n      object.metadata.?name.orValue('').startsWith(owner.name + '-') &&\n      \
@@ -222,7 +222,7 @@ fn validating() -> String {
         out += "  matchConditions:\n";
         if kind.queue_in_annotation {
             let [label, annotation] = has_queue("state");
-            // A job that names a queue where nobody acts on it is refused, and told where the queue belongs.
+            // A job that names a queue where it has no effect is refused, and the message names the right place.
             let in_parts = kind.jobs_in.map(|field| {
                 format!(
                     " ||\n      state.?spec.?{field}.orValue([]).exists(part, \
@@ -246,7 +246,7 @@ fn validating() -> String {
     out
 }
 
-/// Whether an owner is of that kind.
+/// Expression for an owner of that kind.
 fn owner(kind: &JobInfo) -> String {
     owner_of(kind.group, kind.kind)
 }
@@ -260,8 +260,8 @@ fn owners() -> String {
     format!("{}\n", condition("not-admitted-with-its-owner", &controlled_by_none(old, &admitted_with_pods())))
 }
 
-/// A new pod of such an owner is left to it where one of Kubernetes' own controllers makes it, so that Jobs run while Berth is down. Whoever
-/// else names one is asked about.
+/// A new pod of such an owner is left to it where one of Kubernetes' own controllers makes it, so that Jobs run while Berth is down. A pod
+/// from any other user that names such an owner is reviewed.
 const MADE_FOR_IT: &str = "request.userInfo.username == 'system:kube-controller-manager' ||
       request.userInfo.username.startsWith('system:serviceaccount:kube-system:') ||
       request.userInfo.username in {{ .Values.webhook.podControllers | toJson }}";
@@ -271,7 +271,7 @@ fn owners_of_new() -> String {
     format!("{} ||\n      !({MADE_FOR_IT})\n", condition("not-admitted-with-its-owner", &none))
 }
 
-/// Those, and DaemonSets, whose pods have their nodes.
+/// The same, and DaemonSets, whose pods have their nodes.
 fn owners_without() -> String {
     let daemon_set = controlled_by_none("object", &[owner_of("apps", "DaemonSet")]);
     let of_none = condition("not-of-a-daemon-set", &daemon_set);
@@ -279,8 +279,9 @@ fn owners_without() -> String {
     format!("{} ||\n      !({MADE_FOR_IT})\n{of_none}\n", condition("not-left-to-its-owner", &none))
 }
 
-/// Condition on a change of a pod that a job has started: it takes away or changes what the pod is counted by, and is not made by those who
-/// make such pods, release them and end them. Nothing else comes here, so that Jobs run and end while Berth is down.
+/// Condition on a change of a pod that a job has started: it removes or changes the labels and owner references by which the pod is
+/// counted, and does not come from the controllers that make, release and end such pods. No other change is reviewed, so that Jobs run and
+/// end while Berth is down.
 fn counted() -> String {
     let list = |all: Vec<&str>| all.iter().map(|key| format!("'{key}'")).collect::<Vec<_>>().join(",\n      ");
     let (label, annotation, tracking) = (POD_SET, pods::COUNTED_ANNOTATION, pods::JOB_TRACKING);
@@ -328,7 +329,7 @@ fn condition(name: &str, expression: &str) -> String {
     format!("  - name: {name}\n    expression: >-\n      {expression}")
 }
 
-/// Whether no such owner controls the object.
+/// Expression for an object that no such owner controls.
 fn controlled_by_none(object: &str, owners: &[String]) -> String {
     format!(
         "!has({object}.metadata.ownerReferences) ||
@@ -346,9 +347,9 @@ fn rules() -> String {
         let (status, finalizers) = (format!("{plural}/status"), format!("{plural}/finalizers"));
         let all = [
             (true, plural, "get, list, watch, patch, delete"),
-            // What keeps a template from being changed.
+            // A status that keeps a template from being changed.
             (kind.writes_status, &*status, "patch"),
-            // It owns its Workload.
+            // The job owns its Workload.
             (true, &*finalizers, "update"),
         ];
         for (_, resources, verbs) in all.into_iter().filter(|(wanted, ..)| *wanted) {

@@ -18,23 +18,23 @@ pub(crate) struct Kind {
     pub(crate) plural: &'static str,
     /// Short names for kubectl.
     pub(crate) short_names: &'static [&'static str],
-    /// Whether objects live in namespaces.
+    /// True: objects live in namespaces.
     pub(crate) namespaced: bool,
-    /// What the kind is for.
+    /// Purpose of the kind.
     pub(crate) description: &'static str,
     /// Schema document of the spec, or of the root when `rooted`.
     pub(crate) spec: fn() -> Value,
     /// Schema document of the status; its presence turns on the status subresource.
     pub(crate) status: Option<fn() -> Value>,
-    /// The fields of `spec` stand at the root.
+    /// True: the fields of `spec` are at the root.
     pub(crate) rooted: bool,
     /// (name, type, path, priority) of the printer columns.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
     /// The kind in v1beta1 where its fields differ; it cannot be served before conversion exists.
     pub(crate) older: Option<Older>,
-    /// v1beta1 warns its users.
+    /// True: v1beta1 warns its users.
     pub(crate) deprecated: bool,
-    /// Rules over the whole object: (rule, message).
+    /// Rules over the complete object: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,
     /// The field of the spec that never changes, empty where there is none: it cannot be removed either.
     pub(crate) fixed: &'static str,

@@ -1,9 +1,9 @@
-//! What of a CustomResourceDefinition has to be as in Kueue's: all that the API server acts on and that clients see. Not looked at
-//! are descriptions, the text of CEL rules (Berth's are its own; `e2e/tests/crds` asks them), and whether a version is served, which
-//! the chart decides.
+//! Parts of a CustomResourceDefinition that have to be as in Kueue's: all that the API server acts on and that clients see. Not compared
+//! are descriptions, the text of CEL rules (Berth's are its own; `e2e/tests/crds` tests them), and whether a version is served, which the
+//! chart decides.
 //!
-//! `kueue-crds.txt` keeps a digest of each version of Kueue's own files. `xtask likeness FILE...` prints those of any files, and with
-//! `--lines` what they are made of, so that two files can be told apart by `diff`.
+//! `kueue-crds.txt` keeps a digest of each version of Kueue's own files. `xtask likeness FILE...` prints the digests of any files, and with
+//! `--lines` their input, so that `diff` can compare two files.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -16,12 +16,12 @@ const KUEUES: &str = include_str!("../kueue-crds.txt");
 pub(crate) struct Version {
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// What it says, one value a line.
+    /// Its content, one value a line.
     pub(crate) lines: Vec<String>,
 }
 
 impl Version {
-    /// 64-bit FNV-1a of the lines: it tells apart what differs by mistake.
+    /// 64-bit FNV-1a of the lines: it distinguishes lines that differ by mistake.
     pub(crate) fn digest(&self) -> String {
         let bytes = self.lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
         let hash = bytes
@@ -56,7 +56,7 @@ pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
     all.iter().map(version).collect()
 }
 
-/// A schema without its words; what is a set comes in order.
+/// A schema without descriptions and CEL rules; a list that is a set is sorted.
 fn normal(schema: &Value) -> Value {
     let Some(fields) = schema.as_object() else { return schema.clone() };
     let kept = fields.iter().filter(|(key, _)| !["description", "x-kubernetes-validations"].contains(&key.as_str()));

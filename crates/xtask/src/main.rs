@@ -1,9 +1,10 @@
-//! Berth's tooling: what the repository generates about itself, and the house rules as a check.
+//! Berth's tooling: files that the repository generates from its sources, and the house rules as a check.
 //!
-//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports what is stale. `likeness` tells a
-//! definition from Kueue's. `image` writes the archive of `make image`. `tidy` checks what no compiler knows: which crate may use what,
-//! where things lie. `house` measures how far the code is from its target shape. It never talks to a cluster. Start reading in `crd.rs` (one
-//! CRD from one kind), then `expand.rs` (from a schemars document to what the API server accepts); the rules are in `tidy`.
+//! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`; with `--check` it only reports stale files. `likeness` compares a
+//! definition with Kueue's. `image` writes the archive of `make image`. `tidy` checks rules that no compiler knows: the dependencies of
+//! crates, and the places of files. `house` measures how far the code is from its target shape. The program never talks to a cluster. Start
+//! reading in `crd.rs` (one CRD from one kind), then `expand.rs` (from a schemars document to a schema that the API server accepts); the
+//! rules are in `tidy`.
 
 mod crd;
 mod dashboard;
@@ -31,7 +32,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write one CustomResourceDefinition per kind, and what the chart says of each kind of job.
+    /// Write one CustomResourceDefinition per kind, and the parts of the chart about each kind of job.
     Crdgen {
         /// Folder to write to; `crds/` of the repository when absent.
         #[arg(long)]
@@ -44,7 +45,7 @@ enum Command {
     Dashboard,
     /// Print a digest of each version in files of CustomResourceDefinitions, as `kueue-crds.txt` has them.
     Likeness {
-        /// Print what the digests are made of.
+        /// Print the lines of which the digests are made.
         #[arg(long)]
         lines: bool,
         /// Files of one definition each.
@@ -155,7 +156,7 @@ fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     Ok(stale)
 }
 
-/// Lists the files for `kubectl apply -k`. Without an extension, so that `kubectl apply -f` and the chart pass it over.
+/// Lists the files for `kubectl apply -k`. It has no extension, so that `kubectl apply -f` and the chart pass it over.
 fn kustomization() -> String {
     let mut names: Vec<String> =
         kinds::ALL.iter().map(|kind| format!("- {}.{}.yaml\n", kind.plural, kind.group)).collect();

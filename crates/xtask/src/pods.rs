@@ -1,4 +1,4 @@
-//! What Kubernetes documents about the merging and the defaults of its own types, and its generator for Rust drops.
+//! Merging and defaults of Kubernetes' own types, which Kubernetes documents and its generator for Rust drops.
 //!
 //! Without the list keys server-side apply would treat every list of a pod template as one value.
 
@@ -32,7 +32,7 @@ const KEYED_LISTS: &[(&str, &str, &[&str])] = &[
 /// Lists of unique scalars: (type, field).
 const SETS: &[(&str, &str)] = &[("ContainerRestartRuleOnExitCodes", "values")];
 
-/// Objects that are always replaced as a whole.
+/// Objects that are always replaced completely.
 const ATOMIC: &[&str] = &[
     "io.k8s.api.core.v1.ConfigMapEnvSource",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
@@ -51,7 +51,7 @@ const ATOMIC: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
 ];
 
-/// Maps that are always replaced as a whole: (type, field).
+/// Maps that are always replaced completely: (type, field).
 const ATOMIC_MAPS: &[(&str, &str)] = &[("PodSpec", "nodeSelector")];
 
 /// Types that name another object and default that name to the empty string.
@@ -143,7 +143,7 @@ fn default(type_: &str, field: &str) -> Option<Value> {
     TEXT_DEFAULTS.iter().find(|(t, f, _)| (*t, *f) == (type_, field)).map(|(_, _, value)| json!(value))
 }
 
-/// Metadata inside a template: what makes sense for something that is not an object yet.
+/// Metadata inside a template: the fields that make sense before an object exists.
 pub(crate) fn template_metadata() -> Value {
     json!({
         "type": "object",

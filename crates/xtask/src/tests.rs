@@ -214,7 +214,7 @@ const BEYOND_KUEUE: [(&str, &str, &str); 35] = [
     ),
 ];
 
-/// How many rules Kueue's CRDs have at ff69552e, in v1beta1 and in v1beta2. What each refuses is in `e2e/cases/kueue-fields`.
+/// Number of rules in Kueue's CRDs at ff69552e, in v1beta1 and in v1beta2. The refusals of each are in `e2e/cases/kueue-fields`.
 const KUEUES_RULES: [(&str, [usize; 2]); 11] = [
     ("AdmissionCheck", [1, 1]),
     ("ClusterQueue", [4, 4]),
@@ -254,7 +254,7 @@ fn rules_beyond_kueues_are_these_and_none_of_kueues_is_lost() {
     }
 }
 
-/// A rule on a field is not asked when the field is removed, so that it could come back with another value.
+/// A rule on a field is not evaluated when the field is removed, so that the field could come back with another value.
 #[test]
 fn immutable_field_cannot_be_removed() {
     let rules = |node: &serde_json::Map<String, Value>| -> Vec<String> {
@@ -264,7 +264,7 @@ fn immutable_field_cannot_be_removed() {
     let mut seen = 0;
     for (name, schema) in schemas() {
         let over_all = rules(schema.as_object().unwrap());
-        // What is said at each place of the fields below it: which must be there, and the rules.
+        // Required fields and rules at each place about the fields below it.
         let mut places = std::collections::BTreeMap::new();
         every(&schema, "", &mut |path, node| {
             if path.matches('.').count() > 3 {
@@ -290,7 +290,7 @@ fn immutable_field_cannot_be_removed() {
     assert!(seen >= 6, "{seen} fields never change");
 }
 
-/// TLS of clients, servers and stores takes the one provider that is linked; with a second one it panics when it is first asked.
+/// TLS of clients, servers and stores uses the one provider that is linked; with a second one it panics at its first use.
 #[test]
 fn one_provider_of_cryptography_is_linked() {
     let lock = std::fs::read_to_string(repository_crds().join("../Cargo.lock")).unwrap();

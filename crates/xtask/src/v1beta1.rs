@@ -1,5 +1,4 @@
-//! How each kind looked in v1beta1: from its own types where the versions convert into each other, else as changes to its
-//! v1beta2 schema.
+//! Each kind in v1beta1: from its own types where the versions convert into each other, else as changes to its v1beta2 schema.
 //!
 //! A path such as `.spec.podSets[].count` names a property; a change to a path that does not exist is an error, so
 //! that an edit of the types cannot silently miss the older version.

@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what, counted by the server and not by those who ask.
+//! The API server's audit log: requests by client, counted by the server and not by the clients.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ struct ResponseStatus {
 pub type ByAgent = BTreeMap<String, Requests>;
 
 impl Audit {
-    /// Writes the policy: everything that `operators` (user names) ask for, and every write of everybody.
+    /// Writes the policy: all requests of `operators` (user names), and every write of any user.
     ///
     /// # Errors
     /// When the folder cannot be written.
@@ -94,7 +94,7 @@ impl Audit {
         fs::metadata(self.log()).map(|m| m.len()).unwrap_or(0)
     }
 
-    /// What was asked for between two marks.
+    /// Requests between two marks.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -153,7 +153,7 @@ fn count(path: &Path, from: u64, to: u64, namespace: Option<&str>) -> Result<ByA
     Ok(all)
 }
 
-/// Splits requests into events and everything else.
+/// Splits requests into events and all others.
 pub fn split_events(requests: &Requests) -> (u64, u64) {
     let mut sums = (0, 0);
     for (what, count) in requests {

@@ -1,4 +1,4 @@
-//! One watch that decodes only what the benchmark needs, so that watching costs little of the CPU that is measured.
+//! One watch that decodes only the fields that the benchmark needs, so that watching takes little of the measured CPU.
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// An object, as far as the benchmark looks at it.
+/// An object with the fields that the benchmark reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Slim {
     /// Metadata.
@@ -116,8 +116,8 @@ impl Feed {
     }
 }
 
-/// Watches from a version on. The server closes a watch that it finds too slow, which on a busy machine is nobody's fault:
-/// it goes on where it was.
+/// Watches from a version on. The server closes a watch that it finds too slow, which happens on a busy machine: the next watch goes on
+/// from the last version.
 async fn follow(client: Client, path: String, mut version: String, send: mpsc::UnboundedSender<Slim>) -> Result<()> {
     loop {
         let watch = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=7200");

@@ -1,4 +1,4 @@
-//! The floor: what the API server itself needs for the writes that cannot be saved, measured with nobody else writing.
+//! The floor: time of the API server itself for the writes that cannot be avoided, measured without any other writer.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Rates {
     }
 }
 
-/// The same times of two measurements, before and after a run, in the middle.
+/// The mean times of two measurements, before and after a run.
 pub fn between(a: Rates, b: Rates) -> Rates {
     let middle = |a: f64, b: f64| 2.0 / (1.0 / a + 1.0 / b);
     Rates { creates: middle(a.creates, b.creates), statuses: middle(a.statuses, b.statuses) }
@@ -99,7 +99,7 @@ fn admitted(namespace: &str, name: &str, class: &Class) -> Value {
     status(namespace, name, &body)
 }
 
-/// What a run writes when a Workload has run for its time.
+/// The status that a run writes when a Workload has run for its time.
 pub fn finished(namespace: &str, name: &str) -> Value {
     let end = condition("Finished", "True", "ByTest", "The running time is over");
     status(namespace, name, &json!({"conditions": [end]}))

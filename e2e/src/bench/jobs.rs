@@ -161,7 +161,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
     Ok(part)
 }
 
-/// The same Jobs by the least writes of a queue: their wall, and what was written.
+/// The same Jobs by the least writes of a queue: their wall time, and the writes.
 async fn by_the_least(bed: &Bed, total: usize) -> Result<(Duration, ByAgent)> {
     eprintln!("bench: {total} jobs by the least writes of a queue");
     let from = bed.audit.mark();
@@ -175,7 +175,7 @@ fn per(count: u64, total: usize) -> f64 {
     count as f64 / total as f64
 }
 
-/// Successful writes of objects of the run, and events, by all programs; leases are the machinery's heartbeat.
+/// Successful writes of objects of the run, and events, by all programs; leases are a heartbeat and do not count.
 fn everybody(all: &ByAgent) -> (u64, u64) {
     let (mut objects, mut events) = (0, 0);
     for requests in all.values() {

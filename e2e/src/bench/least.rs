@@ -1,10 +1,10 @@
-//! The least that a queue outside of the API server writes for a Job: what its wall would be if deciding, watching and telling cost nothing.
+//! The least that a queue outside of the API server writes for a Job: its wall time is that of an operator whose decisions, watches and
+//! events cost nothing.
 //!
-//! A Job that was created suspended needs a Workload, the status that admits it, and its start; where others wait for its quota,
-//! also the status that ends it. These are Kueue's objects and Berth's requests, sent by the benchmark at once: no operator
-//! runs, nothing waits for quota, no event, status of a queue or finalizer is written. What the controller-manager does with a Job
-//! that it sees suspended (a fourth status, two more events) is part of it; on a busy machine the start comes first. One watch of
-//! Workloads is open, as an operator has it.
+//! A Job that was created suspended needs a Workload, the status that admits it, and its start; where others wait for its quota, also the
+//! status that ends it. These are Kueue's objects and Berth's requests, sent by the benchmark at once: no operator runs, nothing waits for
+//! quota, no event, status of a queue or finalizer is written. The controller-manager's work for a Job that it sees suspended (a fourth
+//! status, two more events) is part of it; on a busy machine the start comes first. One watch of Workloads is open, as an operator has it.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn end(client: &Client, namespace: &str, n: usize) -> Result<()> {
     apply_status(client, namespace, n, &conditions).await
 }
 
-/// All that the field manager owns: the admission and these conditions.
+/// Applies all fields of the field manager: the admission and these conditions.
 async fn apply_status(client: &Client, namespace: &str, n: usize, conditions: &[Value]) -> Result<()> {
     let name = workload_name(n);
     let status = json!({"admission": floor::admission(&jobs::queue(n), "1"), "conditions": conditions});
@@ -92,7 +92,7 @@ fn workload_name(n: usize) -> String {
     format!("job-{}-00000", jobs::name(n))
 }
 
-/// What Berth makes of the Job.
+/// The Workload that Berth makes for the Job.
 fn workload(namespace: &str, n: usize, job: &Created) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",

@@ -1,4 +1,4 @@
-//! What a process used, from the kernel, and what the operator says it asked for, from its own metrics.
+//! Use of a process, from the kernel, and the operator's own count of its requests, from its metrics.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Clock ticks per second of `/proc/PID/stat`: 100 on every Linux that Berth supports.
 const TICKS: f64 = 100.0;
 
-/// What a process has used since it started.
+/// Use of a process since it started.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Usage {
     /// User and system time in seconds.
@@ -18,7 +18,7 @@ pub struct Usage {
     pub peak_mb: f64,
     /// Resident memory now in MB.
     pub resident_mb: f64,
-    /// What of it are pages of files, which are those of the program itself and its libraries.
+    /// The part of it in pages of files, which are those of the program itself and its libraries.
     pub files_mb: f64,
 }
 

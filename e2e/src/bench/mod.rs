@@ -1,11 +1,10 @@
 //! The benchmark of the operator: the real binary on a real control plane, under Kueue's performance shapes.
 //!
-//! What it is for: wall time as a multiple of what the API server itself needs (the floor), time to admission, use of quota,
-//! requests, CPU and memory of the operator. [`shape`] says what is created and when; [`workloads`] creates Workloads and
-//! plays their jobs; [`jobs`] runs real Jobs; [`floor`] and [`least`] measure the API server; [`audit`] and [`meter`] count; [`report`]
-//! prints.
+//! It measures wall time as a multiple of the API server's own time (the floor), time to admission, use of quota, requests, CPU and memory
+//! of the operator. [`shape`] says which objects are created and when; [`workloads`] creates Workloads and plays their jobs; [`jobs`] runs
+//! real Jobs; [`floor`] and [`least`] measure the API server; [`audit`] and [`meter`] count; [`report`] prints.
 //!
-//! What it never does: compare figures of different runs. Whatever is a goal is a ratio or a count of one run.
+//! Figures of different runs are never compared. Every goal is a ratio or a count of one run.
 
 pub mod audit;
 pub mod feed;
@@ -26,26 +25,25 @@ use anyhow::{Context, Result, bail, ensure};
 use self::subject::Kind;
 use crate::kueue::Kueue;
 
-/// What to run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`,
-/// `BENCH_JSON`, `IDLE`.
+/// Settings of a run, read from the environment: `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`, `BENCH_JSON`, `IDLE`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `small` (15,000 Workloads over 30 queues), `large` (50,000 over 1,000) or `jobs` (1,000 Jobs over 5).
     pub shape: String,
     /// Factor on the number of objects per queue.
     pub scale: f64,
-    /// Whether queues preempt (reclaim Any, within the queue LowerPriority).
+    /// True: queues preempt (reclaim Any, within the queue LowerPriority).
     pub preemption: bool,
     /// An older berth, measured before this one in the same run.
     pub before: Option<PathBuf>,
     /// The real Kueue, measured after Berth in the same run: its minimalkueue, or for Jobs its manager.
     pub kueue: Option<Kueue>,
-    /// Where the figures go as JSON.
+    /// File for the figures as JSON.
     pub json: Option<PathBuf>,
     /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
     pub idle_seconds: u64,
-    /// Whether an observer judges the run of Berth. It watches everything and so costs the API server and the processors that
-    /// are measured: only runs whose times nobody reads have one.
+    /// True: an observer judges the run of Berth. It watches all objects and so takes time of the API server and the processors that are
+    /// measured: only runs whose times nobody reads have one.
     pub observed: bool,
 }
 
@@ -65,7 +63,7 @@ impl Settings {
         }
     }
 
-    /// The programs that are measured, one after the other; `kueues` is the program of Kueue's that knows the shape.
+    /// The programs that are measured, one after the other; `kueues` is Kueue's program that knows the shape.
     pub fn kinds(&self, kueues: impl FnOnce(Kueue) -> Kind) -> Vec<Kind> {
         let before = self.before.clone().map(Kind::Before);
         before.into_iter().chain([Kind::Berth]).chain(self.kueue.clone().map(kueues)).collect()
@@ -102,7 +100,7 @@ impl Settings {
     }
 }
 
-/// Runs what the settings ask for.
+/// Runs the shape of the settings.
 ///
 /// # Errors
 /// When the control plane or the operator fails, or the run makes no progress.

@@ -14,7 +14,7 @@ use super::subject::{self, Kind};
 use crate::control_plane::{ControlPlane, Options};
 use crate::kueue::Kueue;
 
-/// Requests of the benchmark that may be in flight at once: enough to keep the API server busy on two cores.
+/// Requests of the benchmark under way at once: enough to keep the API server busy on two cores.
 pub const IN_FLIGHT: usize = 16;
 
 /// A control plane to measure on.
@@ -28,8 +28,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts it, with the CRDs and the rights of what is measured. Without `controllers` only etcd and the API server go on
-    /// running: Workloads without jobs need no others, and what these would take of two cores is not what is measured.
+    /// Starts it, with the CRDs and the rights of the measured program. Without `controllers` only etcd and the API server go on running:
+    /// Workloads without jobs need no others, and the use of two cores by these is not measured.
     ///
     /// # Errors
     /// When it does not start.
@@ -131,7 +131,7 @@ pub async fn clear(client: &Client, path: &str) -> Result<()> {
     Err(anyhow!("objects of {path} stay after their deletion: {left:?}"))
 }
 
-/// Creates a namespace without waiting for a service account, which nobody makes here.
+/// Creates a namespace without waiting for a service account, which no controller makes here.
 ///
 /// # Errors
 /// When the server refuses.

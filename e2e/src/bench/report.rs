@@ -11,7 +11,7 @@ use super::meter::Requests;
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
     /// Value.
     pub value: f64,
@@ -22,7 +22,7 @@ pub struct Figure {
     pub at_most: Option<f64>,
 }
 
-/// What was measured of one operator.
+/// Measurements of one operator.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Part {
     /// Its name.
@@ -31,12 +31,12 @@ pub struct Part {
     pub figures: Vec<Figure>,
     /// Requests by heading, then by verb and resource.
     pub requests: BTreeMap<String, Requests>,
-    /// What a reader must know to understand the figures.
+    /// Facts that a reader needs to understand the figures.
     pub notes: Vec<String>,
 }
 
 impl Part {
-    /// Of an operator.
+    /// An empty part for an operator.
     pub fn new(name: &str) -> Part {
         Part { name: name.to_owned(), ..Part::default() }
     }
@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// A whole run.
+/// A complete run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Shape.
@@ -70,7 +70,7 @@ pub struct Report {
     pub cores: usize,
     /// Load of the machine over the last minute when the run began.
     pub load: f64,
-    /// By operator.
+    /// Measurements by operator.
     pub parts: Vec<Part>,
 }
 
@@ -85,7 +85,7 @@ impl Report {
         }
     }
 
-    /// Notes what was asked for.
+    /// Notes the settings of the run.
     pub fn settings(&mut self, settings: &Settings) {
         self.shape.clone_from(&settings.shape);
         self.scale = settings.scale;

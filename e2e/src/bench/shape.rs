@@ -1,4 +1,4 @@
-//! What is created and when: Kueue's performance shapes.
+//! Objects of a run and the times of their creation: Kueue's performance shapes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::manifest;
 /// Namespace of the run.
 pub const NAMESPACE: &str = "bench";
 
-/// Workloads of one kind: how many per queue, what they ask for, how long they run and how often one comes.
+/// Workloads of one kind: their number per queue, their requests, their running time and the pause between two.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// Name.

@@ -23,10 +23,10 @@ const REST: Duration = Duration::from_secs(2);
 const KUEUE_ACCOUNT: &str = "kueue-controller-manager";
 /// A started Kueue has its views within this time, or something is wrong.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// Time that minimalkueue, which cannot be asked, takes to fill its caches.
+/// Time for minimalkueue, which has no readiness endpoint, to fill its caches.
 const FILLED: Duration = Duration::from_secs(5);
 
-/// Which operator.
+/// The measured operator.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// The shipped binary.
@@ -53,7 +53,7 @@ pub fn users() -> Vec<String> {
     vec![user(manager::NAMESPACE, manager::SERVICE_ACCOUNT), user(KUEUE_NAMESPACE, KUEUE_ACCOUNT)]
 }
 
-/// Account and rights for a program of Kueue's, of which minimalkueue has no chart.
+/// Account and rights for a program of Kueue's; minimalkueue has no chart.
 async fn install_kueue(client: &Client) -> Result<()> {
     create_namespace(client, KUEUE_NAMESPACE, &[]).await?;
     let rbac = "rbac.authorization.k8s.io";
@@ -164,7 +164,7 @@ impl Kind {
             }
             let ready = match health {
                 Some(port) => matches!(http_get(port, "/readyz").await, Ok((200, _))),
-                // Without readiness to ask for its caches are filled within moments.
+                // Without a readiness endpoint: its caches are filled within moments.
                 None => begun.elapsed() >= FILLED,
             };
             if ready {
@@ -204,7 +204,7 @@ async fn minimal(bed: &Bed, kueue: &Kueue) -> Result<Guarded> {
 }
 
 impl Subject {
-    /// What it has used so far.
+    /// Its use so far.
     ///
     /// # Errors
     /// When it does not run.
@@ -251,8 +251,8 @@ impl Subject {
         }
     }
 
-    /// The end of an observed run: waits until writes have stopped and the books balance, and judges all that the observer has
-    /// seen and what Berth believes (R2). Nothing is judged without an observer.
+    /// The end of an observed run: waits until writes have stopped and the statuses agree with the workloads, and judges the observer's
+    /// history and Berth's view (R2). Nothing is judged without an observer.
     ///
     /// # Errors
     /// With every broken promise.

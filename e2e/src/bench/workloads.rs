@@ -23,7 +23,7 @@ use super::{Settings, audit};
 const STALL: Duration = Duration::from_secs(90);
 /// Workloads of one measurement of the floor.
 const FLOOR: usize = 1500;
-/// Creations in flight: the classes of each queue are created side by side.
+/// Creations under way: the classes of each queue are created side by side.
 const CREATORS: usize = 32;
 
 /// Runs the shape with Berth, with an older one before it and with Kueue after it where the settings have them.
@@ -57,10 +57,10 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     plane::namespace(&bed.client, NAMESPACE).await?;
     plane::apply_all(&bed.client, shape.queues(settings.preemption)).await?;
     eprintln!("bench: {} with {total} workloads, {} queues", kind.name(), shape.cohorts * shape.queues);
-    // After the floor, whose Workloads nobody admits by any quota.
+    // After the floor, whose Workloads are admitted by no quota.
     let observer = kind.observer(bed, settings.observed).await?;
     let subject = kind.start(bed).await?;
-    // Queue statuses and finalizers of the beginning are not what is measured.
+    // Queue statuses and finalizers of the beginning are not measured.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let from = bed.audit.mark();
     let (own_before, dropped_before) = subject.own_count().await?;
@@ -72,7 +72,7 @@ async fn measured(bed: &Bed, shape: &Shape, settings: &Settings, kind: &Kind) ->
     let to = bed.audit.mark();
     let (own_after, dropped_after) = subject.own_count().await?;
     let usage = subject.usage()?;
-    // Behind all that is measured, and before the floor is measured again.
+    // After all measurements, and before the floor is measured again.
     subject.judged(observer).await.with_context(|| format!("log of {}:\n{}", kind.name(), subject.tail()))?;
     let idle = idle(bed, subject, settings).await?;
     let after = floor::measure(&bed.client, "floor-after", count, sample).await?;
@@ -118,7 +118,7 @@ fn per(count: u64, total: usize) -> f64 {
     count as f64 / total as f64
 }
 
-/// CPU seconds and MB that are the goal; CPU and what the workloads take grow with the scale, the program itself does not.
+/// Goals for CPU seconds and MB; CPU and the memory of workloads grow with the scale, the program itself does not.
 fn limits(shape: &Shape, scale: f64) -> (f64, f64) {
     let (cpu, memory) = if shape.name == "large" { (30.0, 150.0) } else { (10.0, 80.0) };
     (cpu * scale.max(0.1), memory)
@@ -144,7 +144,7 @@ fn figures(part: &mut Part, shape: &Shape, run: &Drive<'_>, rates: Rates, total:
     }
 }
 
-/// Restarts the operator on what is left and watches it while nothing happens: use at both ends and the seconds between.
+/// Restarts the operator on the remaining objects and watches it while nothing happens: use at both ends and the seconds between.
 pub(super) async fn idle(bed: &Bed, subject: Subject, settings: &Settings) -> Result<Option<(Usage, Usage, f64)>> {
     if settings.idle_seconds == 0 {
         subject.stop();
@@ -162,7 +162,7 @@ pub(super) async fn idle(bed: &Bed, subject: Subject, settings: &Settings) -> Re
     Ok(Some((first, second, seconds)))
 }
 
-/// Adds what [`idle`] saw.
+/// Adds the figures of [`idle`].
 pub(super) fn add_idle(part: &mut Part, idle: Option<(Usage, Usage, f64)>, objects: usize) {
     let Some((first, second, seconds)) = idle else { return };
     part.add("finished when restarted", objects as f64, "");
@@ -340,7 +340,7 @@ impl<'a> Drive<'a> {
             return 0;
         }
         item.counted = true;
-        // Seen before the answer to its creation came: then it waited for no time that could be measured.
+        // Seen before the answer to its creation came: then its wait was too short to be measured.
         let wait = item.created.map_or(Duration::ZERO, |created| now.saturating_duration_since(created));
         if let Some((sum, count)) = self.waits.get_mut(item.class) {
             *sum += wait;
@@ -378,7 +378,7 @@ async fn create_all(
         tokio::spawn(async move {
             let outcome = plane::create(&client, &path, &object).await;
             drop(slot);
-            // Nobody listens any more when the run has failed.
+            // Nothing receives it any more when the run has failed.
             let _ = done.send(match outcome {
                 Ok(()) => Done::Created(index, Instant::now()),
                 Err(e) => Done::Failed(e),

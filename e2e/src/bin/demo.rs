@@ -35,14 +35,14 @@ struct Place {
     manager_kubeconfig: PathBuf,
     /// `None` on a real cluster.
     plane: Option<ControlPlane>,
-    /// On a real cluster: what is removed, and what is told, at the end.
+    /// On a real cluster: a folder that is removed at the end, and the message about the objects that stay.
     _left: Option<(OwnFolder, ToldAtTheEnd)>,
 }
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(run_until_told());
-    // A question that nobody answers must not keep us.
+    // An unanswered question must not keep the process.
     runtime.shutdown_background();
     outcome
 }
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 async fn run_until_told() -> Result<()> {
     let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
     let mut asked_to_end = signal(SignalKind::terminate())?;
-    // From the first file with a key on, whatever was begun is taken away when it is dropped.
+    // From the first file with a key on, everything that was begun is removed when it is dropped.
     tokio::select! {
         outcome = run(once) => outcome,
         _ = tokio::signal::ctrl_c() => stopping(),
@@ -78,7 +78,7 @@ async fn run(once: bool) -> Result<()> {
     outcome
 }
 
-/// Says what stays in a real cluster, however the demo ends there.
+/// Prints which objects stay in a real cluster, however the demo ends there.
 struct ToldAtTheEnd;
 
 impl Drop for ToldAtTheEnd {
@@ -97,7 +97,7 @@ async fn own_cluster() -> Result<Place> {
     nodes::create(&client, &quickstart::pools()).await?;
     println!("demo: and 12 GPU nodes for the story of a training: 4 in each tier, 8 GPUs each");
     nodes::create(&client, &story::pools()).await?;
-    // For examples/two-teams-borrowing, and whatever else asks for cpu only.
+    // For examples/two-teams-borrowing, and other objects that ask for cpu only.
     nodes::create(&client, &[Pool::cpu("cpu", 2, Tier::OnDemand)]).await?;
     let manager_kubeconfig = plane.folder().join("berth.kubeconfig");
     manager::kubeconfig(&plane, None, &manager_kubeconfig).await?;
@@ -115,7 +115,7 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
     print!("demo: continue? Type yes: ");
     std::io::stdout().flush()?;
     let mut answer = String::new();
-    // Beside this task: who does not answer may press Ctrl-C.
+    // Beside this task: a user without an answer may press Ctrl-C.
     let answered =
         tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut answer).map(|_| answer)).await??;
     if answered.trim() != "yes" {
@@ -135,7 +135,7 @@ async fn real_cluster(kubeconfig: PathBuf) -> Result<Place> {
 
 async fn show(place: &Place, once: bool) -> Result<()> {
     println!("demo: starting Berth as service account {}/{}", manager::NAMESPACE, manager::SERVICE_ACCOUNT);
-    // As a test it is judged; for somebody who looks on the observer would only grow, and a real cluster is not ours to judge.
+    // As a test the run is judged. In a demo that runs on the observer would only grow, and a real cluster is not ours to judge.
     let observer = match (&place.plane, once) {
         (Some(_), true) => Some(Observer::start(place.client.clone()).await?),
         _ => None,
@@ -189,7 +189,7 @@ async fn show(place: &Place, once: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the steps of `make demo` until here, which its runner has measured and left in a file.
+/// Prints the steps of `make demo` so far, which its runner has measured and left in a file.
 fn say_how_long() -> Result<()> {
     let Some(path) = std::env::var_os("DEMO_STEPS") else { return Ok(()) };
     let steps = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -202,7 +202,7 @@ fn say_how_long() -> Result<()> {
     Ok(())
 }
 
-/// What is known of one job.
+/// State of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     state: &'static str,
@@ -306,7 +306,7 @@ fn table(rows: &BTreeMap<String, Row>, queue: &Value) -> Vec<String> {
     lines
 }
 
-/// The demo is a test as well: tiers were used in their order, and pods ran where the admission said.
+/// The demo is a test as well: tiers were used in their order, and pods ran in the tier of their admission.
 fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
     ensure!(rows.len() == 6, "expected 6 jobs, saw {}", rows.len());
     for (name, row) in rows {

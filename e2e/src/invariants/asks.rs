@@ -1,5 +1,5 @@
-//! What pod sets ask for: the part of a template that decides what is charged, to compare a job with the Workload under which it
-//! is started.
+//! Requests of pod sets: the part of a template that decides about the charge, to compare a job with the Workload under which it is
+//! started.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::quota_tree::thousandths;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     name: String,
-    /// Pods of a job; of a Workload those that its reservation covers, be they over or not.
+    /// Pods of a job; for a Workload the pods that its reservation covers, whether they are over or not.
     pods: i128,
     /// Names, images, requests and limits of init containers and containers, in order.
     containers: String,
@@ -75,7 +75,7 @@ pub(super) fn of_workload(workload: &Value) -> Vec<Ask> {
         let name = text(set, "/name");
         let asked = number(set, "/count").unwrap_or(1);
         let over = named("/status/reclaimablePods", name).unwrap_or(0);
-        // An admission after some pods were over is for the others only.
+        // An admission after some pods were over counts only the others.
         let given = named("/status/admission/podSetAssignments", name).map_or(asked, |given| given + over);
         let template = set.get("template").unwrap_or(&Value::Null);
         Ask { name: name.to_owned(), pods: given.min(asked), containers: containers(template) }
@@ -83,7 +83,7 @@ pub(super) fn of_workload(workload: &Value) -> Vec<Ask> {
     asks.collect()
 }
 
-/// Why the pod sets of a Workload do not cover those of its job; `None` when they do. The pod set of a Job has any name.
+/// Reason why the pod sets of a Workload do not cover those of its job; `None` when they do. The pod set of a Job may have any name.
 pub(super) fn uncovered(job: &[Ask], workload: &[Ask]) -> Option<String> {
     if job.len() != workload.len() {
         return Some(format!("it has {} pod sets, its workload {}", job.len(), workload.len()));

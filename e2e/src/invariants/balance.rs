@@ -1,5 +1,5 @@
-//! Q3: the figures in the statuses of queues and cohorts are what the workloads add up to; a ClusterQueue may be charged beside that with
-//! what runs of its jobs beyond what they hold.
+//! Q3: the figures in the statuses of queues and cohorts are the sums over the workloads. A ClusterQueue may in addition be charged with
+//! running pods of its jobs beyond the quota that these hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn told(queue: &Value, list: &str, figure: &str) -> Usage {
     told
 }
 
-/// Whether what is told is what is held, with some of what runs beyond it.
+/// Whether a status has the usage that is held, with a part of the usage beyond it.
 fn is_charged_beyond(told: &Usage, held: &Usage, beyond: &Requests) -> bool {
     let mut charged = Requests::new();
     for cell in told.keys().chain(held.keys()).collect::<BTreeSet<_>>() {
@@ -41,13 +41,13 @@ fn count(queue: &Value, figure: &str) -> Option<usize> {
     usize::try_from(told).ok()
 }
 
-/// A weighted share that is told and not zero.
+/// A weighted share in a status that is not zero.
 fn share(object: &Value) -> Option<i64> {
     object.pointer("/status/fairSharing/weightedShare").and_then(Value::as_i64).filter(|share| *share != 0)
 }
 
 impl Judge {
-    /// Q3: queues and cohorts whose statuses differ from the sum of the workloads, by key; empty when the books balance.
+    /// Q3: queues and cohorts whose statuses differ from the sum of the workloads, by key; empty when all agree.
     pub fn unbalanced(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (name, queue) in &self.cluster_queues {
@@ -60,7 +60,7 @@ impl Judge {
                 .local_queues
                 .iter()
                 .filter(|(_, local)| text(local, "/spec/clusterQueue") == name)
-                // One that is stopped hands nothing on.
+                // A stopped LocalQueue does not feed its ClusterQueue.
                 .filter(|(_, local)| matches!(text(local, "/spec/stopPolicy"), "" | "None"))
                 .map(|(key, _)| key.clone())
                 .collect();
@@ -69,7 +69,7 @@ impl Judge {
         }
         for (key, queue) in &self.local_queues {
             let what = format!("LocalQueue {key}");
-            // It may come to name another ClusterQueue than that whose quota its workloads hold.
+            // It may name another ClusterQueue now than the one whose quota its workloads hold.
             let named = text(queue, "/spec/clusterQueue");
             let is_there = self.cluster_queues.contains_key(named);
             let mine = |w: &&Workload| w.local_queue() == *key && w.cluster_queue == named && is_there;
@@ -108,7 +108,7 @@ impl Judge {
         found
     }
 
-    /// A status says `borrowed` of usage above the nominal quota; usage beyond quota is borrowed of nobody.
+    /// `borrowed` in a status is usage above the nominal quota; usage beyond quota is borrowed from no queue.
     fn compare_borrowed(&self, queue: &Value, name: &str, what: &str, beyond: &Requests) -> Vec<String> {
         let differences = ["flavorsReservation", "flavorsUsage"].into_iter().filter_map(|list| {
             let used = told(queue, list, "total");
@@ -125,7 +125,7 @@ impl Judge {
         differences.collect()
     }
 
-    /// Who waits is counted: in its LocalQueue, and in the ClusterQueue that this names.
+    /// A waiting workload is counted in its LocalQueue, and in the ClusterQueue that this names.
     fn compare_pending(&self, queue: &Value, what: &str, feeds: &dyn Fn(&str) -> bool) -> Vec<String> {
         let waits = |w: &&Workload| !w.reserved && !w.finished && !w.deleting && w.active && !w.held_back;
         let waiting = self.workloads.values().filter(waits).filter(|w| feeds(&w.local_queue()));
@@ -138,7 +138,7 @@ impl Judge {
         vec![format!("{what}: pendingWorkloads is {told}, {} wait: {}", names.len(), some.join(", "))]
     }
 
-    /// Who uses nothing has no share of what is borrowed.
+    /// A queue without usage has no share of borrowed quota.
     fn idle_shares(&self) -> Vec<(String, String)> {
         let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
         for w in self.workloads.values().filter(|w| w.reserved && !w.finished) {

@@ -1,15 +1,14 @@
-//! What elastic jobs promise: a slice that takes the place of another is charged what it has more, and no more pods live than quota
-//! is held for.
+//! Promises of elastic jobs: a slice that replaces another is charged with the difference, and no more pods live than quota is held for.
 
 use super::{Judge, Workload};
 
 impl Judge {
-    /// The slice that holds quota in the place of another.
+    /// The replacement slice that holds quota in place of another.
     pub(super) fn heir(&self, older: &str) -> Option<&Workload> {
         self.workloads.values().find(|w| w.replaces == older && w.reserved && !w.finished)
     }
 
-    /// What a slice holds that is still booked on the one that it takes the place of.
+    /// Quota of a slice that is still charged to the one that it replaces.
     pub(super) fn handed_over(&self, slice: &Workload, cell: &(String, String)) -> i128 {
         let older = self.workloads.values().find(|w| w.key == slice.replaces && w.owner == slice.owner);
         let older =
@@ -17,8 +16,8 @@ impl Judge {
         older.and_then(|older| older.charge.get(cell)).copied().unwrap_or(0)
     }
 
-    /// Q6: where a job gives up some of its quota, no more pods live than the rest is for. L4: the same where pods of a Job are
-    /// told to be over and their quota is freed; one that is on its way out may have been replaced already.
+    /// Q6: where a job gives up some of its quota, no more pods live than the rest is for. L4: the same where pods of a Job are reported as
+    /// over and their quota is freed; a pod that is being deleted may have been replaced already.
     pub(super) fn check_shrink(&mut self, before: &Workload, after: Option<&Workload>) {
         let Some(after) = after.filter(|after| after.reserved && !after.finished) else { return };
         let staying = self.pods.values().filter(|pod| pod.owner == before.owner && pod.live && !pod.deleting).count();
@@ -42,7 +41,7 @@ impl Judge {
     pub(super) fn check_covered(&mut self, owner: &str) {
         let mut own = self.workloads.values().filter(|w| w.owner == owner && !w.finished).peekable();
         if own.peek().is_none() {
-            // It is over, or its Workload was deleted with it: what is left of its pods is L4's business.
+            // It is over, or its Workload was deleted with it: L4 judges the rest of its pods.
             return;
         }
         let most = own.filter(|w| w.reserved).map(|w| w.pods).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Q8: stories that break it, each beside lives that keep it.
+//! Q8: stories that break it, each beside stories that keep it.
 
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn q8_training_has_time_to_save_before_its_pods_are_told() {
         story.see(POD, pod);
         story.see(WORKLOAD, workload("w", "t", LEAVING, "2"));
         if leaves {
-            // The garbage collector has the rest to do.
+            // The garbage collector does the rest.
             story.change(JOB, child(), true);
         }
         story.wait(seconds);

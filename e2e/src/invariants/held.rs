@@ -41,15 +41,15 @@ const JOB_SET_RELEASED: Duration = Duration::from_secs(150);
 pub(super) struct Claim {
     /// Job or group for which the pod was made.
     pub(super) origin: String,
-    /// Whether that job was queued when the pod was first seen.
+    /// True: that job was queued when the pod was first seen.
     queued: bool,
-    /// Whether the pod waits behind a gate.
+    /// True: the pod waits behind a gate.
     waiting: bool,
-    /// Whether the pod has a controller.
+    /// True: the pod has a controller.
     controlled: bool,
-    /// Whether the pod has neither ended nor waits.
+    /// True: the pod has neither ended nor waits.
     lives: bool,
-    /// Whether the pod has a node.
+    /// True: the pod has a node.
     bound: bool,
     /// Grace period of its deletion.
     grace: Option<Duration>,
@@ -63,7 +63,7 @@ pub(super) struct Claim {
 struct Holder {
     /// Uids of the pods that were made for it.
     pods: BTreeSet<String>,
-    /// Whether it has had pods that did not wait.
+    /// True: it has had pods that did not wait.
     ran: bool,
     /// Resources of which its Workloads have held quota.
     resources: BTreeSet<String>,
@@ -74,7 +74,7 @@ struct Holder {
 /// Requests of running pods beyond what is held.
 #[derive(Debug)]
 struct Excess {
-    /// Begin of the time that counts: of the excess, or the last moment at which nothing was wrong with it.
+    /// Begin of the time that counts: that of the excess, or the last moment at which the excess was in order.
     since: Instant,
     amounts: Requests,
     reported: bool,
@@ -111,9 +111,9 @@ impl Claim {
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
         let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
         let grace = deleting.then(|| Duration::from_secs(grace.unwrap_or(0)));
-        // A user may put a pod that waits into another group, and none that was started.
+        // A user may put a waiting pod into another group, but not a started one.
         let kept = before.filter(|before| !(before.waiting && waiting));
-        // The kubelet says by a grace period of zero that no container runs any more.
+        // A grace period of zero is the kubelet's sign that no container runs any more.
         let over = ended || grace.is_some_and(|grace| grace.is_zero());
         Claim {
             origin: kept.map_or_else(|| of.to_owned(), |before| before.origin.clone()),
@@ -143,7 +143,7 @@ fn stays(pod: &Pod) -> bool {
     pod.claim.queued && pod.claim.lives && pod.claim.grace.is_none()
 }
 
-/// Whether the controller of its job does not answer for a pod any more.
+/// Whether the controller of its job is not responsible for a pod any more.
 fn is_released(pod: &Pod) -> bool {
     pod.owner != pod.claim.origin
 }
@@ -231,7 +231,7 @@ impl Judge {
         uids.filter_map(move |uid| self.pods.get(uid))
     }
 
-    /// By how much the requests of some pods of a job are more than its Workloads hold.
+    /// Requests of some pods of a job beyond the quota that its Workloads hold.
     fn beyond(&self, origin: &str, counts: impl Fn(&Pod) -> bool) -> Requests {
         let Some(holder) = self.held.holders.get(origin).filter(|holder| !holder.resources.is_empty()) else {
             return Requests::new();
@@ -321,8 +321,8 @@ impl Judge {
         }
     }
 
-    /// Whether Berth has stopped a job, so that the pods of it which are not released are its controllers' or the garbage collector's to
-    /// delete. A pod by itself and the pods of a group are Berth's.
+    /// Whether Berth has stopped a job, so that its pods, but for released ones, are deleted by their controllers or the garbage collector.
+    /// A pod by itself and the pods of a group are deleted by Berth.
     fn is_stopped(&self, origin: &str) -> bool {
         if let Some(job) = self.jobs.get(origin) {
             return job.suspended || job.leaves;

@@ -1,4 +1,4 @@
-//! Q7: stories that break it, each beside lives that keep it.
+//! Q7: stories that break it, each beside stories that keep it.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::kinds::{self, CLUSTER_QUEUE, JOB, POD, TRAINING_JOB, WORKLOAD};
 
 const NONE: [&str; 0] = [];
 
-/// That pod, on a node, with so much cpu.
+/// That pod, on a node, with that much cpu.
 pub(super) fn on_node(mut pod: Value, cpu: &str) -> Value {
     pod["spec"] = json!({"nodeName": "node", "containers": [{"resources": {"requests": {"cpu": cpu}}}]});
     pod
@@ -45,7 +45,7 @@ pub(super) fn orphaned(mut object: Value) -> Value {
     object
 }
 
-/// A workload with so many pods.
+/// A workload with that many pods.
 fn of_pods(mut workload: Value, asked: u32, given: u32) -> Value {
     workload["spec"]["podSets"][0]["count"] = json!(asked);
     workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(given);
@@ -61,7 +61,7 @@ pub(super) fn started() -> Story {
     story
 }
 
-/// The queue, charged with so much.
+/// The queue, charged with that much cpu.
 fn charged(cpu: &str) -> Value {
     let mut object = queue("4");
     let flavors = json!([{"name": "f", "resources": [{"name": "cpu", "total": cpu, "borrowed": "0"}]}]);
@@ -78,7 +78,7 @@ fn q7_pod_larger_than_quota_is_reported_after_the_bound() {
         story.wait(seconds);
         assert_eq!(story.broken(), expected, "{cpu} cpus for {seconds} s");
     }
-    // It has ended, and is told all the same.
+    // The excess has ended, and is reported all the same.
     let mut story = started();
     story.see(POD, runs("p", "j", "3"));
     story.wait(11);
@@ -146,7 +146,7 @@ fn q7_orphaned_pod_needs_the_quota_of_its_job() {
         story.wait(60);
         assert_eq!(story.broken(), expected, "{conditions:?}");
     }
-    // Nobody could keep its quota.
+    // No leader could keep its quota.
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.judge.nobody_leads(story.now);
@@ -170,7 +170,7 @@ fn q7_charged_excess_breaks_nothing() {
     story.wait(600);
     assert_eq!(story.broken(), NONE);
     assert_eq!(story.judge.unbalanced(), Vec::new(), "the charge is right");
-    // Another workload of its queue holds what is charged there.
+    // Another workload of its queue holds the quota that is charged there.
     story.see(WORKLOAD, workload("w2", "", ADMITTED, "1"));
     story.wait(9);
     assert_eq!(story.broken(), NONE);
@@ -210,7 +210,7 @@ fn q7_pods_of_jobs_that_nobody_queues_are_free() {
         object["metadata"]["labels"] = json!({});
         object
     };
-    // It was stopped, given up by its user, and runs outside of all quotas.
+    // It was stopped, lost its queue label by its user, and runs outside of all quotas.
     let mut story = started();
     story.see(WORKLOAD, workload("w", "j", EVICTED, "2"));
     story.see(JOB, unlabelled(true));

@@ -1,5 +1,5 @@
-//! What JobSets promise. A JobSet has one Workload, and its Jobs have none: its pods are found by the label that its controller puts
-//! on them, and what Berth has started of it by the mark that a start puts into its templates.
+//! Promises of JobSets. A JobSet has one Workload, and its Jobs have none. Its pods are found by the label that its controller puts on
+//! them, and pods of a start by the mark that the start puts into its templates.
 //!
 //! - L1: it is unsuspended by Berth, and a pod with the mark is created, only while its Workload is admitted, and for the same pod
 //!   sets. Pods without the mark are its user's own: where no webhook suspends it at its creation they run before Berth has
@@ -8,8 +8,8 @@
 //!   controllers stand between it and them.
 //! - L4: its quota is freed when none of its pods lives, with or without the mark. That is judged as for Jobs.
 //! - L7: when its quota is given back by an eviction its spec is as its user wrote it.
-//! - Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. One that is left from
-//!   before the start, and be it terminating, stands where the user's template put it, and not on what the quota is for.
+//! Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. A pod that is left from before
+//! the start, even if it is terminating, is where the user's template put it, and not where the quota is.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use super::spec::Spec;
 use super::{Change, Judge, asks};
 use crate::kinds::{self, condition, text};
 
-/// By this label of a pod its JobSet is known.
+/// Label of a pod with the uid of its JobSet.
 pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
 
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub(super) struct JobSet {
     pub(super) key: String,
     pub(super) managed: bool,
     pub(super) suspended: bool,
-    /// Since when it is suspended, or is not.
+    /// Time since which it is suspended, or is not.
     pub(super) since: Instant,
-    /// It runs, and Berth has let it.
+    /// It runs, and Berth has started it.
     started: bool,
     pub(super) ended: bool,
     pub(super) spec: Spec,
-    /// Since when it runs without an admitted workload.
+    /// Time since which it runs without an admitted workload.
     pub(super) loose: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Judge {
         let was = |state: fn(&JobSet) -> bool| before.as_ref().is_some_and(state);
         let suspended = object.pointer("/spec/suspend").and_then(Value::as_bool).unwrap_or(false);
         let managed = !label(object, QUEUE).is_empty() || !annotation(object, QUEUE).is_empty();
-        // What its user lets run is Berth's to suspend (L3), and not Berth's start.
+        // A JobSet that its user starts is Berth's to suspend (L3), and not Berth's start.
         let starts = managed && was(|set| set.suspended) && !suspended && !user_owns_suspend(object);
         let set = JobSet {
             key: kinds::key(object),

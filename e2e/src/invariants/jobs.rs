@@ -1,4 +1,4 @@
-//! What Jobs promise: they are started under a reservation for what they ask (L1), do not run loose and have no pods while they are
+//! Promises of Jobs: they are started under a reservation for their requests (L1), do not run without one and have no pods while they are
 //! suspended (L3), and wait as their user wrote them (L7). L3 and L7 hold for JobSets as well.
 
 use std::time::{Duration, Instant};
@@ -27,11 +27,11 @@ pub(super) struct Job {
     pub(super) suspended: bool,
     /// It is being deleted, its pods before it.
     pub(super) leaves: bool,
-    /// Since when it is suspended, or is not.
+    /// Time since which it is suspended, or is not.
     pub(super) since: Instant,
     ended: bool,
     spec: Spec,
-    /// Since when it runs without an admitted workload.
+    /// Time since which it runs without an admitted workload.
     loose: Option<Instant>,
 }
 
@@ -96,12 +96,12 @@ impl Judge {
         self.workloads.values().filter(standing).any(|w| Self::is_of(w, uid, prebuilt))
     }
 
-    /// L1: the reservation under which a job is started is for what the job asks.
+    /// L1: the reservation under which a job is started covers its requests.
     pub(super) fn check_asks(&mut self, uid: &str, prebuilt: &str, what: &str, asks: &[Ask]) {
         let standing = |w: &&Workload| w.admitted && w.reserved && Self::is_of(w, uid, prebuilt);
         let faults: Vec<Option<String>> =
             self.workloads.values().filter(standing).map(|w| asks::uncovered(asks, &w.asks)).collect();
-        // Of several slices of an elastic job one that covers it is enough.
+        // One slice of an elastic job that covers it is enough.
         if faults.iter().all(Option::is_some)
             && let Some(Some(fault)) = faults.into_iter().next()
         {
@@ -109,7 +109,7 @@ impl Judge {
         }
     }
 
-    /// L3: how long a managed job or JobSet has been running without an admitted workload.
+    /// L3: measures for how long a managed job or JobSet has been running without an admitted workload.
     pub(super) fn track_loose(&mut self, uid: &str, at: Instant) {
         let (key, was, loose) = if let Some(job) = self.jobs.get(uid) {
             let runs = job.managed && !job.suspended && !job.ended;
@@ -155,7 +155,7 @@ impl Judge {
         }
     }
 
-    /// L3 and L7 of what is at rest.
+    /// L3 and L7 for objects at rest.
     pub(super) fn check_resting(&mut self, now: Instant) {
         let jobs = self.jobs.iter().map(|(uid, job)| (uid.clone(), format!("job {}", job.key), job));
         let jobs = jobs

@@ -1,4 +1,4 @@
-//! What is judged at each change of a pod.
+//! Rules at each change of a pod.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ const STALE_CONTROLLER: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) key: String,
-    /// What has the Workload: the uid of the job, or the name of its group.
+    /// Owner of its Workload: the uid of the job, or the name of its group.
     pub(super) owner: String,
     pub(super) live: bool,
     pub(super) deleting: bool,
     /// It waits behind the gate of admission.
     gated: bool,
-    /// It carries Berth's mark: its template had been placed by a start.
+    /// It carries Berth's mark: a start had placed its template.
     pub(super) marked: bool,
-    /// What it means for the quota of its job.
+    /// Its part in the quota of its job.
     pub(super) claim: Claim,
 }
 
@@ -38,7 +38,7 @@ impl Judge {
             self.weigh_pod(&uid, before.as_ref(), change.at);
             return;
         }
-        // Of a TrainingJob, and of a JobSet, the Workload is one for all its Jobs.
+        // A TrainingJob, like a JobSet, has one Workload for all its Jobs.
         let training = label(object, "berth.dev/training-job-uid");
         let of_training = !training.is_empty();
         let managed = !label(object, "kueue.x-k8s.io/managed").is_empty();
@@ -47,7 +47,7 @@ impl Judge {
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
         let gated =
             items(object, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == "kueue.x-k8s.io/admission");
-        // Without a node, and without a grace period, nothing runs of what is deleted.
+        // Without a node, or with a grace period of zero, nothing runs in a pod that is deleted.
         let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
         let never = deleting && (text(object, "/spec/nodeName").is_empty() || grace == Some(0));
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));

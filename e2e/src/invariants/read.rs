@@ -1,4 +1,4 @@
-//! What the promises look at in an object.
+//! The fields that the promises read in an object.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::{Workload, asks};
 use crate::kinds::{self, condition, condition_object, items, text};
 use crate::quota_tree::{Usage, charge};
 
-/// Names the LocalQueue of a job: what carries it is managed.
+/// Label with the LocalQueue of a job: a job that carries it is managed.
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// Kinds of owners of which Berth stops what they run.
+/// Kinds of owners whose pods Berth stops.
 const KNOWN: [&str; 4] = ["Job", "JobSet", "TrainingJob", "Pod"];
 
 /// A state of a Workload after an earlier one.
@@ -57,7 +57,7 @@ fn held_back(object: &Value) -> bool {
         || items(object, "/status/conditions").iter().any(on_hold)
 }
 
-/// How many pods its reservation is for, or, without those that are over, how many it is still charged for.
+/// Number of pods of its reservation, or, without those that are over, of pods for which it is still charged.
 fn pods(object: &Value, without_over: bool) -> usize {
     let count = |list: &str, name: &str| {
         let found = items(object, list).iter().find(|entry| text(entry, "/name") == name);
@@ -74,7 +74,7 @@ fn pods(object: &Value, without_over: bool) -> usize {
     usize::try_from(total).unwrap_or(usize::MAX)
 }
 
-/// Whose Workload a managed pod has: its group's, or its own.
+/// Owner of a managed pod's Workload: its group, or the pod itself.
 pub(super) fn unit(pod: &Value) -> String {
     let key = "kueue.x-k8s.io/pod-group-name";
     let note = pod.pointer("/metadata/annotations").and_then(|notes| notes.get(key)).and_then(Value::as_str);

@@ -30,8 +30,8 @@ fn raise(most: &mut Requests, other: &Requests) {
     }
 }
 
-/// Requests of a pod: its containers and sidecars, or one init container with the sidecars before it where that is more; requests of the pod
-/// as a whole in their place; its overhead; and itself as one of `pods`.
+/// Requests of a pod: its containers and sidecars, or one init container with the sidecars before it where that is more; requests at the
+/// level of the pod in their place; its overhead; and itself as one of `pods`.
 pub(super) fn of_pod(pod: &Value) -> Requests {
     const REQUESTS: &str = "/resources/requests";
     let mut sum = Requests::new();

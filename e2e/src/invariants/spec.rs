@@ -1,5 +1,4 @@
-//! The spec of a job as its user wrote it, beside its present one (L7). What Berth puts in has to go again; what its user edits
-//! stays.
+//! The spec of a job as its user wrote it, beside its present one (L7). Fields that Berth puts in have to go again; edits of the user stay.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +7,14 @@ use serde_json::{Map, Value};
 use super::read::is_user;
 use crate::kinds::{items, text};
 
-/// Who wrote to an object when.
+/// Writers of an object with the times of their writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Writers {
     /// Managers of users' writes, with the times of the last ones.
     users: BTreeSet<(String, String)>,
-    /// The entries of everybody else who has written to the spec.
+    /// The entries of all other writers of the spec.
     others: Vec<Value>,
-    /// Each of these has a time.
+    /// Each of these entries has a time.
     timed: bool,
 }
 
@@ -25,7 +24,7 @@ pub(super) struct Spec {
     first: Map<String, Value>,
     now: Map<String, Value>,
     writers: Writers,
-    /// A user edited a template that Berth had changed: what it should become cannot be told from outside.
+    /// A user edited a template that Berth had changed: the expected result is not known from outside.
     unknown: bool,
 }
 
@@ -39,7 +38,7 @@ fn is_placed(spec: &Map<String, Value>) -> bool {
         .any(|template| marks.iter().any(|(field, key)| template["metadata"][field].get(key).is_some()))
 }
 
-/// Without what says nothing: the API server writes some of it, and a patch cannot.
+/// The value without empty parts: the API server writes some of them, and a patch cannot.
 fn plain(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -81,8 +80,8 @@ impl Writers {
         writers
     }
 
-    /// Whether a user made the change after which the writers are `new`: times are whole seconds, so that a second write of
-    /// the same second shows only by nobody else's having written.
+    /// Whether a user made the change after which the writers are `new`: times are in seconds, so that a second write in the same second
+    /// shows only when no other writer has an entry that changed.
     fn is_edit(&self, new: &Writers) -> bool {
         let later = new.users.iter().any(|user| !self.users.contains(user));
         let alone = new.timed && self.others == new.others && !(new.users.is_empty() && new.others.is_empty());
@@ -95,7 +94,7 @@ impl Spec {
     pub(super) fn seen(object: &Value, before: Option<&Spec>) -> Spec {
         let (now, writers) = (fields(object), Writers::of(object));
         let Some(before) = before else { return Spec { first: now.clone(), now, writers, unknown: false } };
-        // Somebody had started it before it was looked at: what its user wrote shows when it is first put back.
+        // It had been started before it was first seen: the user's spec shows when it is first put back.
         if is_placed(&before.first) && !is_placed(&now) {
             return Spec { first: now.clone(), now, writers, unknown: before.unknown };
         }

@@ -1,4 +1,4 @@
-//! The finer points of the promises: each story that breaks one stands beside one that keeps it.
+//! Details of the promises: each story that breaks one stands beside a story that keeps it.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use crate::kinds::{self, CLUSTER_QUEUE, COHORT, JOB, LOCAL_QUEUE, POD, TRAINING_
 
 const NONE: [&str; 0] = [];
 
-/// A template with one container that asks for so much.
+/// A template with one container and that cpu request.
 fn template(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}})
 }
 
-/// That job, asking for so much with so many pods.
+/// That job, with that cpu request and that number of pods.
 fn asking(suspend: bool, manager: &str, cpu: &str, pods: u32) -> Value {
     let mut object = job("j", suspend, manager, json!({}));
     object["spec"]["template"] = template(cpu);
@@ -21,7 +21,7 @@ fn asking(suspend: bool, manager: &str, cpu: &str, pods: u32) -> Value {
     object
 }
 
-/// Its workload, admitted with so many of so many pods.
+/// Its workload, admitted with `given` of `asked` pods.
 fn made_for(cpu: &str, asked: u32, given: u32) -> Value {
     let mut object = workload("w", "j", ADMITTED, "1");
     object["spec"]["podSets"] = json!([{"name": "main", "count": asked, "template": template(cpu)}]);
@@ -278,7 +278,7 @@ fn l8_a_workload_is_for_one_uid() {
     }
 }
 
-/// A LocalQueue of that name for the ClusterQueue, told to have so many waiting.
+/// A LocalQueue of that name for the ClusterQueue, with that number of waiting workloads in its status.
 fn local_queue(name: &str, pending: usize, stop: &str) -> Value {
     json!({"metadata": {"namespace": "ns", "name": name}, "spec": {"clusterQueue": "cq", "stopPolicy": stop},
         "status": {"pendingWorkloads": pending}})
@@ -310,7 +310,7 @@ fn q3_who_waits_is_counted() {
     story.see(CLUSTER_QUEUE, told(2));
     story.see(LOCAL_QUEUE, local_queue("lq", 3, "None"));
     assert_eq!(wrong(&story), ["ns/lq"]);
-    // One that is stopped has them, and hands nothing on.
+    // A stopped LocalQueue has them, and does not feed the ClusterQueue.
     story.see(LOCAL_QUEUE, local_queue("lq", 2, "Hold"));
     assert_eq!(wrong(&story), ["cq"]);
     story.see(CLUSTER_QUEUE, told(0));

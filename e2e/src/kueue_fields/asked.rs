@@ -1,4 +1,4 @@
-//! What the API server is asked about a case, and whether its answer is right.
+//! Requests to the API server about a case, and the check of its answers.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use http::{Method, Request};
@@ -49,7 +49,7 @@ impl Subject {
         Ok(made)
     }
 
-    /// What the API server says of a case; nothing is left behind.
+    /// The API server's answer to a case; no object is left behind.
     pub(super) async fn told(&self, client: &Client, number: usize, case: &Case) -> Result<Answer> {
         let of_status = case.change.iter().all(|(path, _)| path.starts_with("status"));
         if case.of.is_none() && !of_status {
@@ -67,9 +67,9 @@ impl Subject {
     }
 }
 
-/// Whether an answer says what it should of a case.
+/// Compares an answer with the one that a case expects.
 pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), String> {
-    // Keys of maps stand behind a dot in what is said of types and patterns, and in brackets in what is said by CEL.
+    // Keys of maps follow a dot in messages about types and patterns, and stand in brackets in messages of CEL.
     let field = steps(if case.field.is_empty() { "<nil>" } else { &case.field });
     let causes = answer.as_ref().err().map(|status| items(status, "/details/causes")).unwrap_or_default();
     let said = |cause: &&Value| steps(text(cause, "/field")) == field && text(cause, "/message").contains(&case.says);
@@ -89,7 +89,7 @@ pub(super) fn judge(case: &Case, answer: &Answer) -> std::result::Result<(), Str
     }
 }
 
-/// Whether a value has all of another one: what a default leaves open is filled in in turn.
+/// Whether a value has all of another one: fields that a default leaves open are filled in in turn.
 pub(super) fn holds(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

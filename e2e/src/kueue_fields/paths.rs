@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::bad_fields::steps;
 
-/// The path of a field of what is at `place`.
+/// The path of a field below `place`.
 pub(super) fn join(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }
@@ -24,7 +24,7 @@ pub(super) fn place(field: &str) -> String {
     place + rest
 }
 
-/// Puts values at paths; `null` takes away.
+/// Puts values at paths; `null` removes a field.
 pub(super) fn changed(mut object: Value, changes: &[(String, Value)]) -> Result<Value> {
     for (path, value) in changes {
         set(&mut object, &steps(path), value).with_context(|| format!("{path} of {object}"))?;
@@ -57,7 +57,7 @@ fn set(into: &mut Value, steps: &[&str], value: &Value) -> Result<()> {
     }
 }
 
-/// What is at a path.
+/// The value at a path.
 pub(super) fn get<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     steps(path).into_iter().try_fold(object, |at, step| match step.parse::<usize>() {
         Ok(index) if at.is_array() => at.get(index),

@@ -1,4 +1,4 @@
-//! What the watches have seen: the changes that nobody has judged yet, and when each object was changed last.
+//! Observations of the watches: the changes that were not judged yet, and the last change of each object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,10 +17,10 @@ use super::{Scope, lock};
 use crate::invariants::Change;
 use crate::kinds::{self, EVENT, Kind, TRAINING_JOB, items, text};
 
-/// Field manager of the events of Berth, which makes them without naming one: the program's name.
+/// Field manager of the events of Berth, whose writes of events name none: the program's name.
 const BERTH: &str = "berth";
 
-/// What the watch of a kind is for.
+/// Purpose of the watch of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Every change is judged, and counts for C6.
@@ -32,7 +32,7 @@ pub(super) enum Role {
 /// Kind and key of an object.
 pub(super) type Slot = (&'static str, String);
 
-/// Everything that was seen.
+/// All observations.
 #[derive(Default)]
 pub(super) struct Recorded {
     /// Changes that were not judged yet.
@@ -43,17 +43,17 @@ pub(super) struct Recorded {
     gone: BTreeMap<Slot, u64>,
     /// Changes per object, and when the last one was seen.
     pub(super) touched: BTreeMap<Slot, (u64, Instant)>,
-    /// What the objects that are not judged said last, without what changes by itself.
+    /// The last content of the objects that are not judged, by hash and without fields that change by themselves.
     said: BTreeMap<Slot, u64>,
     /// Changes of objects that are judged.
     pub(super) total: u64,
     /// Kinds that have been listed.
     listed: BTreeSet<&'static str>,
-    /// Revisions (after the first, up to and with the second) of which a list shows only what was left at its end.
+    /// Revisions (after the first, up to and with the second) of which a list shows only the objects that were left at its end.
     blind: Vec<(u64, u64)>,
     /// Kinds that are being listed, with the newest revision that was seen before.
     listing: BTreeMap<&'static str, u64>,
-    /// Scopes in which somebody waits for changes, with the number of changes there.
+    /// Scopes whose changes a wait expects, with the number of changes there.
     awaited: Vec<(Scope, channel::Sender<u64>)>,
 }
 
@@ -69,7 +69,7 @@ impl Recorded {
         self.blind.iter().any(within) || self.listing.values().any(|after| *after < revision)
     }
 
-    /// What the watch of this kind has not shown yet of a list of revision `at`; `None` when nothing.
+    /// The part of a list of revision `at` that the watch of this kind has not shown yet; `None` when it has shown all.
     pub(super) fn behind(&self, kind: Kind, listed: &BTreeMap<String, u64>, at: u64) -> Option<String> {
         for (key, revision) in listed {
             let seen = self.latest.get(&(kind.kind, key.clone())).map(|(r, _)| *r);
@@ -93,7 +93,7 @@ impl Recorded {
         receiver
     }
 
-    /// Tells those who wait for a change of this object.
+    /// Notifies the waits for a change of this object.
     fn tell(&self, key: &str) {
         for (_, sender) in self.awaited.iter().filter(|(scope, _)| scope.holds(key)) {
             sender.send_modify(|changes| *changes += 1);
@@ -135,14 +135,14 @@ impl Recorded {
         self.total += 1;
     }
 
-    /// A change of an object of which only that counts.
+    /// A change of an object that counts only as a change.
     fn written(&mut self, kind: Kind, object: &DynamicObject, deleted: bool) {
         let Ok(value) = serde_json::to_value(object) else { return };
         let slot = (kind.kind, key(object));
         self.tell(&slot.1);
         let of_berth = |entry: &Value| text(entry, "/manager") == BERTH;
         if kind == EVENT && (deleted || !items(&value, "/metadata/managedFields").iter().any(of_berth)) {
-            // Others publish events as they like, and the server deletes them.
+            // Other programs publish events as they like, and the server deletes them.
             return;
         }
         if deleted {
@@ -153,7 +153,7 @@ impl Recorded {
         }
     }
 
-    /// Whether an object says something new, apart from what follows its job's progress and not from a decision.
+    /// Whether an object has new content, apart from fields that follow its job's progress and not from a decision.
     fn is_news(&mut self, slot: &Slot, kind: Kind, object: &Value) -> bool {
         let mut object = object.clone();
         let drop_field = |object: &mut Value, place: &str, field: &str| {
@@ -204,7 +204,7 @@ pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc
         match event {
             Ok(Event::Init) => {
                 listed.clear();
-                // What was seen up to here was seen one by one.
+                // The states up to here were seen one by one.
                 let mut recorded = lock(&recorded);
                 last = recorded.newest(kind);
                 newest = last;
@@ -218,7 +218,7 @@ pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc
                 record(&recorded, (kind, role), object, false);
             }
             Ok(Event::InitDone) => {
-                // What vanished while the watch was broken has no event of its own; its last state stands for it.
+                // An object that vanished while the watch was broken has no event; its last state stands for it.
                 let gone: Vec<DynamicObject> = lock(&recorded)
                     .latest
                     .iter()

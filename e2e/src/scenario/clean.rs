@@ -1,4 +1,4 @@
-//! Objects of a scenario that go before its end.
+//! Deletion of a scenario's objects before its end.
 
 use anyhow::{Context, Result};
 
@@ -21,10 +21,10 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Deletes the namespace with all that runs and waits there. It must be gone in time, and hold no quota of the scenario's own queue.
+    /// Deletes the namespace with all objects in it. It must be gone in time, and hold no quota of the scenario's own queue.
     ///
     /// # Errors
-    /// When something of it stays.
+    /// When an object of it stays.
     pub async fn ends_with_its_namespace(&self) -> Result<()> {
         let deletion = ["delete", "namespace", &self.namespace, "--timeout=60s"];
         self.stage.plane.kubectl(&deletion).await.context("what is in the namespace keeps it")?;
@@ -36,7 +36,7 @@ impl Scenario<'_> {
         .await
     }
 
-    /// Deletes the Workloads of groups of pods, which outlive these, and pods that nobody controls.
+    /// Deletes the Workloads of pod groups, which outlive the groups, and pods without a controller.
     ///
     /// # Errors
     /// When the API server refuses.

@@ -1,5 +1,5 @@
-//! Admission checks of a controller that Berth does not know; the test plays it. Quota is reserved, then the answers are waited
-//! for: ready starts the job with what the check adds, a retry sends it back, a rejection ends it.
+//! Admission checks of a controller that Berth does not know; the test plays it. Quota is reserved, then the answers are waited for: Ready
+//! starts the job with the check's additions, Retry sends it back, Rejected ends it.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub(crate) async fn ready(stage: &Stage) -> Result<()> {
     ensure!(items(&template, "/spec/tolerations").iter().any(|t| t["key"] == "e2e.berth.dev/budget"), "{template}");
     let nodes = s.nodes_of("first", 1).await?;
     ensure!(nodes.iter().all(|node| node.starts_with("blue")), "the check asked for a blue node: {nodes:?}");
-    // Without its check the queue takes nobody in, and stops nobody who runs.
+    // Without its check the queue admits no workload, and stops none that runs.
     set_active(&s, "False").await?;
     inactive(&s, "AdmissionCheckInactive", "references inactive AdmissionCheck(s)").await?;
     s.create(s.job("second")).await?;
@@ -140,7 +140,7 @@ pub(crate) async fn retry(stage: &Stage) -> Result<()> {
     checked_queue(&s).await?;
     s.create(s.job("first").endless()).await?;
     let workload = asked(&s, "first").await?;
-    // Its quota is another's meanwhile.
+    // Another job has its quota meanwhile.
     s.create(s.job("second").endless()).await?;
     s.pending("second").await?;
     answer(&s, &workload, "Retry", &[("requeueAfterSeconds", json!(2))]).await?;

@@ -1,4 +1,4 @@
-//! A CronJob whose template carries the queue's name and the tiers of its jobs: what it fires queues, runs and ends like any other Job.
+//! A CronJob whose template carries the queue's name and the tiers of its jobs: its Jobs wait, run and end like any other Job.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     let queue = s.name("cq");
     s.create(s.job("before").endless().annotation(TIERS, "spot")).await?;
     s.admitted("before").await?;
-    // As users write it: nothing in the template says that its jobs begin suspended. They run for longer than they may run
-    // loose (L3), so that they are not over before Berth has suspended them.
+    // As users write it: the template does not make its jobs begin suspended. They run for longer than a job may run without quota (L3), so
+    // that they are not over before Berth has suspended them.
     let template = s.job("").run_ms(11_000).annotation(TIERS, "spot").manifest();
     let mut spec = template["spec"].clone();
     spec.as_object_mut().context("a job's spec")?.remove("suspend");

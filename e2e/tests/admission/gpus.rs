@@ -1,4 +1,4 @@
-//! GPUs in three tiers, with the labels and taints of a managed cloud: a job goes whole into the first tier that has room.
+//! GPUs in three tiers, with the labels and taints of a managed cloud: all pods of a job go into the first tier that has room for them.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn devices(s: &Scenario<'_>, name: &str) -> Job {
     s.job(name).requests(&[(GPU, "4"), ("cpu", "16"), ("memory", "64Gi")]).endless()
 }
 
-/// Whole devices in use, by flavor.
+/// Number of devices in use, by flavor.
 fn used(queue: &Value) -> BTreeMap<String, i128> {
     let devices = |flavor: &Value| -> i128 {
         let gpus = items(flavor, "/resources").iter().filter(|r| text(r, "/name") == GPU);
@@ -69,7 +69,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     }
     let full = BTreeMap::from([(reserved.clone(), 8), (demand.clone(), 8), (spot.clone(), 8)]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "8 devices of each tier used", |q| used(q) == full).await?;
-    // All three are full; what becomes free is taken where it is.
+    // All three are full; a device that becomes free is used where it is.
     s.create(devices(&s, "fifth")).await?;
     s.pending("fifth").await?;
     s.remove("wide").await?;

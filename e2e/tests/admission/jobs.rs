@@ -1,5 +1,5 @@
-//! Jobs: held back by others, with fewer pods than they ask for, deleted in each phase, unsuspended by hand, arriving unsuspended,
-//! failing, created again, and not managed at all.
+//! Jobs: held back by others, with fewer pods than they ask for, deleted in each phase, unsuspended by hand, arriving unsuspended, failing,
+//! created again, and not managed at all.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
-/// Whoever is named in the annotation lets the job be tried, with kubectl as any controller might.
+/// The controller that is named in the annotation lets the job be tried, with kubectl as any controller might.
 pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
     let s = stage.scenario("gated").await?;
@@ -45,7 +45,8 @@ pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A job that accepts fewer pods gets what there is, has its own number back when it stops, and ends with what it got.
+/// A job that accepts fewer pods gets as many as there is quota for, has its own number back when it stops, and ends with the number that
+/// it got.
 pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
     let s = stage.scenario("partial").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -140,7 +141,7 @@ pub(crate) async fn unsuspended_by_hand(stage: &Stage) -> Result<()> {
 pub(crate) async fn arrives_running(stage: &Stage) -> Result<()> {
     let s = stage.scenario("arrives-running").await?;
     s.simple_queue("1", &json!({})).await?;
-    // They run for longer than they may run loose (L3), so that they are not over before Berth has suspended them.
+    // They run for longer than a job may run without quota (L3), so that they are not over before Berth has suspended them.
     s.create(s.job("first").spec(&json!({"suspend": false})).run_ms(12_000)).await?;
     s.create(s.job("second").spec(&json!({"suspend": false})).run_ms(11_000)).await?;
     s.finished("first").await?;

@@ -17,7 +17,7 @@ use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Run, Stage, run_all};
 use futures::FutureExt;
 
-/// Key of the labels that tell the CPU pools apart.
+/// Key of the label that distinguishes the CPU pools.
 const POOL: &str = "e2e.berth.dev/pool";
 
 fn pools() -> Vec<Pool> {
@@ -81,7 +81,7 @@ async fn admission() -> Result<()> {
     outcome
 }
 
-/// Who used less lately goes first, under a configuration of its own.
+/// A queue that used less lately goes first, under a configuration of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn admission_fair_sharing() -> Result<()> {
     let options = ManagerOptions { config: Some(sharing::CONFIG.to_owned()), ..ManagerOptions::default() };

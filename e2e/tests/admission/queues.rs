@@ -15,7 +15,7 @@ pub(crate) async fn strict_fifo(stage: &Stage) -> Result<()> {
     s.admitted("running").await?;
     s.create(s.job("head").cpu("3").endless()).await?;
     s.pending("head").await?;
-    // Creation times are whole seconds, and equal ones are ordered by name: the second one must be later.
+    // Creation times are in seconds, and equal ones are ordered by name: the second one must be later.
     s.stays_pending("head").await?;
     // It would fit, but the head is in its way.
     s.create(s.job("small").cpu("1").endless()).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn namespace_selector(stage: &Stage) -> Result<()> {
     let s = stage.scenario("namespaces").await?;
     s.simple_queue("2", &json!({"namespaceSelector": {"matchLabels": {"team": "blue"}}})).await?;
     s.create(s.job("outsider")).await?;
-    // The job may be seen before its queue, and is told so first.
+    // The job may be seen before its queue, and has another message first.
     s.workload("outsider", "told that its namespace is not selected", |w| {
         let told = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
         told.contains("namespace doesn't match ClusterQueue selector")

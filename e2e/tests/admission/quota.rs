@@ -73,7 +73,7 @@ pub(crate) async fn borrowing_and_lending(stage: &Stage) -> Result<()> {
     s.pending("b-more").await?;
     s.stays_pending("a-more").await?;
     s.stays_pending("c-two").await?;
-    // What a gives back goes to those who wait.
+    // Quota that a gives back goes to waiting jobs.
     s.remove("a-six").await?;
     s.admitted("a-more").await?;
     s.admitted("b-more").await?;
@@ -91,7 +91,7 @@ pub(crate) async fn three_levels(stage: &Stage) -> Result<()> {
     queue(&s, "x", "left", quota("cpu", "2")).await?;
     queue(&s, "y", "right", quota("cpu", "4")).await?;
     s.create(job(&s, "too-big", "x", "9")).await?;
-    // The job may be seen before all of the tree, and is told what there is until then.
+    // The job may be seen before all of the tree, and its message is about the part that is known until then.
     s.workload("too-big", "told that the tree is too small", |w| message(w).contains("> maximum capacity (8)")).await?;
     s.pending("too-big").await?;
     // 2 of its own, 2 of the root, 4 of the other branch.

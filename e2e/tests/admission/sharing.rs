@@ -16,7 +16,7 @@ admissionFairSharing:
   usageSamplingInterval: 1s
 ";
 
-/// Thousandths of a cpu that the status of a LocalQueue says were used lately; none is 0.
+/// Thousandths of a cpu that were used lately by the status of a LocalQueue; an absent value is 0.
 fn consumed(queue: &Value) -> i128 {
     let status = &queue["status"]["fairSharing"]["admissionFairSharingStatus"];
     status["consumedResources"].get("cpu").and_then(thousandths).unwrap_or(0)
@@ -27,7 +27,7 @@ async fn consumption(s: &Scenario<'_>, queue: &str) -> Result<i128> {
     Ok(consumed(&found))
 }
 
-/// A job that takes the whole queue.
+/// A job that takes the full quota of the queue.
 fn whole(s: &Scenario<'_>, name: &str, queue: &str, class: &str) -> Job {
     let class = s.name(class);
     Job::new(&s.namespace, name, queue).cpu("4").endless().label("kueue.x-k8s.io/priority-class", &class)
@@ -47,7 +47,7 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     }
     s.create(whole(&s, "long", "busy", "low")).await?;
     s.admitted("long").await?;
-    // Four cpus for five seconds, of which a minute's half-life leaves that much.
+    // Four cpus for five seconds: this much of it is left with a half-life of a minute.
     let used = s.object_is(LOCAL_QUEUE, "busy", "at least 220m consumed", |q| consumed(q) >= 220).await?;
     let status = &used["status"]["fairSharing"]["admissionFairSharingStatus"];
     ensure!(!text(status, "/lastUpdate").is_empty(), "{status}");
@@ -64,7 +64,7 @@ pub(crate) async fn less_used_first(stage: &Stage) -> Result<()> {
     s.admitted("late").await?;
     s.stays_pending("early").await?;
 
-    // Now calm uses the queue, and what busy used fades: the next turn is the other one's, even against a priority.
+    // Now calm uses the queue, and the usage of busy fades: the other queue has the next turn, even against a priority.
     s.create(whole(&s, "urgent", "calm", "high")).await?;
     s.pending("urgent").await?;
     wait::until(STEP, "calm has consumed more than busy", || async {

@@ -1,4 +1,4 @@
-//! What Kubernetes itself has to say about a job: its classes, limits and quotas, its scheduler, and where its pods may go.
+//! Kubernetes' own settings for a job: its classes, limits and quotas, its scheduler, and the placement of its pods.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.apply(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": s.name("sandbox")},
         "handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m"}}}))
         .await?;
-    // Berth must have seen the LimitRange before the job: its view says what fresh lists say.
+    // Berth must have seen the LimitRange before the job: its view agrees with fresh lists.
     stage.manager.recomputes_in(&Scope::of(&s.namespace)).await?;
     s.create(s.job("silent").pods(2).requests(&[]).endless()).await?;
     let workload = s.admitted("silent").await?;
@@ -73,7 +73,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
         Ok(Seen::when(pods == 0, || format!("{pods} pods")))
     })
     .await?;
-    // Above what the LimitRange allows nothing is admitted, and it says so.
+    // A job above the limits of the LimitRange is not admitted, and its message says so.
     s.create(s.job("large").cpu("4")).await?;
     let large = s.pending("large").await?;
     let said = condition_object(&large, "QuotaReserved").cloned().unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The template's scheduler, spread and required affinity reach the pods beside what the flavor adds.
+/// The template's scheduler, spread and required affinity reach the pods beside the fields of the flavor.
 pub(crate) async fn placement(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-placement").await?;
     s.simple_queue("8", &json!({})).await?;

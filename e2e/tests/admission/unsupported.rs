@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet: whoever has one waits and is
-//! told which, the others of its queue go on, and it is let in when the field is gone.
+//! Fields that decide whether or where a job may run and that Berth does not act on yet: a job with one waits and its message names the
+//! field, other jobs of its queue go on, and it is admitted when the field is gone.
 
 use anyhow::{Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD, condition, condition_object, text};
@@ -25,7 +25,7 @@ fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
     object
 }
 
-/// Its Workload has no quota, and says because of which field.
+/// Its Workload has no quota, and its condition names the field.
 async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Result<()> {
     s.workload(job, &format!("QuotaReserved=False, {reason}: {message}"), |workload| {
         let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();
@@ -37,7 +37,7 @@ async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Resu
     .map(drop)
 }
 
-/// The queue takes workloads in or does not; why not is in the message.
+/// The queue admits workloads or does not; the message has the reason.
 async fn active(s: &Scenario<'_>, status: &str, message: &str) -> Result<()> {
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), &format!("Active={status}: {message}"), |queue| {
         let told = condition_object(queue, "Active").cloned().unwrap_or_default();
@@ -80,7 +80,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
     for (name, field) in held {
         waits(s, name, "Misconfigured", &format!("{field} is not supported yet")).await?;
     }
-    // They stand in nobody's way, and nothing of them starts.
+    // They hold up no other job, and no part of them starts.
     s.create(s.job("free")).await?;
     s.finished("free").await?;
     try_join_all(held.map(|(name, _)| s.stays_pending(name))).await?;
@@ -97,7 +97,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
         s.remove(name).await?;
         WORKLOAD.delete(&s.client, &s.namespace, name).await?;
     }
-    // Of a Job the API server lets nobody take its claims away: it has to be made again.
+    // The API server does not let a Job's claims be removed: the Job has to be made again.
     let without = json!({"spec": {"template": {"spec": {"resourceClaims": null}}}});
     let refused = JOB.patch(&s.client, &s.namespace, "claims", &without).await;
     let refused = refused.err().map(|e| format!("{e:#}")).unwrap_or_default();
@@ -107,7 +107,7 @@ async fn workloads(s: &Scenario<'_>) -> Result<()> {
     s.finished("claims").await
 }
 
-/// A field of the queue itself: it takes nobody in, and stops nobody who runs.
+/// A field of the queue itself: the queue admits no workload, and stops none that runs.
 async fn queue(s: &Scenario<'_>) -> Result<()> {
     let policy = json!({"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}});
     s.simple_queue("8", &policy).await?;

@@ -49,7 +49,7 @@ pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Somebody has made a PodTemplate of the name that the job's own is to have.
+/// Another user has made a PodTemplate of the name that the job's own is to have.
 pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         asking_queue(s, &json!({"stopPolicy": "Hold"})).await?;
@@ -73,7 +73,7 @@ pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A queue follows a policy, which tells of its jobs.
+/// A queue follows a policy, whose status counts its jobs.
 pub(crate) fn has_a_policy<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         let (tier, queue, policy) = (s.name("flavor"), s.name("cq"), s.name("policy"));

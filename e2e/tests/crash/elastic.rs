@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::crash::Told;
 use crate::crash::trainings::{brief, endless, phase, run, saves_when_told, training};
 
-/// Two to four workers, and what else is said of them.
+/// A spec with two to four workers and further fields.
 fn two_to_four(more: &Value) -> Value {
     let mut spec = json!({"resources": {"minReplicas": 2, "maxReplicas": 4}, "elasticConfig": {"enabled": true}});
     merge(&mut spec, more);
     spec
 }
 
-/// One runs with all its workers; `more` is merged into its spec. The queue has no place for another.
+/// One runs with all its workers; `more` is merged into its spec. The queue has no room for another.
 async fn runs_with_four(s: &Scenario<'_>, more: &Value) -> Result<()> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&priority_class(&s.name("high"), 100)).await?;
@@ -43,7 +43,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// The same of one whose workers are told their number once: all of them start again.
+/// The same with workers that read their number once: all of them start again.
 pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"jobType": "JAXJob"})).await?;
@@ -54,7 +54,7 @@ pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// The same of one that saves its work: it is told to before.
+/// The same with one that saves its work: it is asked to save before.
 pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"checkpoint": {"interval": "10m"}})).await?;
@@ -66,7 +66,7 @@ pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One takes over what another leaves.
+/// One takes the quota that another leaves.
 pub(crate) fn grows<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("4", &json!({})).await?;

@@ -24,7 +24,7 @@ fn pinned(s: &Scenario<'_>) -> Value {
         "spec": {"replicatedJobs": [{"name": "job", "replicas": 2, "template": template}]}})
 }
 
-/// A queue that takes nobody in yet, with quota on demand and of spot; its policy overrides what jobs pin themselves to.
+/// A queue that admits nothing yet, with quota on demand and of spot; its policy overrides the tiers to which jobs pin themselves.
 async fn closed_queue(s: &Scenario<'_>) -> Result<()> {
     let (demand, spot, queue) = (s.name("on-demand"), s.name("spot"), s.name("cq"));
     let tiers = json!({"selectors": "Override", "default": ["on-demand", "spot"]});

@@ -43,7 +43,7 @@ waitForPodsReady:
   blockAdmission: false
 ";
 
-/// As [`CONFIG`], for jobs of other kinds; what Berth has deactivated goes soon.
+/// As [`CONFIG`], for jobs of other kinds; Workloads that Berth has deactivated are deleted soon.
 const OTHER_CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -55,9 +55,9 @@ objectRetentionPolicies:
     afterDeactivatedByKueue: 1s
 ";
 
-/// Long enough for a start and what Berth does when nothing else is left to do.
+/// Long enough for a start and for the writes that Berth makes when no other work is left.
 const CALM: Duration = Duration::from_secs(5);
-/// Longest wait for what Berth does only when it has lived for a while: the other stories kill it meanwhile.
+/// Longest wait for writes that Berth makes only when it has lived for a while: the other stories kill it meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 type Told<'a> = BoxFuture<'a, Result<()>>;
@@ -66,7 +66,7 @@ type Story = for<'a> fn(&'a Scenario<'a>) -> Told<'a>;
 /// A kind of write.
 struct Row {
     name: &'static str,
-    /// Why Berth makes it, as its source names that.
+    /// The purpose of the write, as Berth's source names it.
     purpose: &'static str,
     is: fn(&Asked) -> bool,
     story: Story,
@@ -157,7 +157,7 @@ fn rows() -> Vec<Row> {
         row(
             "list-checks",
             "SyncAdmissionChecks",
-            // An apply may list them, too, and does not change which there are.
+            // An apply may list them, too, and does not change the list.
             |a| does(a, "patch", "workloads/status") && a.at("/status/admissionChecks").is_array(),
             checks::passes_its_check,
         ),
@@ -228,7 +228,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// What an older cluster has beside these, and the writes around it.
+/// Rows that an older cluster has in addition, and the writes around them.
 fn older_rows() -> Vec<Row> {
     let is = |a: &Asked| a.resource == "jobs/status" && a.at("/status").get("startTime").is_some_and(|t| t.is_null());
     let clears = Row { name: "clear-start-time", purpose: "ClearStartTime", is, story: stories::drained };
@@ -236,7 +236,7 @@ fn older_rows() -> Vec<Row> {
     [clears].into_iter().chain(around).collect()
 }
 
-/// Jobs of other kinds, and what needs a configuration or a CRD of its own. What becomes of any Workload is not told again.
+/// Jobs of other kinds, and writes that need a configuration or a CRD of their own. Writes that every Workload has are not repeated.
 fn other_rows() -> Vec<Row> {
     let row = |name, purpose, is, story| Row { name, purpose, is, story };
     vec![
@@ -291,7 +291,7 @@ fn other_rows() -> Vec<Row> {
         row(
             "probe-surplus",
             "ProbeSurplus",
-            // Whoever counts their nodes asks for other pages.
+            // The question for the number of their nodes asks for other pages.
             |a| does(a, "list", "pods") && a.query.contains("training-job-uid") && !a.query.contains("limit=250"),
             elastic::shrinks,
         ),
@@ -342,7 +342,7 @@ async fn tell(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fault, 
     Ok(())
 }
 
-/// Whether Berth is asked again for what it was refused, must not matter; how long it waits, does: few refusals each.
+/// The number of tries after a refusal must not matter, but their pauses cost time: few refusals each.
 const WAVES: [(&str, Fault, u32); 6] = [
     ("before", Fault::KillBefore, 1),
     ("after", Fault::KillAfter, 1),
@@ -352,21 +352,21 @@ const WAVES: [(&str, Fault, u32); 6] = [
     ("busy", Fault::Answer(429), 2),
 ];
 
-/// What takes long or says little; the rows that a quota hangs on stand for all.
+/// Faults that take long or show little; the rows on which quota depends stand for all.
 const FEW_WAVES: [(&str, Fault, u32); 3] = [
-    // Longer than Berth's deadline for a write: the answer comes when nobody waits for it any more.
+    // Longer than Berth's deadline for a write: the answer comes after the deadline.
     ("hang", Fault::Delay(Duration::from_secs(11)), 1),
     ("error", Fault::Answer(500), 2),
     ("unavailable", Fault::Answer(503), 2),
 ];
 const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go"];
 
-/// How Berth takes a refusal is the same for all kinds of jobs: of other kinds they are told only this.
+/// Berth treats a refusal in the same way for all kinds of jobs: rows of other kinds have only these waves.
 const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
-/// But for these: one request for many pods, which is made again as long as the job may save. They are told all waves.
+/// Exceptions: one request for many pods, which is made again as long as the job may save. They have all waves.
 const TOLD_TO_SAVE: [&str; 2] = ["notify-pods", "ask-to-save"];
 
-/// What Berth must do within a time (L3) it need not do while it is dead: how long a start takes is the machine's matter. Never ends.
+/// Actions that Berth must take within a time (L3) are not due while it is dead: the time of a start depends on the machine. Never ends.
 async fn tells_when_nobody_leads(stage: &Stage) {
     loop {
         if matches!(stage.manager.readiness().await, Ok((200, _))) {
@@ -378,7 +378,7 @@ async fn tells_when_nobody_leads(stage: &Stage) {
     }
 }
 
-/// Tells all waves on a control plane with Berth; `helpers` end before it does.
+/// Plays all waves on a control plane with Berth; `helpers` end before it does.
 async fn play(plane: ControlPlane, config: &str, helpers: Vec<Guarded>, waves: Vec<Wave>) -> Result<()> {
     let proxy = Proxy::start(&plane, &plane.folder().join("berth.pid")).await?;
     let options = ManagerOptions {
@@ -427,8 +427,8 @@ async fn crash_points_of_an_older_cluster() -> Result<()> {
     play(ControlPlane::start(options).await?, CONFIG, Vec::new(), waves.collect()).await
 }
 
-/// The controller of JobSets is the real one; the autoscaler is scripted. Pods come as the webhook would have stored them: nobody
-/// could create any while Berth, and its webhook with it, is dead.
+/// The controller of JobSets is the real one; the autoscaler is scripted. Pods come as the webhook would have stored them: none could be
+/// created while Berth, and its webhook with it, is dead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_points_of_other_kinds() -> Result<()> {
     let mut options = Options::with_crds("crash-kinds");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::crash::Told;
 
-/// What holds a pod until its end is booked, and marks it.
+/// Finalizer that keeps a pod until its end is accounted for, and label that marks it.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 
 /// A pod that waits behind its gate for one cpu of LocalQueue `queue`; `more` is merged into it.
@@ -80,7 +80,7 @@ pub(crate) fn run_in_turn<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A running pod is sent away by its queue, and does not go at once; its place is another's then.
+/// A running pod is evicted by its queue, and takes its time to end; another pod has its quota then.
 pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;

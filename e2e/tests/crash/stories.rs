@@ -1,4 +1,4 @@
-//! What users do, so that Berth does each kind of write.
+//! Actions of users that make Berth do each kind of write.
 
 use berth_e2e::kinds::{COHORT, JOB, LOCAL_QUEUE, POD, WORKLOAD, condition, condition_object, items, text};
 use berth_e2e::manifest::{cohort, group, local_queue, quota};
@@ -21,7 +21,7 @@ pub(crate) fn plain<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job runs in a queue of a cohort, which is told its share of the cohorts above it.
+/// A job runs in a queue of a cohort, whose status shows its share in the cohorts above it.
 pub(crate) fn shares_a_cohort<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.apply(&cohort(&s.name("cohort"), "", &[])).await?;
@@ -96,7 +96,7 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
         s.create(s.job("long").label("kueue.x-k8s.io/max-exec-time-seconds", "1").endless()).await?;
-        // That it ran is in the reason: nobody need see the second in which it does.
+        // The reason shows that it ran: the second in which it runs need not be seen.
         s.workload("long", "deactivated for its time and without quota", |w| {
             w["spec"]["active"] == json!(false)
                 && condition(w, "QuotaReserved") == "False"
@@ -105,7 +105,7 @@ pub(crate) fn runs_out_of_time<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         })
         .await?;
         s.job_is("long", "suspended", |j| j["spec"]["suspend"] == json!(true)).await?;
-        // Its place is free.
+        // Its quota is free.
         s.create(s.job("next")).await?;
         s.finished("next").await
     }
@@ -145,7 +145,7 @@ pub(crate) fn moves_to_another_queue<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job brings a Workload that somebody made before it.
+/// A job brings a Workload that was made before it.
 pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;
@@ -165,7 +165,7 @@ pub(crate) fn brings_its_workload<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// A job has fewer pods left than it began with, and another waits for what they held.
+/// A job has fewer pods left than it began with, and another waits for their quota.
 pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -173,7 +173,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
         s.admitted("waves").await?;
         s.nodes_of("waves", 2).await?;
         s.create(s.job("next")).await?;
-        // The last one runs until the others are told to be over.
+        // The last one runs until the others are reported as over.
         end_pods(s, "waves").await?;
         s.workload("waves", "told of a pod that is over", |w| !items(w, "/status/reclaimablePods").is_empty()).await?;
         s.finished("next").await?;
@@ -184,7 +184,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Lets the pods of a job that there are come to their end.
+/// Lets the present pods of a job come to their end.
 async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
     for pod in s.pods_of(job).await? {
@@ -193,7 +193,7 @@ async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A running job is made larger by hand: it is stopped and waits for what it now wants.
+/// A running job is made larger by hand: it is stopped and waits for its new requests.
 pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;

@@ -1,4 +1,4 @@
-//! TrainingJobs of a fixed size, and what those of any size have in common.
+//! TrainingJobs of a fixed size, and helpers for those of any size.
 
 use anyhow::Result;
 use berth_e2e::kinds::{POD, TRAINING_JOB, condition, text};
@@ -48,7 +48,7 @@ async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Waits until a TrainingJob has so many pods, and all of them run.
+/// Waits until a TrainingJob has `count` pods, and all of them run.
 pub(crate) async fn run(s: &Scenario<'_>, name: &str, count: usize) -> Result<()> {
     wait::until(PATIENCE, &format!("{count} running pods of {name}"), || async {
         let pods = pods_of(s, name).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn run(s: &Scenario<'_>, name: &str, count: usize) -> Result<()
     .await
 }
 
-/// Waits until all pods of a TrainingJob were told to save, by that annotation, and then says that it has saved.
+/// Waits until all pods of a TrainingJob were asked to save, by that annotation, and then reports that it has saved.
 pub(crate) async fn saves_when_told(s: &Scenario<'_>, name: &str, key: &str) -> Result<()> {
     wait::until(PATIENCE, &format!("pods of {name} have {key}"), || async {
         let pods = pods_of(s, name).await?;
@@ -91,7 +91,7 @@ pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Its user suspends one that runs; another one takes its place, and it comes back.
+/// Its user suspends a running one; another one gets its quota, and it comes back.
 pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;
@@ -108,7 +108,7 @@ pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One that saves its work is told to before its queue stops it.
+/// One that saves its work is asked to before its queue stops it.
 pub(crate) fn saves_before_it_stops<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;

@@ -1,5 +1,5 @@
-//! charts/kustomize on a control plane, as its first line says to apply it; and what the chart has for a cluster with the Prometheus
-//! operator, against that operator's own CRDs.
+//! charts/kustomize on a control plane, applied as its first line says; and the chart's objects for a cluster with the Prometheus operator,
+//! against that operator's own CRDs.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::{self, repository};
@@ -51,7 +51,7 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     .await
 }
 
-/// Berth has told its webhooks which namespaces opted in: to apply the same again is a conflict, until that is said to be meant.
+/// Berth has written the namespaces that opted in into its webhooks: applying the same manifests again is a conflict, unless it is forced.
 async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     let configuration = MUTATING.get(client, "", NAMES[0]).await?.with_context(|| format!("no {}", NAMES[0]))?;
     let mut webhooks = configuration["webhooks"].clone();
@@ -70,7 +70,7 @@ async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     plane.kubectl(&[&apply[..], &["--force-conflicts"]].concat()).await.map(drop)
 }
 
-/// What of the chart is for the Prometheus operator, told by its values.
+/// The chart's objects for the Prometheus operator, switched on by its values.
 async fn monitors(plane: &ControlPlane) -> Result<Vec<Value>> {
     let path = plane.folder().join("monitored.json");
     let on = json!({"enabled": true, "labels": {"team": "a"}});

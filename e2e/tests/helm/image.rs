@@ -1,4 +1,4 @@
-//! What `charts/Dockerfile` relies on, read from the repository: nothing here can build an image.
+//! Files and programs on which `charts/Dockerfile` relies, read from the repository: no image can be built here.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn stages() -> Result<[Vec<String>; 2]> {
     }))
 }
 
-/// What an instruction is given, of each of that name.
+/// The arguments of all instructions of that name.
 fn given<'l>(stage: &'l [String], name: &str) -> Vec<&'l str> {
     stage.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
 }
@@ -32,13 +32,13 @@ fn is_ignored(rules: &str, source: &str) -> bool {
     rules.lines().any(|rule| Path::new(source).starts_with(rule.trim_matches('/')) && !rule.is_empty())
 }
 
-/// Nothing is in an image from scratch but what is copied, and without authorities no public store of checkpoints is trusted.
+/// An image from scratch holds only copied files, and without authorities it trusts no public store of checkpoints.
 #[test]
 fn it_has_the_public_authorities() -> Result<()> {
     let [build, image] = stages()?;
     let installs = |run: &&str| run.starts_with("apk add ") && run.split(' ').any(|word| word == "ca-certificates");
     ensure!(given(&build, "RUN").iter().any(installs), "the build stage does not install ca-certificates");
-    // Where the binary looks (crate openssl-probe).
+    // The path at which the binary looks (crate openssl-probe).
     let bundle = "/etc/ssl/certs/ca-certificates.crt";
     let copied = format!("--from=build {bundle} {bundle}");
     ensure!(given(&image, "COPY").contains(&copied.as_str()), "the image lacks {bundle}");
@@ -92,7 +92,7 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
     Ok(())
 }
 
-/// The file of the toolchain also names components that the image of that toolchain has not; rustup would fetch them.
+/// The file of the toolchain also names components that the image of that toolchain does not have; rustup would fetch them.
 #[test]
 fn its_toolchain_is_the_one_that_it_starts_from() -> Result<()> {
     let [build, _] = stages()?;

@@ -1,4 +1,4 @@
-//! charts/kustomize says what the chart says with its default values.
+//! charts/kustomize is equal to the chart with its default values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 /// Where the generated part lies.
 const FILE: &str = "charts/kustomize/berth.yaml";
-/// What only an object of a release carries.
+/// Lines that only an object of a release has.
 const HELMS: [&str; 3] = ["app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ", "helm.sh/resource-policy: "];
 
-/// The chart's text without its CRDs and without what only Helm reads.
+/// The chart's text without its CRDs and without parts that only Helm reads.
 fn plain(rendered: &str) -> String {
     let mut out = String::from(
         "# Generated from charts/berth by `UPDATE=1 cargo test --test e2e -- helm::manifests`; do not edit.\n",
@@ -23,7 +23,7 @@ fn plain(rendered: &str) -> String {
     let kept = kept.filter(|line| !line.trim().is_empty() && !line.starts_with("# Source: "));
     let mut kept = kept.map(str::trim_end).peekable();
     while let Some(line) = kept.next() {
-        // Annotations of which only Helm's were there.
+        // An `annotations:` line whose entries were all Helm's.
         let inner = |next: &&str| next.starts_with("    ");
         if line != "  annotations:" || kept.peek().is_some_and(inner) {
             out.push_str(line);
@@ -33,7 +33,7 @@ fn plain(rendered: &str) -> String {
     out
 }
 
-/// Objects by kind and name, without what only Helm reads.
+/// Objects by kind and name, without parts that only Helm reads.
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let strip = |mut object: Value| {
         for (place, keys) in [

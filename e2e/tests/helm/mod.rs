@@ -1,4 +1,4 @@
-//! The chart under the real Helm: what its values do, that the plain manifests say the same, and the life of a release on a real
+//! The chart under the real Helm: the effect of its values, its equality with the plain manifests, and the life of a release on a real
 //! control plane. Helm 4; `BERTH_HELM=3` takes Helm 3.
 
 mod applied;

@@ -1,5 +1,5 @@
-//! The life of a release: installed, upgraded while Berth writes into the same objects, rolled back, uninstalled, and installed on
-//! what was left. No kubelet runs the pods; the manager that does the work is the real binary with the installed account's token.
+//! The life of a release: installed, upgraded while Berth writes into the same objects, rolled back, uninstalled, and installed on the
+//! remaining objects. No kubelet runs the pods; the manager that does the work is the real binary with the installed account's token.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use berth_e2e::webhooks::{self, MUTATING};
 use kube::Client;
 use serde_json::{Value, json};
 
-/// Where the jobs are.
+/// Namespace of the jobs.
 const TEAM: &str = "team";
 /// The configuration that Berth writes into.
 const CONFIGURATION: &str = webhooks::NAMES[0];
@@ -70,7 +70,7 @@ impl World {
             .any(|v| text(v, "/name") == "v1beta1" && v["served"] == json!(true)))
     }
 
-    /// Namespaces that the webhook for jobs without a queue is asked about.
+    /// Namespaces in which the webhook reviews jobs without a queue.
     async fn opted_in(&self) -> Result<Vec<Value>> {
         let configuration = self.mutating().await?.context("no webhooks")?;
         let webhook = items(&configuration, "/webhooks").iter().find(|w| text(w, "/name") == "mjob-opted-in.berth.dev");
@@ -126,7 +126,7 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     })
     .await?;
     let lease = kinds::Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
-    // Every replica tells the webhooks, and before it leads.
+    // Every replica writes into the webhooks' configurations, also before it leads.
     wait::until(STEP, "it leads by Kueue's lease", || async {
         let held = lease.get(&world.client, "kueue-system", "c1f6bfd2.kueue.x-k8s.io").await?.unwrap_or_default();
         Ok(Seen::when(!text(&held, "/spec/holderIdentity").is_empty(), || held["spec"].to_string()))
@@ -199,7 +199,7 @@ async fn uninstalled(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What an older Kueue left is told, by the chart before anything is changed and by the binary before it leads.
+/// Objects that an older Kueue stored as v1beta1 are reported, by the chart before any change and by the binary before it leads.
 async fn older_storage_is_refused(world: &World) -> Result<()> {
     let name = "cohorts.kueue.x-k8s.io";
     let stored = |versions: Value| {
@@ -229,7 +229,7 @@ async fn older_storage_is_refused(world: &World) -> Result<()> {
         Ok(Seen::when(leader.is_empty(), || leader))
     })
     .await?;
-    // The way out that both name; it is looked for each minute.
+    // The repair that both messages name; the manager looks for it each minute.
     stored(json!(["v1beta2"])).await?;
     wait::until(Duration::from_secs(60) + STEP, "the manager leads", || async {
         let leader = manager::leader(&world.client).await?;
@@ -250,7 +250,7 @@ async fn story(world: &World) -> Result<()> {
     rolled_back(world).await.context("rollback")?;
     uninstalled(world).await.context("uninstall")?;
     older_storage_is_refused(world).await.context("v1beta1 in storage")?;
-    // On what was left: the CRDs are taken over again.
+    // On the remaining objects: the CRDs are taken over again.
     installed_under_kueues_names(world).await.context("install again")?;
     ensure!(CLUSTER_QUEUE.get(&world.client, "", "cq").await?.is_some(), "queues survive");
     Ok(())

@@ -1,4 +1,4 @@
-//! What the chart makes of its values, case by case, and that it is without blame for Helm's own lint.
+//! Objects that the chart renders for its values, case by case, and Helm's own lint of it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What JobSets and Jobs cost in writes by Berth, as the API server counts them: events apart, the statuses of their queues included.
+//! Writes of Berth for JobSets and Jobs, as the API server counts them: without events, with the statuses of their queues.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use berth_e2e::wait::{self, Seen};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is let go: of one that comes
-/// running where no webhook suspends it, so that Berth has to.
+/// Writes of Berth to a JobSet, its Jobs and its Workload, from its creation until its finished Workload is released: for a JobSet that
+/// arrives running where no webhook suspends it, so that Berth has to.
 const MOST_WRITES: u64 = 10;
 
-/// JobSets of eight Jobs each that come at once, and how many writes each of them may cost, in tenths: they come suspended, as the webhook
-/// has it, and their Jobs end together.
+/// JobSets of eight Jobs each that come at once, and the most writes for each of them, in tenths: they come suspended, as the webhook
+/// stores them, and their Jobs end together.
 const CROWD: u64 = 12;
 const TENTHS: u64 = 75;
 
@@ -26,22 +26,22 @@ const TENTHS: u64 = 75;
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
-/// Writes of one that is alone, its Workload included: the Workload is made, gets quota and is admitted at once, is started, ready,
-/// finished, and let go. And how often a queue may say in its status how it stands: one waits, it runs, and it is over.
+/// Writes for a Job that is alone, its Workload included: the Workload is created, gets quota and is admitted at once, is started, ready,
+/// finished, and released. The second number is the most statuses of a queue: one waits, it runs, and it is over.
 const ALONE: (u64, u64) = (6, 3);
-/// The same of a JobSet of eight Jobs, of which it may be told once between that some are over; and once more where a slow machine takes
-/// longer from the end of the first one to that of the whole than Berth waits for more ends before it tells.
+/// The same for a JobSet of eight Jobs, whose Workload may be written once in between with the Jobs that are over. One more write comes
+/// where a slow machine takes longer from the end of the first Job to that of the JobSet than Berth waits for more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 
-/// How often the Workload of either is told something: it is admitted, its pods are ready, and it is over.
+/// Statuses written to the Workload of either: it is admitted, its pods are ready, and it is over.
 const TOLD_ALONE: u64 = 3;
 
-/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it says that pods are over.
+/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it writes that pods are over.
 const ENDS: u64 = 4;
 const APART_MS: u64 = 8_000;
 
-/// So many Jobs of one pod that runs so long.
+/// `replicas` Jobs of one pod that runs for `run_ms`.
 fn jobs(name: &str, replicas: u64, run_ms: u64) -> Value {
     let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/run-ms": run_ms.to_string()}},
         "spec": {"restartPolicy": "Never",
@@ -57,7 +57,7 @@ fn suspended(s: &Scenario<'_>, name: &str, jobs: &[Value]) -> Value {
         "spec": {"suspend": true, "replicatedJobs": jobs}})
 }
 
-/// What Berth writes for JobSets of eight Jobs, the statuses of their queues included.
+/// Writes of Berth for JobSets of eight Jobs, the statuses of their queues included.
 pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("crowd").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -74,9 +74,9 @@ pub(crate) async fn little_in_a_crowd(stage: &Stage, audit: &Audit) -> Result<()
     s.conclude().await
 }
 
-/// What Jobs of a JobSet cost that end one after another, beside what the same Jobs cost that end together: a write of the Workload for
-/// each end but the last, which is the JobSet's own, and a status of each of its queues, which show what it still uses. Jobs that end together
-/// may be over before anybody has seen that all of their pods were ready, so that nobody is told; those that end apart are ready first.
+/// Cost of Jobs of a JobSet that end one after another, beside the same Jobs with one end: a write of the Workload for each end but the
+/// last, which is the JobSet's own, and a status of each of its queues, which show the remaining usage. Jobs that end together may be over
+/// before all of their pods were seen ready, so that no such status is written; Jobs with ends apart are ready first.
 pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("one-by-one").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     );
     let (own, _) = ALONE;
     ensure!(apart.objects < own + ENDS, "more than one write for an end: {apart:?}, {own} for ends together");
-    // How many statuses ends together take depends on how many of its changes come within a second: the bound is that of one alone.
+    // The number of statuses for ends together depends on the number of changes within a second: the bound is that of one alone.
     ensure!(apart.queues < ALONE.1 + ENDS, "more than one status for an end: {apart:?}");
     for name in ["together", "apart"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;
@@ -98,20 +98,20 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     s.conclude().await
 }
 
-/// The API server's count of what Berth wrote in this namespace since, by verb and resource.
+/// The API server's count of Berth's writes in this namespace since, by verb and resource.
 fn by_berth(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<Requests> {
     let requests = audit.within(&s.namespace, from, audit.mark())?;
     Ok(audit::writes(requests.get("berth").context("the audit log knows Berth")?))
 }
 
-/// How many of them are for what, events apart.
+/// Number of writes by their purpose, without events.
 #[derive(Debug)]
 struct Written {
     /// Statuses of Workloads.
     told: u64,
-    /// All but the statuses of queues: to jobs and Workloads, those statuses included.
+    /// All but the statuses of queues: writes to jobs and Workloads, with the statuses of Workloads.
     objects: u64,
-    /// Statuses of the only LocalQueue. Those of the ClusterQueue, which belongs to no namespace, are as many.
+    /// Statuses of the only LocalQueue. The ClusterQueue, which belongs to no namespace, has as many.
     queues: u64,
 }
 
@@ -124,7 +124,7 @@ impl Written {
     }
 }
 
-/// Runs a JobSet whose Jobs end so far apart.
+/// Runs a JobSet whose Jobs end `apart_ms` apart.
 async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64) -> Result<Written> {
     let from = audit.mark();
     let parts: Vec<Value> = (0..ENDS).map(|index| jobs(&format!("job-{index}"), 1, 3_000 + apart_ms * index)).collect();
@@ -141,7 +141,7 @@ async fn written_for(s: &Scenario<'_>, audit: &Audit, name: &str, apart_ms: u64)
     Ok(Written::of(&writes))
 }
 
-/// Waits until these JobSets are complete and all that Berth writes about it is written.
+/// Waits until these JobSets are complete and Berth has written all statuses about it.
 async fn all_end(s: &Scenario<'_>, names: &[String]) -> Result<()> {
     for name in names {
         s.object_is(JOBSET, name, "Completed", |j| condition(j, "Completed") == "True").await?;
@@ -154,7 +154,7 @@ async fn all_end(s: &Scenario<'_>, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Jobs of one pod that come at once and all fit: each is reserved, started, ready, finished and let go.
+/// Jobs of one pod that come at once and all fit: each is reserved, started, ready, finished and released.
 pub(crate) async fn little_in_a_crowd_of_jobs(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("job-crowd").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn little_in_a_crowd_of_jobs(stage: &Stage, audit: &Audit) -> R
     s.conclude().await
 }
 
-/// What one Job costs and what one JobSet costs when nothing else is in their queue, so that nobody shares the statuses of its queues.
+/// Cost of one Job and of one JobSet with nothing else in their queue, so that no other job shares the statuses of its queues.
 pub(crate) async fn by_themselves(stage: &Stage, audit: &Audit) -> Result<()> {
     let s = stage.scenario("alone").await?;
     s.simple_queue("100", &json!({})).await?;
@@ -198,7 +198,7 @@ pub(crate) async fn by_themselves(stage: &Stage, audit: &Audit) -> Result<()> {
     s.conclude().await
 }
 
-/// Time from the end of the first of so many Jobs of a JobSet to its own, in the whole seconds that their statuses say.
+/// Time from the end of the first of `count` Jobs of a JobSet to its own, in the seconds of their statuses.
 async fn ends_last(s: &Scenario<'_>, name: &str, count: usize) -> Result<SignedDuration> {
     let mut jobs = JOB.list(&s.client, &s.namespace).await?;
     jobs.retain(|job| text(job, "/metadata/labels/jobset.sigs.k8s.io~1jobset-name") == name);
@@ -212,7 +212,7 @@ async fn ends_last(s: &Scenario<'_>, name: &str, count: usize) -> Result<SignedD
     Ok(end.duration_since(first))
 }
 
-/// Waits until the statuses of both queues say that nobody is in them.
+/// Waits until the statuses of both queues count no workload.
 async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
     for (kind, name) in [(CLUSTER_QUEUE, s.name("cq")), (LOCAL_QUEUE, "queue".to_owned())] {
         let empty = |queue: &Value| {
@@ -224,8 +224,8 @@ async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The API server's count of what Berth wrote for the only thing that was in this namespace since: of its own objects, and of the status
-/// of its LocalQueue. That of the ClusterQueue, which belongs to no namespace, is written as often.
+/// Checks the API server's count of Berth's writes for the only job of this namespace since: to its own objects, and to the status of its
+/// LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
 fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&str, (u64, u64))) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&1), "one Workload for one {what}: {writes:?}");
@@ -241,8 +241,8 @@ fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&
     Ok(())
 }
 
-/// The API server's count of what Berth wrote in this namespace for so many of something, events apart, and what each may cost in
-/// tenths of a write.
+/// Checks the API server's count of Berth's writes in this namespace for `count` jobs, without events, against the most for each in tenths
+/// of a write.
 fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str, u64, u64)) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&count), "one Workload for each of {count} {what}: {writes:?}");
@@ -257,8 +257,8 @@ fn costs(s: &Scenario<'_>, audit: &Audit, from: u64, (what, count, most): (&str,
     Ok(())
 }
 
-/// The API server's count of what Berth wrote for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
-/// status, which is written for all that is in the queue at once.
+/// Checks the API server's count of Berth's writes for the only JobSet of this namespace. Events are not counted, nor the LocalQueue's
+/// status, which is written for all jobs of the queue at once.
 pub(crate) fn few_writes(s: &Scenario<'_>, audit: &Audit, from: u64) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     let objects = Written::of(&writes).objects;

@@ -1,5 +1,5 @@
-//! Scheduling gates of JobSets: those that a user writes stay through starts and stops, and the real controller takes more of them while a
-//! JobSet is suspended. Berth itself adds none.
+//! Scheduling gates of JobSets: gates that a user writes stay through starts and stops, and the real controller accepts more of them while
+//! a JobSet is suspended. Berth itself adds none.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::jobset::{START, queues, remove, running, slices};
 
-/// Gates that nobody but the test opens, in the order of their names.
+/// Gates that only the test opens, in the order of their names.
 const GATE: &str = "e2e.berth.dev/data";
 const SECOND: &str = "e2e.berth.dev/licence";
 
-/// Where a JobSet and a Job have the template of their pods.
+/// Place of the pod template in a JobSet and in a Job.
 const OF_SET: &str = "/spec/replicatedJobs/0/template/spec/template";
 const OF_JOB: &str = "/spec/template";
 
@@ -34,7 +34,7 @@ fn told(objects: &[Value], at: &str) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// The four pods of what [`slices`] makes, once they wait behind these gates and both Jobs have them.
+/// The four pods of [`slices`], once they wait behind these gates and both Jobs have them.
 async fn held_back(s: &Scenario<'_>, wanted: &[&str]) -> Result<Vec<Value>> {
     wait::until(START, &format!("four pods wait behind {wanted:?}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
@@ -56,7 +56,7 @@ async fn held_back(s: &Scenario<'_>, wanted: &[&str]) -> Result<Vec<Value>> {
     .await
 }
 
-/// Waits until Berth has started it: its pods are where their flavor says, and wait behind the gate of its user.
+/// Waits until Berth has started it: its pods are on the nodes of their flavor, and wait behind the gate of its user.
 async fn started(s: &Scenario<'_>) -> Result<Vec<Value>> {
     let pods = held_back(s, &[GATE]).await?;
     for pod in &pods {
@@ -78,7 +78,7 @@ pub(crate) async fn of_its_user_stay(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gated").await?;
     queues(&s, "0", "16").await?;
     let mut set = slices(&s, "train", false, 600_000);
-    // As the webhook has it, so that each of its pods is of a start by Berth.
+    // Suspended, as the webhook stores it, so that each of its pods comes from a start by Berth.
     set["spec"]["suspend"] = json!(true);
     set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulingGates"] =
         json!([{"name": GATE}]);
@@ -121,7 +121,7 @@ async fn is_refused(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What its controller lets change in a suspended JobSet, without Berth: gates, also in the write that resumes it, and no affinity.
+/// Changes that its controller allows in a suspended JobSet, without Berth: gates, also in the write that resumes it, and no affinity.
 pub(crate) async fn its_controller_takes_more(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gates-by-hand").await?;
     let mut set = slices(&s, "plain", false, 600_000);

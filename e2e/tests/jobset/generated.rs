@@ -60,7 +60,7 @@ fn uploader() -> Value {
         "volumeMounts": [{"name": "shared-output", "mountPath": "/output"}]})
 }
 
-/// What a launch with `--queue=queue` makes where the bastion says that tier: the reservation for tier 0, else spot.
+/// The JobSet of a launch with `--queue=queue` where the bastion sets that tier: the reservation for tier 0, else spot.
 fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value {
     let mut selector = json!({"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
         "cloud.google.com/gke-tpu-topology": "4x4", "provisioner-nodepool-id": name, "job-priority": priority});
@@ -109,7 +109,7 @@ async fn queues(s: &Scenario<'_>, more: &Value) -> Result<()> {
     governs(s, &s.namespace).await
 }
 
-/// Checks what a Workload was given: its chips of a tier, and all that its pods ask for.
+/// Checks the assignment of a Workload: its chips of a tier, and all other requests of its pods.
 fn holds(s: &Scenario<'_>, workload: &Value, tier: &str) -> Result<()> {
     let set = &workload["status"]["admission"]["podSetAssignments"][0];
     let host = s.name("host");
@@ -123,7 +123,7 @@ fn holds(s: &Scenario<'_>, workload: &Value, tier: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that pods are on the node pools of their JobSet, and each slice on one that it has for itself.
+/// Checks that pods are on the node pools of their JobSet, and each slice on one of its own.
 fn on_own_pools(pods: &[Value], name: &str) -> Result<()> {
     let mut slices: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for pod in pods {
@@ -137,7 +137,7 @@ fn on_own_pools(pods: &[Value], name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tier 0 goes to the reservation and any other to spot, as their selectors say, and nothing that AxLearn wrote is changed.
+/// Tier 0 goes to the reservation and any other to spot, as their selectors say, and no field of AxLearn's is changed.
 pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let s = stage.scenario("as-generated").await?;
     queues(&s, &json!({})).await?;
@@ -171,7 +171,7 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// How often a Workload was evicted for want of capacity.
+/// Number of a Workload's evictions for lack of capacity.
 fn stock_outs(workload: &Value) -> i64 {
     let evictions = items(workload, "/status/schedulingStats/evictions").iter();
     let lacked = evictions.filter(|eviction| text(eviction, "/reason") == "StockOut");

@@ -1,5 +1,5 @@
-//! JobSets under their real controller: taken as AxLearn writes them, and moved from one kind of capacity to another. What they, and Jobs,
-//! cost in writes is counted by the API server.
+//! JobSets under their real controller: accepted as AxLearn writes them, and moved from one kind of capacity to another. The API server
+//! counts Berth's writes for them, and for Jobs.
 
 mod costs;
 mod gates;
@@ -64,11 +64,11 @@ pub(crate) async fn governs(s: &Scenario<'_>, policy: &str) -> Result<()> {
     s.object_is(QUEUE_POLICY, policy, "Active", |policy| condition(policy, "Active") == "True").await.map(drop)
 }
 
-/// Until pods run: the JobSet controller asks the API server a few times a second, for all scenarios together, and a way down a ladder
+/// Time until pods run: the JobSet controller sends a few requests a second, for all scenarios together, and a fallback through the tiers
 /// takes it a dozen requests.
 pub(crate) const START: Duration = Duration::from_secs(150);
 
-/// The four running pods of what [`slices`] makes.
+/// The four running pods of [`slices`].
 async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     all_run(s, name, 4).await
 }
@@ -95,7 +95,7 @@ pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Resul
     .await
 }
 
-/// What there is, in a line: pods that do not run as they should, Jobs and the JobSet.
+/// The present state in a line: pods that do not run as they should, Jobs and the JobSet.
 fn summary(pods: &[Value], jobs: &[Value], sets: &[Value]) -> String {
     let pods = pods.iter().map(|pod| {
         let (labels, phase) = (&pod["metadata"]["labels"], text(pod, "/status/phase"));
@@ -182,13 +182,13 @@ async fn another_flavor_leaves_nothing_of_the_first(stage: &Stage) -> Result<()>
     s.conclude().await
 }
 
-/// A tier, and the label by which its nodes are known.
+/// A tier, and the label of its nodes.
 type Rung = (&'static str, (&'static str, &'static str));
 
 const ON_DEMAND: Rung = ("on-demand", ("e2e/pool", "on-demand"));
 const SPOT: Rung = ("spot", ("cloud.google.com/gke-spot", "true"));
 
-/// A flavor of 16 chips for each tier, in this order; `queue` takes from all.
+/// A flavor of 16 chips for each tier, in this order; `queue` has quota of all.
 async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
     let mut names = Vec::new();
     for (tier, label) in rungs {
@@ -256,7 +256,7 @@ async fn policy_alone_sends_it_down_the_ladder(stage: &Stage) -> Result<()> {
         let (now, written) = (template(&stopped), template(&manifest));
         ensure!(now.pointer(field) == written.pointer(field), "{field}: {now}");
     }
-    // A second start finds Jobs that were made of its own template.
+    // A second start finds Jobs that were made from its own template.
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
     for pod in running(&s, "train").await? {
         ensure!(pod["spec"]["nodeSelector"].get("cloud.google.com/gke-spot").is_none(), "{}", pod["spec"]);
@@ -271,8 +271,8 @@ pub(crate) fn preset() -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// The preset for AxLearn as it is shipped: a JobSet of tier 0 takes the reservation, one that says nothing spot, and one pinned to
-/// spot goes there. Their priority is that of their pods' label.
+/// The preset for AxLearn as it is shipped: a JobSet of tier 0 gets the reservation, one without a tier spot, and one pinned to spot goes
+/// there. Their priority is that of their pods' label.
 async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
     let s = stage.scenario("axlearn").await?;
     for object in kinds::parse(&preset()?)? {
@@ -337,7 +337,7 @@ async fn jobsets() -> Result<()> {
         ("named-tiers", the_tier_that_it_names(s).boxed()),
         ("pathways", pathways::only_the_workers_go_down_the_ladder(s).boxed()),
     ];
-    // The controller of JobSets has one worker: whatever comes after the hundred Jobs of the crowd waits for them.
+    // The controller of JobSets has one worker: everything after the hundred Jobs of the crowd waits for them.
     let crowd: Vec<Run<'_>> = vec![("crowd", costs::little_in_a_crowd(s, &audit).boxed())];
     let outcome = async move {
         run_each(s, runs.len(), runs).await?;

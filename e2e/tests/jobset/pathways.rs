@@ -1,5 +1,5 @@
-//! A JobSet of two replicated jobs, as AxLearn makes it for Pathways: a head that needs a CPU, and workers that need accelerators. Only
-//! what the workers ask for comes in tiers, and only they go down the ladder.
+//! A JobSet of two replicated jobs, as AxLearn makes it for Pathways: a head that needs a CPU, and workers that need accelerators. Only the
+//! workers' resources come in tiers, and only the workers fall back to the next one.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;

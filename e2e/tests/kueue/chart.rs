@@ -43,7 +43,7 @@ impl Story {
         self.world.plane.kubectl(&args).await
     }
 
-    /// Kueue's chart with what it ships, but for the frameworks.
+    /// Kueue's chart with its own configuration, but for the frameworks.
     async fn installs_kueue(&self) -> Result<()> {
         let mut config = configuration();
         let addresses = json!({"health": {"healthProbeBindAddress": ":8081"}, "metrics": {"bindAddress": ":8443"},
@@ -69,8 +69,8 @@ impl Story {
         Ok(())
     }
 
-    /// The API server has no cluster network: the webhooks of the release lead to the process beside it, which is trusted as
-    /// Kueue's own certificates would be.
+    /// The API server has no cluster network: the webhooks of the release lead to the process beside it, whose certificate is trusted as
+    /// Kueue's own would be.
     async fn leads_webhooks_to_the_process(&self) -> Result<()> {
         let client = &self.world.client;
         for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(WEBHOOKS) {
@@ -113,7 +113,7 @@ impl Story {
         self.are_converted_by_kueue().await
     }
 
-    /// Kueue's Service converts, and Kueue's authority alone is trusted with it.
+    /// Kueue's Service converts, and only Kueue's authority is trusted with it.
     async fn are_converted_by_kueue(&self) -> Result<()> {
         for (name, trusted) in adoption::converted_by(&self.world.client, "kueue-webhook-service").await? {
             ensure!(trusted == self.authority, "{name}: trusted with its conversion is {trusted}");
@@ -157,7 +157,7 @@ impl Story {
         self.world.leader_is("Berth leads", |holder| !holder.is_empty() && holder != was).await
     }
 
-    /// Step 6: what the CRDs say, and the roles for people, become Berth's.
+    /// Step 6: the conversion in the CRDs, and the roles for people, become Berth's.
     async fn converts(&self) -> Result<()> {
         let chart = helm::chart().display().to_string();
         let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
@@ -186,7 +186,7 @@ impl Story {
         .await
     }
 
-    /// Berth alone: what ends makes room for what Kueue left waiting, and for a new job.
+    /// Berth alone: a job that ends makes room for one that Kueue left waiting, and for a new job.
     async fn goes_on(&self, manager: &Manager) -> Result<()> {
         let (world, client) = (&self.world, &self.world.client);
         world.create(&Job::new(TEAM, "fresh", "queue").cpu("1").endless().manifest()).await?;

@@ -1,9 +1,9 @@
-//! The real Kueue hands a cluster over to Berth and takes it back, with every kind of job that both know at work: nothing restarts, the
-//! books are right, and each frees what the other admitted. `chart` does it by the documented steps, with Kueue's own chart and Helm.
+//! The real Kueue hands a cluster over to Berth and takes it back, with every kind of job that both know at work: nothing restarts, usage
+//! is right, and each frees the quota that the other admitted. `chart` does it by the documented steps, with Kueue's own chart and Helm.
 //! `KUEUE=1` (`make night PART=kueue`) builds the Kueue of `e2e/kueue/go.mod` from its Go module, 0.17, the newest that there is as one;
 //! `KUEUE=folder` names a checkout with `bin/manager` built, as of 0.19. Without either a test says that it was skipped.
 //!
-//! What 0.17 does not do as 0.19, of which docs/migrate-from-kueue.md speaks, is said where a test asks less for its sake.
+//! Kueue 0.17 lacks some behaviour of 0.19, which docs/migrate-from-kueue.md describes; a test that checks less for that reason says so.
 
 mod chart;
 
@@ -101,7 +101,7 @@ impl World {
         .await
     }
 
-    /// Who holds Kueue's lease, empty when nobody does.
+    /// Holder of Kueue's lease, empty without one.
     async fn leader(&self) -> Result<String> {
         let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
         let lease = leases.get(&self.client, SYSTEM, LEASE).await?.unwrap_or_default();
@@ -123,8 +123,8 @@ impl World {
             .with_context(|| format!("{} {}", object["kind"], kinds::key(object)))
     }
 
-    /// What runs, by name, and what may not change of it: pods with their identity and node, jobs with what the user and the
-    /// operator wrote and when they started.
+    /// Running objects by name, with their parts that must not change: pods with their identity and node, jobs with the fields of the user
+    /// and the operator and their start times.
     async fn running(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for kind in [JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD] {
@@ -141,7 +141,7 @@ impl World {
         Ok(found)
     }
 
-    /// Versions of all that an operator writes, but for the objects of the two operators themselves.
+    /// Versions of all objects that an operator writes, but for the objects of the two operators themselves.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for kind in [WORKLOAD, JOB, JOBSET, STATEFUL_SET, DEPLOYMENT, POD, CLUSTER_QUEUE, LOCAL_QUEUE, FLAVOR] {
@@ -157,7 +157,7 @@ impl World {
         Ok(found)
     }
 
-    /// The queue says that so many thousandths of a cpu are held, and its Workloads say so too.
+    /// Waits until the status of the queue has `wanted` thousandths of a cpu, and its Workloads hold as much.
     async fn holds(&self, wanted: i128) -> Result<()> {
         wait::until(STEP, &format!("{wanted} thousandths of a cpu are held"), || async {
             let queue = CLUSTER_QUEUE.get(&self.client, "", QUEUE).await?.context("no queue")?;
@@ -269,7 +269,7 @@ async fn under_kueue(world: &World) -> Result<()> {
     .await?;
     for object in [job("waits", "2"), pod("gated", "1", &json!({})), job_set("set-waits", "1")] {
         world.create(&object).await?;
-        // Who came first is known by the second only.
+        // The order of creation is known by the second only.
         tokio::time::sleep(Duration::from_millis(1_100)).await;
     }
     wait::until(STEP, "three wait", || async {
@@ -280,7 +280,7 @@ async fn under_kueue(world: &World) -> Result<()> {
     .await
 }
 
-/// What an operator wrote since, by object.
+/// Objects that an operator has written since.
 fn written(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let changed = after.iter().filter(|(name, version)| before.get(*name) != Some(version));
     changed.map(|(name, _)| name.clone()).collect()
@@ -301,7 +301,7 @@ async fn quiet(world: &World) -> Result<BTreeMap<String, String>> {
     anyhow::bail!("objects change without end")
 }
 
-/// Berth follows, then leads; what runs is left alone, and what ends makes room for what Kueue left waiting.
+/// Berth follows, then leads; running jobs are left alone, and a job that ends makes room for one that Kueue left waiting.
 async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     let before = quiet(world).await?;
     let runs = world.running().await?;
@@ -326,7 +326,7 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     ensure!(world.running().await? == runs, "something restarted: {:?}\nwas {runs:?}", world.running().await?);
     world.holds(8_000).await?;
     manager.recomputes().await?;
-    // A Job's end lets the Job that waits in, and a pod's the pod.
+    // The end of a Job lets the waiting Job in, and that of a pod the waiting pod.
     JOB.delete(&world.client, TEAM, "keeps").await?;
     world.starts("waits").await?;
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": null, "e2e.berth.dev/run-ms": "100"}}});
@@ -337,7 +337,7 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     }
     world.is(JOB, "ends", "done", |job| condition(job, "Complete") == "True").await?;
     world.is(POD, "gated", "runs", |pod| text(pod, "/status/phase") == "Running").await?;
-    // The group ends as a whole, and the JobSet is replaced by the one that waits.
+    // The pods of the group end together, and the waiting JobSet replaces the other one.
     for name in ["member-0", "member-1"] {
         POD.patch(&world.client, TEAM, name, &ends).await?;
     }

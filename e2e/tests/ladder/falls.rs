@@ -1,4 +1,4 @@
-//! Down the ladder: without quota at once, without nodes when patience ends.
+//! Capacity fallback: at once without quota, and after the patience without nodes.
 
 use anyhow::{Result, ensure};
 use berth_e2e::autoscaler;
@@ -58,7 +58,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
         "backoff": {"initial": "10m", "max": "1h"},
     });
     policy(&s, &json!({"capacityTiers": tiers})).await?;
-    // It says nothing of tiers: the policy does.
+    // The job does not name tiers: the policy does.
     s.create(chips(&s, "first")).await?;
     let evicted = s.workload("first", "evicted once", |w| !condition(w, "Evicted").is_empty()).await?;
     let reason = condition_object(&evicted, "Evicted").cloned().unwrap_or_default();
@@ -74,12 +74,12 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"reserved\"", &reserved]).await?;
     logged(stage, &[&s.namespace, name, "left a capacity tier", "\"tier\":\"reserved\"", "StockOut"]).await?;
     logged(stage, &[&s.namespace, name, "admitted to a capacity tier", "\"tier\":\"on-demand\""]).await?;
-    // The next one is spared.
+    // The next one is not sent to that tier.
     s.create(chips(&s, "second")).await?;
     lands(&s, "second", "on-demand").await?;
     let second = s.workload_of("second").await?.unwrap_or_default();
     ensure!(condition(&second, "Evicted").is_empty(), "{}", second["status"]["conditions"]);
-    // Who insists is told until when.
+    // The message to a job that insists has the end of the back-off.
     s.create(chips(&s, "insists").annotation(TIERS, "reserved")).await?;
     let waiting = s.pending("insists").await?;
     let told = message(&waiting, "QuotaReserved");
@@ -97,7 +97,7 @@ pub(crate) async fn reserved_has_no_nodes(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A scripted autoscaler says of a pod what GKE's says when a zone has no machines left.
+/// A scripted autoscaler writes the event about a pod that GKE's writes when a zone has no machines left.
 pub(crate) async fn autoscaler_gets_no_nodes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("scale-up-failed").await?;
     ladder(&s, "nowhere", "8").await?;
@@ -158,7 +158,7 @@ async fn on_spot_first(s: &Scenario<'_>, pool: &str, patience: &str) -> Result<(
     Ok((spot, demand))
 }
 
-/// GKE's word that a machine goes in a few seconds: nobody waits for the pods to be lost.
+/// GKE's notice that a machine goes in a few seconds: the job moves before its pods are lost.
 pub(crate) async fn nodes_that_are_about_to_go(stage: &Stage) -> Result<()> {
     let s = stage.scenario("announced").await?;
     let (spot, demand) = on_spot_first(&s, "announced", "1h").await?;
@@ -202,7 +202,7 @@ pub(crate) async fn nodes_are_taken_back(stage: &Stage) -> Result<()> {
     for pod in s.pods_of("cheap").await? {
         kinds::POD.api(&s.client, &s.namespace).delete(text(&pod, "/metadata/name"), &params).await?;
     }
-    // Only after ten seconds does the job controller make another pod.
+    // The job controller makes another pod only after ten seconds.
     s.workload("cheap", "evicted", |w| condition(w, "Evicted") == "True").await?;
     let moved = s
         .workload("cheap", "on demand", |w| {

@@ -1,4 +1,4 @@
-//! Limits of a QueuePolicy, and policies that the API server or Berth refuse with words.
+//! Limits of a QueuePolicy, and messages about policies that the API server or Berth refuse.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{QUEUE_POLICY, condition, condition_object, text};
@@ -44,7 +44,7 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("bad")},
             "spec": spec})
     };
-    // Server-side apply reads lists before any rule does; what is refused of every field is in e2e/cases/fields.
+    // Server-side apply reads lists before any rule does; the refusals of every field are in e2e/cases/fields.
     for (spec, words) in [
         (json!({}), "one of the fields in [clusterQueues clusterQueueSelector] must be set"),
         (json!({"clusterQueues": ["a", "a"]}), "spec.clusterQueues"),
@@ -61,7 +61,8 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A label that gives no class stops nobody, and its job is told why; of two policies of one queue the younger says what gives way.
+/// A label without a class stops no job, and its job gets a message; of two policies of one queue the younger reports the section that it
+/// loses.
 pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     let s = stage.scenario("policy-warnings").await?;
     s.simple_queue("20", &json!({})).await?;
@@ -90,7 +91,7 @@ pub(crate) async fn labels_and_rivals_are_told(stage: &Stage) -> Result<()> {
     let words = format!("ClusterQueue {}: spec.priorityFromLabel gives way to that of QueuePolicy {own}", s.name("cq"));
     ensure!(message(&shown, "Active").contains(&words), "{}", shown["status"]);
     ensure!(condition(&shown, "Active") == "False", "{}", shown["status"]);
-    // The section that it alone has applies.
+    // The section that only it has applies.
     s.create(s.job("one-more").endless()).await?;
     let limit = format!("QueuePolicy {rival}: spec.admission.maxJobs");
     s.workload("one-more", "the limit", |w| message(w, "QuotaReserved").contains(&limit)).await?;
@@ -119,10 +120,10 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
         s.create(s.job(name).endless().label("kueue.x-k8s.io/priority-class", &s.name(name))).await?;
         s.pending(name).await?;
     }
-    // Nothing happens but that time passes.
+    // Only time passes.
     s.admitted("far").await?;
     let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
-    // Both are whole seconds, of which the parts are cut off: the second is never earlier for it by a whole one.
+    // Both times are in seconds, without their fractions: the second is never earlier for it by a full second.
     let ran = since(&low, "Preempted")?.duration_since(begun);
     ensure!(ran >= SignedDuration::from_secs(6), "preempted after {ran}: {}", low["status"]);
     ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);
@@ -130,13 +131,13 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Since when a condition is as it is.
+/// Time of the last change of a condition.
 fn since(object: &Value, kind: &str) -> Result<Timestamp> {
     let condition = condition_object(object, kind).with_context(|| format!("no condition {kind}: {object}"))?;
     Ok(text(condition, "/lastTransitionTime").parse()?)
 }
 
-/// A queue for the stable pool with a flavor and a LocalQueue of its own; the flavor's name. `more` goes into its spec.
+/// A queue for the stable pool with a flavor and a LocalQueue of its own; returns the flavor's name. `more` goes into its spec.
 async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: &Value) -> Result<String> {
     let (flavor, full) = (s.name(&format!("{name}-flavor")), s.name(name));
     s.apply(&manifest::flavor(&flavor, &[(POOL, "stable")])).await?;
@@ -150,7 +151,7 @@ async fn governed(s: &Scenario<'_>, queue: &str, spec: &Value) -> Result<()> {
     crate::ladder::governed(s, queue, &format!("{queue}-policy"), spec).await
 }
 
-/// The reason and the words with which a job waits.
+/// Checks the reason and the words with which a job waits.
 async fn waits(s: &Scenario<'_>, job: &str, why: &str, words: &str) -> Result<()> {
     let waiting = s.pending(job).await?;
     let told = (reason(&waiting, "QuotaReserved"), message(&waiting, "QuotaReserved"));
@@ -158,7 +159,7 @@ async fn waits(s: &Scenario<'_>, job: &str, why: &str, words: &str) -> Result<()
     Ok(())
 }
 
-/// What asks for more than its queue's policy allows waits and is told so, and gets it when the policy allows it.
+/// A job that asks for more than its queue's policy allows waits with a message, and is admitted when the policy allows it.
 pub(crate) async fn kept_out(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-out").await?;
     futures::try_join!(too_many_gpus(&s), too_much_borrowed(&s), too_much_of_a_tier(&s))?;
@@ -206,7 +207,7 @@ async fn too_much_borrowed(s: &Scenario<'_>) -> Result<()> {
     s.admitted("four").await.map(drop)
 }
 
-/// `maxSharePercent`: half of the reserved capacity that its cohort has, all of which is idle; then three quarters.
+/// `maxSharePercent`: half of the reserved capacity of its cohort, all of which is idle; then three quarters.
 async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
     let [reserved, demand] = ["reserved", "on-demand"].map(|tier| s.name(&format!("share-{tier}")));
     for (tier, name) in [("reserved", &reserved), ("on-demand", &demand)] {
@@ -232,7 +233,7 @@ async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
          reserved capacity is more than its share of 2"
     );
     waits(s, "over", "WaitingForQuota", &words).await?;
-    // Who accepts another tier goes there.
+    // A job that accepts another tier goes there.
     s.create(job("aside", "1").annotation(TIERS, "reserved,on-demand")).await?;
     let aside = s.admitted("aside").await?;
     ensure!(flavor_of(&aside) == demand, "{}", aside["status"]["admission"]);
@@ -243,7 +244,7 @@ async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Victims that are too many or too large stay until the policy allows more; and what waiting is worth.
+/// Victims that are too many or too large stay until the policy allows more; and the bonus for waiting.
 pub(crate) async fn spared(stage: &Stage) -> Result<()> {
     let s = stage.scenario("spared").await?;
     s.apply(&priority_class(&s.name("high"), 10)).await?;
@@ -257,7 +258,7 @@ pub(crate) async fn spared(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Who runs with so much cpu each is preempted by a job that asks for so much under the second policy, and not under the first.
+/// A running job with that cpu for each pod is preempted by a job with those requests under the second policy, and not under the first.
 async fn spares(
     s: &Scenario<'_>,
     queue: &str,
@@ -294,8 +295,8 @@ async fn spares(
     Ok(())
 }
 
-/// `waitingTimeBonus`: who waits longer goes before a higher priority, and no longer than the policy says so. A second is worth 277
-/// points here, and the class 10.
+/// `waitingTimeBonus`: a job that waits longer goes before one of a higher priority, and no more once the policy has no bonus. A second is
+/// worth 277 points here, and the class 10.
 async fn who_waited_goes_first(s: &Scenario<'_>) -> Result<()> {
     stable_queue(s, "patient", &[quota("cpu", "1")], &json!({})).await?;
     governed(s, "patient", &json!({"waitingTimeBonus": {"pointsPerHour": 1_000_000}})).await?;

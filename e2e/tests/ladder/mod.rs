@@ -1,5 +1,5 @@
-//! The tier ladder and QueuePolicies on a real control plane: quota that is full, capacity that never turns up, jobs that
-//! pin themselves, and limits that keep jobs out.
+//! Capacity tiers and QueuePolicies on a real control plane: full quota, capacity that never comes, jobs that pin themselves to a tier, and
+//! limits that keep jobs out.
 
 mod falls;
 mod limits;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 const RESERVATION: &str = "cloud.google.com/reservation-name";
 const SPOT: &str = "cloud.google.com/gke-spot";
 const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice");
-/// Key of the labels that tell the CPU pools apart.
+/// Key of the label that distinguishes the CPU pools.
 const POOL: &str = "e2e.berth.dev/pool";
 const TIERS: &str = "berth.dev/capacity-tiers";
 
-/// A TPU flavor of a tier; `reservation` names what the reserved one stands for.
+/// A TPU flavor of a tier; `reservation` is the name of the reserved one's reservation.
 fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
     let (own, key, value, others) = match tier {
         "reserved" => ((RESERVATION, reservation), RESERVATION, reservation, SPOT.to_owned()),
@@ -46,7 +46,7 @@ fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
     object
 }
 
-/// A queue of three tiers with so many chips each, worst tier first: only tiers put them in order.
+/// A queue of three tiers with `chips` chips each, worst tier first: only their tiers order them.
 async fn ladder(s: &Scenario<'_>, reservation: &str, chips: &str) -> Result<()> {
     let mut names = Vec::new();
     for tier in ["spot", "on-demand", "reserved"] {
@@ -66,8 +66,8 @@ async fn policy(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     governed(s, "cq", "policy", spec).await
 }
 
-/// Writes the QueuePolicy of that name for one of the scenario's queues, anew when it is there, and waits until Berth has read it: each
-/// kind has a watch of its own, so that what is created after the policy may be seen before it.
+/// Writes the QueuePolicy of that name for one of the scenario's queues, or replaces it, and waits until Berth has read it. Each kind has a
+/// watch of its own, so that an object that is created after the policy may be seen before it.
 async fn governed(s: &Scenario<'_>, queue: &str, policy: &str, spec: &Value) -> Result<()> {
     let (name, mut spec) = (s.name(policy), spec.clone());
     merge(&mut spec, &json!({"clusterQueues": [s.name(queue)]}));
@@ -108,7 +108,7 @@ fn message(workload: &Value, kind: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ladder_of_tiers() -> Result<()> {
     let pools = [
-        // A host for each job that scenarios have at once: quota decides, and nobody waits for the nodes of another scenario.
+        // A host for each job of all scenarios at once: quota decides, and no job waits for the nodes of another scenario.
         Pool::tpu("tpu-reserved", 2, Tier::Reserved("e2e".to_owned())),
         Pool::tpu("tpu-demand", 8, Tier::OnDemand),
         Pool::tpu("tpu-spot", 4, Tier::Spot),

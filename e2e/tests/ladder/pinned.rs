@@ -37,7 +37,7 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let waiting = s.pending("again").await?;
     let told = crate::ladder::message(&waiting, "QuotaReserved");
     ensure!(told.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {told}");
-    // The reservation has quota and no nodes; it is waited for, since no other tier would do.
+    // The reservation has quota and no nodes; the job waits for it, since it accepts no other tier.
     s.create(axlearn(&s, "reserved", Some("nowhere"))).await?;
     let held = s.admitted("reserved").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&held) == s.name("reserved"), "{}", held["status"]["admission"]);
@@ -123,7 +123,7 @@ async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     is_restored(s, &created).await
 }
 
-/// Waits until the figures tell of one admission to a tier of a queue, and of so many departures from it, all for want of nodes.
+/// Waits until the metrics count one admission to a tier of a queue, and `left` departures from it, all for lack of nodes.
 async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Result<()> {
     let (queue, tier) = (format!(r#"cluster_queue="{queue}""#), format!(r#"tier="{tier}""#));
     let place = [queue.as_str(), tier.as_str()];
@@ -139,7 +139,7 @@ async fn is_counted(s: &Scenario<'_>, queue: &str, tier: &str, left: f64) -> Res
     .await
 }
 
-/// Stops a job by its Workload; then it is as it was written.
+/// Stops a job by its Workload; then the job is as it was written.
 async fn is_restored(s: &Scenario<'_>, created: &Value) -> Result<()> {
     let job = text(created, "/metadata/name");
     let workload = s.workload_of(job).await?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Workloads that are sent away, come back, or go for good.
+//! Workloads that are evicted, come back, or are deleted.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn active(s: &Scenario<'_>, workload: &Value, active: bool) -> Result<Valu
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": active}})).await
 }
 
-/// What ran out of its time is deleted with its job; what the user deactivated stays.
+/// A job that ran out of its time is deleted with its Workload; one that the user deactivated stays.
 pub(crate) async fn deactivated(stage: &Stage) -> Result<()> {
     let s = stage.scenario("deactivated-goes").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn reactivated(stage: &Stage) -> Result<()> {
         })
         .await?;
     ensure!(s.get_job("first").await?["spec"]["suspend"] == json!(true), "it runs on");
-    // Its place is another's meanwhile.
+    // Another job has its quota meanwhile.
     s.create(s.job("second")).await?;
     s.finished("second").await?;
     active(&s, &stopped, true).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn reactivated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Pods that do not become ready send a job back, and after the last try away.
+/// Pods that do not become ready requeue a job, and deactivate it after the last try.
 pub(crate) async fn pods_not_ready(stage: &Stage) -> Result<()> {
     let s = stage.scenario("not-ready").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn pods_not_ready(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A LocalQueue that is drained sends its jobs away, and takes them in again when it is opened.
+/// A LocalQueue that is drained evicts its jobs, and takes them in again when it is opened.
 pub(crate) async fn local_queue_drained(stage: &Stage) -> Result<()> {
     let s = stage.scenario("local-drain").await?;
     s.simple_queue("1", &json!({})).await?;

@@ -1,4 +1,4 @@
-//! Who is managed, and what a Workload takes over from its job and from the class that it names.
+//! Managed jobs, and the fields that a Workload takes over from its job and from the class that it names.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 const GATE: &str = "kueue.x-k8s.io/admission";
 
-/// A container of little cpu, and what else a pod needs.
+/// A pod spec with a container of little cpu.
 fn pods() -> Value {
     json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]})
@@ -122,8 +122,8 @@ pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Where its figures and its probe are, which lease it takes and how fast it writes stands in the file alone. That the first two are where
-/// the file says, every scenario on this stage shows: they are asked there.
+/// Only the file sets the addresses of its metrics and its probe, its lease and the rate of its writes. Every scenario on this stage shows
+/// that the first two are right, since requests go there.
 pub(crate) async fn told_by_file(stage: &Stage) -> Result<()> {
     const JOBS: usize = 8;
     let s = stage.scenario("told-by-file").await?;
@@ -173,7 +173,7 @@ pub(crate) async fn labels_copied(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// The class `default` for those that name none, a class whose value changes, and another class for a job that waits.
+/// The class `default` for jobs that name none, a class whose value changes, and another class for a waiting job.
 pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     let s = stage.scenario("classes").await?;
     s.simple_queue("1", &json!({})).await?;
@@ -190,7 +190,7 @@ pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     s.workload("plain", "the priority of the class `default`", |w| of(w, "default", 5)).await?;
     s.create(s.job("climber").label(CLASS, &low).endless()).await?;
     s.workload("climber", "the priority of its class", |w| of(w, &low, 10)).await?;
-    // A class that gets another value takes the waiting and the running along.
+    // A class with a new value changes the waiting and the running workload.
     for (class, value, job) in [(&low, 20, "climber"), (&high, 200, "holder")] {
         WORKLOAD_PRIORITY_CLASS.patch(&s.client, "", class, &json!({"value": value})).await?;
         s.workload(job, "the new value of its class", |w| of(w, class, value)).await?;

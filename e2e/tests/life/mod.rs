@@ -1,5 +1,4 @@
-//! The life of a Workload under a configuration that says much: who is managed, what is counted, when one is sent away, comes back
-//! or goes for good.
+//! The life of a Workload under a configuration with many settings: managed kinds, counted requests, evictions, requeues and deletions.
 
 mod counted;
 mod ends;
@@ -19,8 +18,8 @@ use berth_e2e::webhooks;
 use futures::FutureExt;
 use serde_json::Value;
 
-/// GPU slices as device plugins that share a card offer them: so many slices, each with some percent of the cores and some
-/// megabytes of the memory of a card. Quota is of percents and megabytes, over all slices of a pod.
+/// GPU slices as device plugins that share a GPU offer them: a number of slices, each with some percent of the cores and some megabytes of
+/// the memory of a GPU. Quota is of percents and megabytes, over all slices of a pod.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection:
@@ -60,7 +59,7 @@ waitForPodsReady:
     backoffMaxSeconds: 5
 ";
 
-/// What is not in the quota of a queue is nobody's business there; a lease of another name, and few requests a second.
+/// Resources that a queue does not cover are ignored; a lease of another name, and few requests a second.
 const IGNORES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 resources:
@@ -82,7 +81,7 @@ async fn life() -> Result<()> {
     let controller = jobset::start(&plane).await?;
     let port = webhooks::port()?;
     webhooks::install(&plane.client(), port, "Fail").await?;
-    // It is there for all of them, and as long as any of them.
+    // It exists for all scenarios, and as long as any of them runs.
     kinds::apply(&plane.client(), &manifest::priority_class("default", 5)).await?;
     let options = ManagerOptions { webhooks: Some(port), config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
     let shared = Pool::gpu("shared", 1, Tier::OnDemand)

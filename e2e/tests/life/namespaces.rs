@@ -1,4 +1,4 @@
-//! A namespace that is deleted with everything in it.
+//! A namespace that is deleted with all objects in it.
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
@@ -22,8 +22,9 @@ fn endless(s: &Scenario<'_>, name: &str, more: &Value) -> Value {
     pod
 }
 
-/// `kubectl delete namespace` comes to its end, whatever kind of job runs or waits there, and no quota stays held: of a Job that gives each index
-/// tries of its own, as those of a TrainingJob do, and of a group of pods, Kubernetes alone would keep the pods for ever.
+/// `kubectl delete namespace` comes to its end, whatever kind of job runs or waits there, and no quota stays held. Kubernetes alone would
+/// keep the pods of some jobs for ever: those of a Job that retries each index by itself, like the Jobs of a TrainingJob, and those of a
+/// pod group.
 pub(crate) async fn every_kind_goes_with_its_namespace(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("namespace-ends").await?;
     let s = &scenario;

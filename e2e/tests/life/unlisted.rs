@@ -1,4 +1,4 @@
-//! A role of Berth's lacks a rule, as after an upgrade of which half was applied: what hangs on that waits, and everything else goes on.
+//! A role of Berth's lacks a rule, as after half of an upgrade: jobs that need it wait, and all others go on.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::managed::job_set;
 
 /// Longer than the longest pause between two attempts to list a kind.
 const LISTED: Duration = Duration::from_secs(90);
-/// Nobody waits for the lease of a manager that was killed.
+/// No lease, so that a restart need not wait for that of a killed manager.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: false}
@@ -32,7 +32,7 @@ fn binding() -> Result<Kind> {
     Kind::of(&json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}))
 }
 
-/// A JobSet that waits for quota, whoever looks after it, and runs longer than the test.
+/// A JobSet that waits for quota under either operator, and runs longer than the test.
 fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     let mut set = job_set(s, name, &json!({"kueue.x-k8s.io/queue-name": "queue"}));
     set["spec"]["suspend"] = json!(true);
@@ -41,7 +41,7 @@ fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     set
 }
 
-/// Waits until `/readyz` answers 200 and a text that begins like that, and nothing more where it is to be good.
+/// Waits until `/readyz` answers 200 and a text with this beginning, or exactly this text where it is the good one.
 async fn readyz(manager: &Manager, words: &str) -> Result<()> {
     wait::until(LISTED, &format!("/readyz says {words:?}"), || async {
         let answer = manager.readiness().await;
@@ -52,7 +52,7 @@ async fn readyz(manager: &Manager, words: &str) -> Result<()> {
     .await
 }
 
-/// Started without the right to list JobSets, Berth admits Jobs, and what a JobSet holds stays its own; with the right it goes on.
+/// Started without the right to list JobSets, Berth admits Jobs, and the quota of a JobSet stays its own; with the right it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_role_for_job_sets_jobs_are_admitted() -> Result<()> {
     let mut plane = Options::with_crds("life-unlisted");

@@ -1,5 +1,5 @@
-//! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the
-//! chart's rules and alerts are evaluated and fire when they should.
+//! Metrics under the real Prometheus: every row of docs/metrics.md has data after a story, with the labels that it names, and the chart's
+//! rules and alerts are evaluated and fire when they should.
 
 mod readers;
 mod values;
@@ -21,7 +21,7 @@ use berth_e2e::webhooks;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Everything that has series of its own is on.
+/// Settings with series of their own are all on.
 const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}
@@ -61,7 +61,7 @@ fn documented() -> Result<Documented> {
     Ok(found)
 }
 
-/// What is wrong with what Prometheus has seen.
+/// Differences between the page and the series in Prometheus.
 fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut found = Documented::new();
@@ -89,16 +89,16 @@ fn differences(documented: &Documented, seen: &[(String, BTreeSet<String>)]) -> 
     wrong
 }
 
-/// Label of the namespace with which its jobs are let into the queues that lend.
+/// Label of the namespace that opens the lending queues to its jobs.
 const OPEN: &str = "e2e.berth.dev/open";
 
-/// Opens the queues that lend to the namespace, or closes them: one change for both.
+/// Opens the lending queues to the namespace, or closes them: one change for both.
 async fn open(s: &Scenario<'_>, open: bool) -> Result<()> {
     let value = if open { json!("yes") } else { Value::Null };
     kinds::NAMESPACE.patch(&s.client, "", &s.namespace, &json!({"metadata": {"labels": {OPEN: value}}})).await.map(drop)
 }
 
-/// Two queues take back at the same moment what a third has borrowed from both, and one of the jobs ends.
+/// Two queues reclaim at the same moment the quota that a third has borrowed from both, and one of the jobs ends.
 async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     let (cpu, tree) = (s.name("cpu"), s.name("cohort"));
     s.apply(&flavor(&cpu, &[("e2e/pool", "cpu")])).await?;
@@ -161,8 +161,8 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// When its back-off is over it is tried, and left, again, by a job that is held back before. Returns how long it was held back, and
-/// how long all took.
+/// When its back-off is over it is tried, and left, again, by a job that is held back before. Returns the time for which it was held back,
+/// and the time of all.
 async fn down_again(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     wait::until(STEP, "the back-off is over", || async {
         let policy = kinds::QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.unwrap_or_default();
@@ -239,18 +239,17 @@ async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
     let told = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": now.to_string()}}});
     kinds::TRAINING_JOB.patch(&s.client, &s.namespace, "yields", &told).await?;
-    // What it saved is counted before it is asked to save again.
+    // The last checkpoint is counted before it is asked to save again.
     let saved = |job: &Value| text(job, "/status/checkpoint/latest/time").parse().is_ok_and(|at: Timestamp| at == now);
     training_is(s, "yields", "is seen to have saved", saved).await?;
     train(s, urgent, "high", json!({"e2e.berth.dev/run-ms": "1500"})).await?;
     training_is(s, urgent, "has ended", in_phase("Succeeded")).await
 }
 
-/// Everything that is counted happens once more: what a rate tells of came after the first look at its counter. Returns what
-/// [`down_again`] does.
+/// All counted events happen once more: a rate needs an increase after the first look at its counter. Returns the result of [`down_again`].
 async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     let (durations, ()) = futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
-    // Of two trainings one waits.
+    // One of two trainings waits.
     train(s, "later", "low", json!({"e2e.berth.dev/outcome": "never"})).await?;
     Ok(durations)
 }
@@ -264,7 +263,7 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
         "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"restartPolicy": "Never", "containers": [
             {"name": "c", "image": "e2e/none", "resources": {"requests": {"cpu": "100m"}}}]}}))
         .await?;
-    // What waits has amounts, too.
+    // A waiting workload has amounts, too.
     s.create(Job::new(&s.namespace, "waits", "a").cpu("9")).await?;
     s.pending("waits").await?;
     let documented = documented()?;
@@ -283,7 +282,7 @@ async fn story(stage: &Stage, reader: &str) -> Result<()> {
     values::shown(&prometheus).await?;
     values::of_a_training(&prometheus, &format!("{}/yields", s.namespace)).await?;
     values::of_tiers(&prometheus, &s.name("tiers"), held, first + second - held).await?;
-    // A counter counts what happened once: one answer of Prometheus against the story.
+    // A counter counts an event once: one answer of Prometheus against the story.
     let jobs = kinds::JOB.list(&s.client, &s.namespace).await?;
     let done = jobs.iter().filter(|job| text(job, "/metadata/name").starts_with("one-")).count();
     // And the pod.
@@ -325,7 +324,7 @@ async fn every_series_has_data() -> Result<()> {
     outcome
 }
 
-/// promtool finds no fault with the rules, each alert fires in a case of its own and says what to do.
+/// promtool finds no fault with the rules; each alert fires in a case of its own and names the remedy.
 #[tokio::test]
 async fn alerts_fire_when_they_should() -> Result<()> {
     let rules = prometheus::rules();

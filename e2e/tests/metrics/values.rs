@@ -1,4 +1,4 @@
-//! What the figures say, beyond that they are there.
+//! Values of the figures, beyond their existence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +11,7 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::Value;
 
-/// Every panel of the dashboard shows a number, and not just zeros: after the story there is nothing of which it tells that did not
-/// happen.
+/// Every panel of the dashboard shows a number, and not just zeros: every event that it counts has happened in the story.
 pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
     let file = std::fs::read_to_string(repository().join("charts/berth/files/dashboard.json"))?;
     let dashboard: Value = serde_json::from_str(&file)?;
@@ -34,7 +33,7 @@ pub(crate) async fn shown(prometheus: &Prometheus) -> Result<()> {
     Ok(())
 }
 
-/// What a TrainingJob has saved is found by its name.
+/// The saved checkpoints of a TrainingJob are found by its name.
 pub(crate) async fn of_a_training(prometheus: &Prometheus, job: &str) -> Result<()> {
     let query = format!("sum(training_checkpoint_saves_total{{job={job:?}}})");
     // After a scrape that took too long there are no series for a moment.
@@ -51,8 +50,8 @@ fn value(series: &Value) -> f64 {
     text(series, "/value/1").parse().unwrap_or(f64::NAN)
 }
 
-/// Two jobs of that queue were admitted to the reservation, left it for want of nodes, and ended on demand. One was `held` back before,
-/// and all the rest of both took `beside`.
+/// Two jobs of that queue were admitted to the reservation, left it for lack of nodes, and ended on demand. One was `held` back before, and
+/// the rest of both took `beside`.
 pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duration, beside: Duration) -> Result<()> {
     let at = format!("{{cluster_queue={queue:?}}}");
     let admissions = format!("sum by (tier) (berth_tier_admissions_total{at})");
@@ -61,7 +60,7 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
     are(prometheus, &departures, &["tier", "reason"], &[("reserved StockOut", 2.0)]).await?;
     let waits = format!("sum by (tier) (berth_tier_wait_time_seconds_count{at})");
     are(prometheus, &waits, &["tier"], &[("on-demand", 2.0), ("reserved", 2.0)]).await?;
-    // A wait begins with a time that is told in whole seconds: up to one more for each job.
+    // A wait begins with a time in seconds: up to one more for each job.
     let (held, beside) = (held.as_secs_f64(), beside.as_secs_f64() + 2.0);
     let sums = format!("sum by (tier) (berth_tier_wait_time_seconds_sum{at})");
     let answer = wait::until(STEP, &format!("{sums} has two tiers"), || async {
@@ -79,7 +78,7 @@ pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duratio
     Ok(())
 }
 
-/// What the manager shows that has one of these texts in its labels.
+/// Lines of the manager's metrics that have one of these texts in their labels.
 pub(crate) async fn naming(stage: &Stage, names: &[String]) -> Result<Vec<String>> {
     let text = stage.manager.metrics().await?;
     let has_one = |line: &&str| names.iter().any(|name| line.contains(name.as_str()));

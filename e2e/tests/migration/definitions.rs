@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::migration::{WORKLOADS, World, kueue};
 
-/// What an older Kueue stored is refused before anything is changed, and the way out that is told leads out.
+/// CRDs with objects that an older Kueue stored as v1beta1 are refused before any change, and the repair in the message works.
 pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {
     let say = |versions: Value| {
         let patch = json!({"status": {"storedVersions": versions}}).to_string();
@@ -37,7 +37,7 @@ pub(crate) async fn adopted(world: &World) -> Result<()> {
     adoption::adopt(&world.plane).await
 }
 
-/// Kueue's Service converts, and nobody says in Kueue's place whom to trust there; whose the CRDs are does not matter for it.
+/// Kueue's Service converts, and no other writer replaces Kueue's authority there; the owner of the CRDs does not matter for it.
 pub(crate) async fn are_converted_by_kueue(world: &World) -> Result<()> {
     adoption::are_berths(&world.client).await?;
     let trusted = adoption::converted_by(&world.client, kueue::SERVICE).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn kueue_could_come_back(world: &World) -> Result<()> {
     world.plane.kubectl(&scale).await.map(drop)
 }
 
-/// What Kueue wrote into while it ran becomes Berth's: the conversion of the CRDs, and the roles for people.
+/// The parts that Kueue wrote while it ran become Berth's: the conversion of the CRDs, and the roles for people.
 pub(crate) async fn converted_by_berth(world: &World, manager: &Manager) -> Result<()> {
     are_converted_by_kueue(world).await?;
     let chart = helm::chart().display().to_string();

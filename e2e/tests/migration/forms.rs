@@ -1,4 +1,4 @@
-//! Pods, groups of pods and JobSets as their users write them, and what a Kueue 0.19 makes of them: its webhook, its Workloads, its
+//! Pods, pod groups and JobSets as their users write them, and the same after Kueue 0.19: after its webhook, with its Workloads, after its
 //! start. Taken from Kueue's pkg/controller/jobs (pod, jobset) and pkg/podset.
 
 use anyhow::{Context, Result};
@@ -15,13 +15,13 @@ const MANAGED: &str = "kueue.x-k8s.io/managed";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Name of the pod set of pods of one shape.
 pub(crate) const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
-/// What Kueue calls the role of the pods here, by the cpu that they ask for, as the API server hands them over: with a priority and the
-/// two tolerations that every pod gets. Made by Kueue's own types, not by Berth.
+/// Kueue's role hashes of the pods here, by their cpu request, as the API server hands the pods over: with a priority and the two
+/// tolerations that every pod gets. Made by Kueue's own types, not by Berth.
 const HASHES: [(&str, &str); 3] = [("500m", "d1d3a926"), ("1", "4b0469f7"), ("2", "c3465716")];
-/// Gates that Kueue puts on every pod of its own: the second for the case that its admission names a topology.
+/// Gates that Kueue puts on every pod of its own: the second in case its admission names a topology.
 const GATES: [&str; 2] = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"];
 
-/// Pods that run until their annotation is taken away.
+/// Annotation of pods that run until it is removed.
 fn endless() -> Value {
     json!({"e2e.berth.dev/outcome": "never"})
 }
@@ -31,7 +31,7 @@ fn pod_spec(cpu: &str) -> Value {
     json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]})
 }
 
-/// A pod as its user writes it, in a group of two where that is named.
+/// A pod as its user writes it, in a group of two where `group` is given.
 pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -> Value {
     let mut pod = json!({"apiVersion": POD.api_version, "kind": POD.kind,
         "metadata": {"namespace": namespace, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"},
@@ -44,13 +44,13 @@ pub(crate) fn pod(namespace: &str, name: &str, cpu: &str, group: Option<&str>) -
     pod
 }
 
-/// What Kueue calls the role of a pod.
+/// Kueue's role hash of a pod.
 pub(crate) fn role_of(pod: &Value) -> &'static str {
     let cpu = text(pod, "/spec/containers/0/resources/requests/cpu");
     HASHES.iter().find(|(of, _)| *of == cpu).map_or("", |(_, hash)| *hash)
 }
 
-/// What Kueue's webhook makes of a pod in a queue.
+/// A pod in a queue after Kueue's webhook.
 pub(crate) fn gated(mut pod: Value) -> Value {
     let gates = GATES.map(|name| json!({"name": name}));
     let role = role_of(&pod);
@@ -60,7 +60,7 @@ pub(crate) fn gated(mut pod: Value) -> Value {
     pod
 }
 
-/// A JobSet of so many Jobs of one pod, each with one cpu, suspended as the webhook has it.
+/// A JobSet of `jobs` Jobs of one pod, each with one cpu, suspended as the webhook stores it.
 pub(crate) fn job_set(namespace: &str, name: &str, jobs: usize) -> Value {
     let pods = json!({"metadata": {"annotations": endless()}, "spec": pod_spec("1")});
     let job = json!({"name": "job", "replicas": jobs,
@@ -70,7 +70,7 @@ pub(crate) fn job_set(namespace: &str, name: &str, jobs: usize) -> Value {
         "spec": {"suspend": true, "replicatedJobs": [job]}})
 }
 
-/// Whether a pod is held until its end is booked.
+/// Whether a pod has the finalizer that keeps it until its end is accounted for.
 pub(crate) fn is_held(pod: &Value) -> bool {
     items(pod, "/metadata/finalizers").contains(&json!(MANAGED))
 }
@@ -90,7 +90,7 @@ pub(crate) fn workload_of_pod(pod: &Value) -> Value {
     workload_with(POD, pod, json!([set_of("main", 1, pod)]))
 }
 
-/// The Workload that Kueue makes of a group of equal pods; one that has failed has been replaced, and owns it still.
+/// The Workload that Kueue makes of a group of equal pods; a pod that has failed has been replaced, and owns it still.
 pub(crate) fn workload_of_group(pods: &[Value]) -> Result<Value> {
     let first = pods.first().context("a group has pods")?;
     let owner = |pod: &Value| {
@@ -119,7 +119,7 @@ pub(crate) fn workload_of_job_set(set: &Value) -> Value {
 }
 
 impl Kueue<'_> {
-    /// Starts a pod in one write: what its flavor and its Workload add to it, and both gates away.
+    /// Starts a pod in one write: with the additions of its flavor and its Workload, and without both gates.
     pub(crate) async fn start_pod(&self, name: &str, set: &str, workload: &str) -> Result<()> {
         let spec = json!({"nodeSelector": {"e2e/pool": "cpu"}, "schedulingGates": null});
         self.merge(POD, name, &json!({"metadata": self.marks(set, workload), "spec": spec})).await

@@ -1,5 +1,5 @@
-//! What a Kueue 0.19 leaves in a cluster: its release, its lease, and its objects in the form it writes them, under its field
-//! managers. Written out here by hand, because 0.19 cannot be had as a module, and so that `make test` need not build a Kueue:
+//! A cluster as Kueue 0.19 leaves it: its release, its lease, and its objects in the form in which it writes them, under its field
+//! managers. They are written out here by hand, because 0.19 cannot be had as a module, and so that `make test` need not build a Kueue:
 //! `e2e/tests/kueue` runs the real one, at night.
 
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) const MANAGERS: [&str; 5] =
     ["kueue", "kueue-admission", "kueue-job-controller-PodsReady", "kueue-reclaimable-pods", "kueue-pod-controller"];
 /// Name of the lease.
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
-/// The finalizer of everything that is in use.
+/// The finalizer of all objects in use.
 pub(crate) const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
 /// Names of the webhook configurations: the mutating one, and the validating one.
 pub(crate) const WEBHOOKS: [&str; 2] =
@@ -74,8 +74,8 @@ webhook:
   port: 9443
 ";
 
-/// A chart as Kueue's is: CRDs among the templates without a policy to keep them, a Deployment with its configuration, roles for
-/// people, webhooks.
+/// A chart like Kueue's: CRDs among the templates without a policy to keep them, a Deployment with its configuration, roles for people,
+/// webhooks.
 pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     let (templates, files) = (folder.join("templates"), folder.join("files"));
     for place in [&templates, &files] {
@@ -115,8 +115,8 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A CRD as Kueue's chart has it: kinds whose versions differ are converted by its Service. Nobody answers there, so that their
-/// v1beta1 is not served, as in the plain files.
+/// A CRD as Kueue's chart has it: kinds whose versions differ are converted by its Service. No server answers there, so that their v1beta1
+/// is not served, as in the plain files.
 fn definition(text: &str) -> Result<Value> {
     let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
     if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {
@@ -130,7 +130,7 @@ fn definition(text: &str) -> Result<Value> {
 /// A configuration with the webhook of Jobs.
 fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
     let service = json!({"namespace": NAMESPACE, "name": SERVICE, "path": path});
-    // Nobody serves it here: Ignore in place of Kueue's Fail, or no job could be created.
+    // No server answers here: Ignore in place of Kueue's Fail, or no job could be created.
     let webhook = json!({"name": webhook, "clientConfig": {"service": service}, "failurePolicy": "Ignore",
         "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
         "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]});
@@ -138,8 +138,8 @@ fn webhooks(kind: &str, name: &str, webhook: &str, path: &str) -> Value {
         "webhooks": [webhook]})
 }
 
-/// Takes the lease as a Kueue does that leads, or gives it up as it does when it ends. Nobody renews it here: it lasts for as long as any
-/// step of the test takes.
+/// Takes the lease like a Kueue that leads, or gives it up like one that ends. No process renews it here: it lasts for as long as any step
+/// of the test takes.
 pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
     let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let (holder, seconds) = if leads { ("kueue-controller-manager-0_k", 600) } else { ("", 1) };
@@ -153,7 +153,7 @@ pub(crate) async fn lead(client: &Client, leads: bool) -> Result<()> {
     Ok(())
 }
 
-/// Who holds the lease.
+/// Holder of the lease.
 pub(crate) async fn leader(client: &Client) -> Result<String> {
     let leases = Kind::of(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))?;
     let found = leases.get(client, NAMESPACE, LEASE).await?;
@@ -186,7 +186,8 @@ pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
 pub(crate) fn workload_of(job: &Value) -> Value {
     let mut template = job["spec"]["template"].clone();
     template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
-    // Topology-aware scheduling is on by default, and every Workload says how its pods are counted. That asks for nothing.
+    // Topology-aware scheduling is on by default, and every Workload has the label that counts its pods. This makes no request of a
+    // topology.
     let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"});
     let count = &job["spec"]["parallelism"];
     let set = json!({"name": "main", "count": count, "template": template, "topologyRequest": place});
@@ -211,10 +212,10 @@ pub(crate) fn is(kind: &str, status: bool, reason: &str, message: &str) -> Value
         "lastTransitionTime": now(), "observedGeneration": 1})
 }
 
-/// Kueue's hand on a cluster.
+/// Writes of a Kueue in a cluster.
 pub(crate) struct Kueue<'a> {
     pub(crate) client: &'a Client,
-    /// Under the name of Kueue's account, which starts and stops jobs.
+    /// A client under the name of Kueue's account, which starts and stops jobs.
     pub(crate) manager: &'a Client,
     /// Namespace of the jobs.
     pub(crate) namespace: &'a str,
@@ -249,12 +250,12 @@ impl Kueue<'_> {
         Ok(())
     }
 
-    /// What an admitted Workload of one pod set with one pod has.
+    /// The status of an admitted Workload with one pod set of one pod.
     pub(crate) fn admission(&self, cpu: &str) -> Value {
         self.admission_of("main", 1, cpu)
     }
 
-    /// What an admitted Workload of one pod set has: its name, its pods, and the cpu of all of them.
+    /// The status of an admitted Workload of one pod set, by its name, its pods, and the cpu of all of them.
     pub(crate) fn admission_of(&self, set: &str, count: usize, cpu: &str) -> Value {
         let set = json!({"name": set, "count": count, "flavors": {"cpu": self.flavor}, "resourceUsage": {"cpu": cpu}});
         json!({"admission": {"clusterQueue": self.cluster_queue, "podSetAssignments": [set]}, "conditions": [
@@ -262,7 +263,7 @@ impl Kueue<'_> {
             is("Admitted", true, "Admitted", "The workload is admitted")]})
     }
 
-    /// What a start adds to the metadata of the pods of a pod set.
+    /// Additions of a start to the metadata of the pods of a pod set.
     pub(crate) fn marks(&self, set: &str, workload: &str) -> Value {
         let labels = json!({"kueue.x-k8s.io/podset": set, "kueue.x-k8s.io/cluster-queue-name": self.cluster_queue,
             "kueue.x-k8s.io/local-queue-name": "queue"});
@@ -279,7 +280,7 @@ impl Kueue<'_> {
         Ok(())
     }
 
-    /// Starts a Job in one write: unsuspended, with what its flavor and its Workload add to its pods.
+    /// Starts a Job in one write: unsuspended, with the additions of its flavor and its Workload to its pods.
     pub(crate) async fn start(&self, name: &str, workload: &str) -> Result<()> {
         let template = json!({"metadata": self.marks("main", workload), "spec": {"nodeSelector": {"e2e/pool": "cpu"}}});
         self.merge(JOB, name, &json!({"spec": {"suspend": false, "template": template}})).await
@@ -293,14 +294,14 @@ impl Kueue<'_> {
         Ok(workload)
     }
 
-    /// Tells that the pods of a Workload are ready.
+    /// Writes that the pods of a Workload are ready.
     pub(crate) async fn ready(&self, workload: &str) -> Result<()> {
         let ready = is("PodsReady", true, "Started", "All pods reached readiness and the workload is running");
         self.status(workload, "kueue-job-controller-PodsReady", &json!({"conditions": [ready]})).await
     }
 }
 
-/// What of a Workload would not be as Kueue leaves the one that it `wanted`; empty when Kueue could go on with it.
+/// Differences between a Workload and the one that Kueue would have `wanted`; empty when Kueue could go on with it.
 pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     for pointer in [
@@ -324,7 +325,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     if owners != all {
         wrong.push(format!("its owners are {owners:?}, Kueue writes {all:?}"));
     }
-    // Pods of a started Workload carry what its start put in; what they ask for is the same.
+    // Pods of a started Workload carry the additions of its start; their requests are the same.
     let [sets, all] = [workload, wanted].map(|object| sorted(object, "/spec/podSets"));
     if sets.len() != all.len() {
         wrong.push(format!("it has {} pod sets, Kueue writes {}", sets.len(), all.len()));
@@ -345,7 +346,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     }
     for entry in items(workload, "/metadata/managedFields") {
         let manager = text(entry, "/manager");
-        // The administrator stores all anew before the move (`kubectl replace`).
+        // The administrator stores all objects anew before the move (`kubectl replace`).
         if !MANAGERS.contains(&manager) && ![kinds::USER, "kubectl-replace"].contains(&manager) {
             wrong.push(format!("field manager {manager} is none of Kueue's"));
         }
@@ -356,7 +357,7 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     wrong
 }
 
-/// A list of what has names, in their order.
+/// A list of named items, in the order of their names.
 fn sorted(object: &Value, pointer: &str) -> Vec<Value> {
     let mut list = items(object, pointer).to_vec();
     list.sort_by_key(|item| text(item, "/name").to_owned());

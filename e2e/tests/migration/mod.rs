@@ -1,6 +1,6 @@
-//! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no
-//! job is restarted, the books are right, and every queue and Workload is there at the end. Jobs are followed here, what is no Job in
-//! `others`, and the CRDs in `definitions`.
+//! A cluster moves from Kueue to Berth and back by the steps of docs/migrate-from-kueue.md, in their order and under the real Helm: no job
+//! is restarted, usage is right, and every queue and Workload is there at the end. Jobs are followed here, other kinds in `others`, and the
+//! CRDs in `definitions`.
 
 mod definitions;
 mod forms;
@@ -40,12 +40,12 @@ const WORKLOADS: &str = "workloads.kueue.x-k8s.io";
 struct World {
     plane: ControlPlane,
     client: Client,
-    /// Under the name of Kueue's account.
+    /// A client under the name of Kueue's account.
     as_kueue: Client,
     helm: Helm,
 }
 
-/// What must not change of a Job that nobody may restart: its spec, when it started, and its pods.
+/// Parts of a Job that must not change while it runs: its spec, its start time, and its pods.
 type Run = (Value, Value, Vec<String>);
 
 impl World {
@@ -67,20 +67,20 @@ impl World {
         self.plane.kubectl(&["get", "configmap", name, "--namespace", namespace, "--output", path]).await
     }
 
-    /// Deletes the mutating and the validating webhook configuration of these names; the names of those that are left.
+    /// Deletes the mutating and the validating webhook configuration of these names; returns the names of the remaining ones.
     async fn delete_webhooks(&self, names: [&str; 2]) -> Result<Vec<String>> {
         let mut left = Vec::new();
         for (kind, name) in [MUTATING, VALIDATING].into_iter().zip(names) {
             self.plane.kubectl(&["delete", kind.plural, name]).await?;
             let others = kind.list(&self.client, "").await?;
             let names = others.iter().map(|object| text(object, "/metadata/name").to_owned());
-            // Those of the controller of JobSets stay.
+            // The configurations of the controller of JobSets stay.
             left.extend(names.filter(|name| !name.starts_with("jobset-")));
         }
         Ok(left)
     }
 
-    /// Berth is asked, and answers: a job is suspended before it is stored, and a fault is told by its field.
+    /// The API server calls Berth, and Berth answers: a job is suspended before it is stored, and a fault is reported by its field.
     async fn reviews(&self) -> Result<()> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         wait::until(STEP, "Berth answers reviews", || async {
@@ -127,7 +127,7 @@ impl World {
         .await
     }
 
-    /// Versions of all that an operator writes.
+    /// Versions of all objects that an operator writes.
     async fn versions(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         let mut add = |kind: Kind, object: &Value| {
@@ -145,7 +145,7 @@ impl World {
         Ok(found)
     }
 
-    /// Whoever follows writes nothing.
+    /// A follower writes nothing.
     async fn only_follows(&self, manager: &Manager) -> Result<()> {
         let before = self.versions().await?;
         let log = || format!("it follows, and something was written; log:\n{}", manager.log_tail(5));
@@ -157,7 +157,7 @@ impl World {
         Ok(())
     }
 
-    /// The queue's status says what its Workloads hold, and the view what a fresh list says.
+    /// The queue's status agrees with its Workloads, and the view with a fresh list.
     async fn books_are_right(&self, manager: &Manager) -> Result<()> {
         wait::until(STEP, "the queue's reservation is the sum of its Workloads'", || async {
             let mut sum = 0;
@@ -202,16 +202,16 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kinds::apply(&world.client, &manifest::local_queue(TEAM, "queue", QUEUE)).await?;
     let kueue = world.kueue();
     let job = |name: &str, cpu: &str| Job::new(TEAM, name, "queue").cpu(cpu);
-    // Runs on and on; runs until Berth leads.
+    // One runs on and on; the other runs until Berth leads.
     for (name, cpu) in [("keeps", "2"), ("ends", "1")] {
         let workload = kueue.run(job(name, cpu).endless(), cpu).await.context(name)?;
         world.until(name, "its pods are ready", |job, _| job["status"]["ready"] == json!(1)).await?;
         kueue.ready(&workload).await?;
     }
-    // Admitted, and Kueue ended before it could start the Job.
+    // It is admitted, and Kueue ended before it could start the Job.
     let (_, workload) = kueue.queue(job("begins", "1").endless()).await?;
     kueue.status(&workload, "kueue-admission", &kueue.admission("1")).await?;
-    // Being evicted, and Kueue ended before it could stop the Job.
+    // It is being evicted, and Kueue ended before it could stop the Job.
     let workload = kueue.run(job("leaves", "1").endless(), "1").await?;
     let mut status = kueue.admission("1");
     let message = "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to prioritization in the ClusterQueue";
@@ -221,13 +221,13 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     let eviction = json!({"reason": "Preempted", "underlyingCause": "", "count": 1});
     status["schedulingStats"] = json!({"evictions": [eviction]});
     kueue.status(&workload, "kueue-admission", &status).await?;
-    // Waits, for it asks for more than is left.
+    // It waits, because it asks for more than is left.
     let (_, workload) = kueue.queue(job("waits", "4").endless()).await?;
     let message =
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor flavor, 4 more needed";
     let conditions = json!([kueue::is("QuotaReserved", false, "WaitingForQuota", message)]);
     kueue.status(&workload, "kueue-admission", &json!({"conditions": conditions})).await?;
-    // Evicted because its pods were not ready in time; may come back in a second.
+    // It was evicted because its pods were not ready in time, and may come back in a second.
     let (_, workload) = kueue.queue(job("returns", "1").endless()).await?;
     let message = "Exceeded the PodsReady timeout team/returns";
     let later = jiff::Timestamp::now() + Duration::from_secs(1);
@@ -241,7 +241,7 @@ async fn as_kueue_leaves_it(world: &World) -> Result<()> {
     kueue.status(&workload, "kueue-admission", &status).await
 }
 
-/// Berth's release beside Kueue's, with Kueue's configuration: nothing of Kueue's is touched by it.
+/// Berth's release beside Kueue's, with Kueue's configuration: no object of Kueue's is touched.
 async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     let file = world.plane.folder().join("config.yaml");
     std::fs::write(&file, config)?;
@@ -268,7 +268,7 @@ async fn installed_beside_kueue(world: &World, config: &str) -> Result<()> {
     Ok(())
 }
 
-/// What of Kueue's configuration is not taken at its word is told.
+/// Parts of Kueue's configuration that Berth reads otherwise cause a warning.
 fn told_at_the_start(manager: &Manager) -> Result<()> {
     let log = std::fs::read_to_string(manager.log())?;
     for part in ["kueue-webhook-server-cert", "kueue-webhook-service", "managedJobsNamespaceSelector", "ray.io/rayjob"]
@@ -278,9 +278,9 @@ fn told_at_the_start(manager: &Manager) -> Result<()> {
     Ok(())
 }
 
-/// Both are asked until Kueue's webhooks go; then Berth alone, which follows still.
+/// Both serve reviews until Kueue's webhooks go; then only Berth, which still follows.
 async fn webhooks_change_hands(world: &World) -> Result<()> {
-    // It leads for as long as it says so.
+    // The lease holds for as long as it says.
     kueue::lead(&world.client, true).await?;
     world.reviews().await?;
     definitions::are_converted_by_kueue(world).await?;
@@ -325,7 +325,7 @@ async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     world.books_are_right(manager).await
 }
 
-/// Kueue's release goes, and takes nothing along.
+/// Kueue's release goes, and takes no object of Berth's along.
 async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     let before = world.versions().await?.into_keys().collect::<Vec<_>>();
     world.helm.ok(&["uninstall", "kueue", "--namespace", kueue::NAMESPACE]).await?;
@@ -338,7 +338,7 @@ async fn kueue_is_uninstalled(world: &World) -> Result<()> {
     batch_roles::hold(&world.client).await
 }
 
-/// Kueue is installed beside Berth, and takes back everything as it would have written it.
+/// Kueue is installed beside Berth, and takes back all objects as it would have written them.
 async fn given_back(
     world: &World,
     config: &str,
@@ -359,10 +359,10 @@ async fn given_back(
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
-    // What Berth did from the first day on is judged while it still leads: nobody brings statuses up to date afterwards.
+    // The observer judges Berth's time from the first day on while Berth still leads: no process updates statuses afterwards.
     observer.conclude(Duration::from_secs(6)).await.context("the promises")?;
     observer.nobody_leads();
-    // Nobody would answer them while Kueue goes on.
+    // No server would answer them while Kueue goes on.
     let left = world.delete_webhooks(NAMES).await?;
     ensure!(left == kueue::WEBHOOKS, "{left:?} are left");
     let scale = ["scale", "deployment", "berth-controller-manager", "--replicas=0", "--namespace", helm::NAMESPACE];
@@ -398,7 +398,7 @@ async fn story(world: &World) -> Result<()> {
     definitions::adopted(world).await.context("the CRDs are adopted")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
-    // All kinds are served from here on. Until Kueue gives the lease up Berth need do nothing, and must not.
+    // All kinds are served from here on. Until Kueue gives the lease up Berth need not act, and must not.
     let observer = Observer::start(world.client.clone()).await?;
     observer.nobody_leads();
     let port = webhooks::port()?;
@@ -433,7 +433,7 @@ async fn there_and_back() -> Result<()> {
         for namespace in [TEAM, others::NAMESPACE] {
             worlds.push_str(&berth_e2e::world::dump(&world.client, namespace).await);
         }
-        // The cause comes last: who reads the end of a long log sees it.
+        // The cause comes last: a reader sees the end of a long log first.
         outcome = Err(anyhow::anyhow!("{worlds}\n{error:#}"));
     }
     world.plane.stop().await;

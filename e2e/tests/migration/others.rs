@@ -1,6 +1,6 @@
-//! JobSets under their real controller, StatefulSets, pods and groups of pods go the same way as the Jobs, in namespaces and queues of
-//! their own: what runs is not restarted, what waits behind Kueue's gates is started by Berth, what ends gives its quota back, and what
-//! Berth writes is in the form in which Kueue would have written it.
+//! JobSets under their real controller, StatefulSets, pods and pod groups go the same way as the Jobs, in namespaces and queues of their
+//! own. Running ones are not restarted, those behind Kueue's gates are started by Berth, those that end give their quota back, and Berth's
+//! writes are in the form in which Kueue would have written them.
 
 mod sets;
 
@@ -25,14 +25,14 @@ use crate::migration::kueue::{self, Kueue};
 
 /// Their namespace, and the name of their ClusterQueue.
 pub(crate) const NAMESPACE: &str = "others";
-/// Cpus of the queue: what Kueue has admitted takes seven, and the pod that waits asks for two.
+/// Cpus of the queue: Kueue has admitted seven, and the waiting pod asks for two.
 const QUOTA: &str = "8";
 /// Group whose pods Kueue has started.
 const CREW: &str = "crew";
 /// Label of the pods of a JobSet.
 const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
-/// What must not change of what runs: uid and start of each pod and of each Job, uid and spec of each JobSet.
+/// Parts of running objects that must not change: uid and start of each pod and of each Job, uid and spec of each JobSet.
 pub(crate) type Runs = BTreeMap<String, Value>;
 
 /// The CRD of JobSets, and their controller.
@@ -87,7 +87,7 @@ fn waits(pod: &Value) -> bool {
     !items(pod, "/spec/schedulingGates").is_empty()
 }
 
-/// A Workload that has ended, and that nothing holds.
+/// A Workload that has ended, and that no finalizer keeps.
 fn let_go(workload: &Value) -> bool {
     condition(workload, "Finished") == "True" && items(workload, "/metadata/finalizers").is_empty()
 }
@@ -98,7 +98,7 @@ async fn pods_of_set(world: &World, set: &str) -> Result<Vec<Value>> {
     Ok(pods)
 }
 
-/// Waits until so many pods of a JobSet run.
+/// Waits until `count` pods of a JobSet run.
 async fn set_runs(world: &World, set: &str, count: usize) -> Result<()> {
     wait::until(STEP, &format!("{count} pods of JobSet {set} run"), || async {
         let pods = pods_of_set(world, set).await?;
@@ -122,7 +122,7 @@ async fn running(world: &World) -> Result<Runs> {
     Ok(found)
 }
 
-/// All that ran once is there, and was never started again.
+/// Every object that ran once is there, and was never started again.
 async fn untouched(world: &World, before: &Runs) -> Result<()> {
     let now = running(world).await?;
     for (name, run) in before {
@@ -131,7 +131,7 @@ async fn untouched(world: &World, before: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The queue's status says that so many cpus are reserved, and the view what a fresh list says.
+/// The queue's status has that many cpus reserved, and the view agrees with a fresh list.
 async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
     wait::until(STEP, &format!("{cpus} cpus are reserved"), || async {
         let queue = CLUSTER_QUEUE.get(&world.client, "", NAMESPACE).await?.context("no queue")?;
@@ -142,7 +142,7 @@ async fn books_say(world: &World, manager: &Manager, cpus: i128) -> Result<()> {
     manager.recomputes().await
 }
 
-/// Two running pods and one that waits, a running group, two running JobSets; what runs.
+/// Two running pods and one that waits, a running group, two running JobSets; returns the running ones.
 pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     create_namespace(&world.client, NAMESPACE, &[]).await?;
     let groups = [group(&[("flavor", &[quota("cpu", QUOTA)])])];
@@ -190,7 +190,7 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
         set_runs(world, name, jobs).await?;
         kueue.ready(&workload).await?;
     }
-    // Job and JobSet have heard of it, too.
+    // The Job and the JobSet are ready, too.
     is(world, JOBSET, "set", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(2)).await?;
     is(world, JOBSET, "done", "ready", |set| set["status"]["replicatedJobsStatus"][0]["ready"] == json!(1)).await?;
     sets::as_kueue_leaves_them(world).await.context("StatefulSets")?;
@@ -198,7 +198,7 @@ pub(crate) async fn as_kueue_leaves_them(world: &World) -> Result<Runs> {
     running(world).await
 }
 
-/// Waits until the controllers of the cluster have written their last: what is written then is somebody else's.
+/// Waits until the controllers of the cluster have made their last writes: later writes come from an operator.
 async fn quiet(world: &World) -> Result<()> {
     wait::until(STEP, "nothing is written for two seconds", || async {
         let before = world.versions().await?;
@@ -217,7 +217,7 @@ async fn end(world: &World, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Pods that have succeeded, and are let go.
+/// Waits for pods that have succeeded, and are released.
 async fn ended(world: &World, names: &[&str]) -> Result<()> {
     for name in names {
         let over = |pod: &Value| text(pod, "/status/phase") == "Succeeded" && !forms::is_held(pod);
@@ -226,7 +226,7 @@ async fn ended(world: &World, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Berth leads: what runs goes on, what ends gives its quota back, and what waits behind both of Kueue's gates gets it.
+/// Berth leads: running pods go on, those that end give their quota back, and the pod behind both of Kueue's gates gets it.
 pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) -> Result<()> {
     books_say(world, manager, 7).await?;
     untouched(world, before).await?;
@@ -256,8 +256,8 @@ pub(crate) async fn taken_over(world: &World, manager: &Manager, before: &Runs) 
     untouched(world, before).await
 }
 
-/// A pod of a group that Kueue started fails, and the one that its user makes in its place starts at once: Berth calls its role as Kueue
-/// called it, so that the Workload has a pod set for it.
+/// A pod of a group that Kueue started fails, and the one that its user makes in its place starts at once: Berth computes the same role
+/// hash as Kueue, so that the Workload has a pod set for it.
 async fn replaced(world: &World) -> Result<()> {
     let fails = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "fail", "e2e.berth.dev/run-ms": "100"}}});
     POD.patch(&world.client, NAMESPACE, "crew-b", &fails).await?;
@@ -275,7 +275,7 @@ async fn replaced(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What Berth begins, for the way back.
+/// Objects that Berth begins, for the way back.
 pub(crate) async fn begun_by_berth(world: &World, manager: &Manager) -> Result<()> {
     kinds::apply(&world.client, &forms::pod(NAMESPACE, "new", "1", None)).await?;
     for name in ["next-a", "next-b"] {

@@ -23,7 +23,7 @@ const LARGE: &str = "NVIDIA-H100-80GB-HBM3";
 const SMALL: &str = "NVIDIA-L40S";
 /// The scenario, its namespace and the example's, and the beginning of the names of its nodes.
 const NAME: &str = "co-location";
-/// By their pools: what they are for, their card, how many there are. Of the small cards only inference has any.
+/// Nodes by pool: their usage, the type of their GPU, and their number. The small GPUs are for inference alone.
 static NODES: [(&str, &str, &str, u32); 4] = [
     ("training", "training", LARGE, 2),
     ("hybrid", "hybrid", LARGE, 1),
@@ -35,7 +35,8 @@ const CHAT: (&str, &str) = ("app", "chat");
 const PRETRAIN: (&str, &str) = ("berth.dev/training-job", "pretrain");
 const FINETUNE: (&str, &str) = ("berth.dev/training-job", "finetune");
 
-/// Training falls to the hybrid node, gives it back to inference after it has saved, and returns to it; nobody writes how.
+/// Training falls back to the hybrid node, gives it back to inference after it has saved, and returns to it, without a word about it in any
+/// manifest.
 pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario(NAME).await?;
     let s = &scenario;
@@ -55,7 +56,7 @@ pub(crate) async fn training_and_inference_share_nodes(stage: &Stage) -> Result<
     conclude(scenario).await
 }
 
-/// A node of eight cards.
+/// A node of eight GPUs.
 fn machine(name: &str, usage: &str, card: &str) -> Value {
     let taint = |(key, value): (&str, &str)| json!({"key": key, "value": value, "effect": "NoSchedule"});
     let taints = [(USAGE, usage), (CARD, card)].map(taint);
@@ -71,7 +72,7 @@ fn objects(file: &str) -> Result<Vec<Value>> {
     kinds::example(&format!("co-location/{file}"))
 }
 
-/// Applies a file of the example. Nothing computes on these nodes: its trainings go on until they are told to end.
+/// Applies a file of the example. Nothing computes on these nodes: its trainings go on until they are asked to end.
 async fn put(s: &Scenario<'_>, file: &str) -> Result<()> {
     for mut object in objects(file)? {
         let pod = &object["spec"]["template"]["spec"];
@@ -85,7 +86,7 @@ async fn put(s: &Scenario<'_>, file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until as many pods with that label run as pools are named, each on a node of its one; the pools are in the order of the alphabet.
+/// Waits until as many pods with that label run as pools are named, each on a node of its pool; the pools are in the order of the alphabet.
 async fn run_on(s: &Scenario<'_>, (key, value): (&str, &str), pools: &[&str]) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("pods of {value} run on {pools:?}"), || async {
         let mut pods = POD.list(&s.client, &s.namespace).await?;
@@ -104,7 +105,7 @@ fn pool(pod: &Value) -> &str {
     pool.strip_prefix(NAME).map_or(pool, |own| own.trim_start_matches('-'))
 }
 
-/// What the API server says when it is asked whether it would take an object.
+/// The API server's answer to a dry run of an object.
 async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let api = Kind::of(object)?.api(&s.client, &s.namespace);
@@ -112,8 +113,9 @@ async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
     Ok(answer.err().map(|e| e.to_string()).unwrap_or_default())
 }
 
-/// Who asks for cards and says not of which type is refused, with the words that help. An affinity that somebody has written says it, too.
-/// The API server checks types in what is refused by, but in no variable of it: what these see of each kind shows when they are asked.
+/// An object that asks for GPUs without their type is refused, with words that help. An affinity that its user has written names the type,
+/// too. The API server checks types in the expressions of a policy, but not in its variables: their faults show for each kind when an
+/// object is tried.
 async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
     for name in POLICIES {
         let looked_at = |policy: &Value| policy["status"]["observedGeneration"] == policy["metadata"]["generation"];
@@ -134,7 +136,7 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
             )
         };
         let wanted = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}");
-        // The API server takes a moment to heed a policy.
+        // The API server takes a moment to follow a policy.
         wait::until(STEP, &format!("a {kind} that names no card is refused"), || async {
             let said = refusal(s, object).await?;
             Ok(Seen::when(said.contains(&wanted), || said))
@@ -156,21 +158,21 @@ async fn cards_are_named(s: &Scenario<'_>) -> Result<()> {
     run_on(s, ("app", text(&by_hand, "/metadata/name")), &["small"]).await.map(drop)
 }
 
-/// Training fills its own nodes, and then the hybrid one; inference is on its own, each model on the card that it names.
+/// Training fills its own nodes, and then the hybrid one; inference is on its own, each model on the type of GPU that it names.
 async fn each_on_its_own(s: &Scenario<'_>) -> Result<()> {
     put(s, "training.yaml").await?;
     run_on(s, PRETRAIN, &["training", "training"]).await?;
     put(s, "more-training.yaml").await?;
     run_on(s, FINETUNE, &["hybrid"]).await?;
-    // Before that it has nothing to save, and would be given no time for it.
+    // Before that it has nothing to save, and would get no time for it.
     s.object_is(TRAINING_JOB, FINETUNE.1, "running", |job| condition(job, "Running") == "True").await?;
     put(s, "inference.yaml").await?;
     run_on(s, CHAT, &["inference", "inference"]).await?;
     run_on(s, ("app", "embed"), &["small"]).await.map(drop)
 }
 
-/// Inference needs more than its own nodes: what trains on the hybrid one is told, saves, and is stopped then. What trains on nodes for
-/// training runs on.
+/// Inference needs more than its own nodes: the training on the hybrid one is asked to save, saves, and is stopped then. The trainings on
+/// nodes for training run on.
 async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     let (_, name) = FINETUNE;
     scale(s, 3).await?;
@@ -206,7 +208,7 @@ async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     run_on(s, PRETRAIN, &["training", "training"]).await.map(drop)
 }
 
-/// Inference needs less: the training is on the hybrid node again, goes on from what it saved, and ends as the other one does.
+/// Inference needs less: the training is on the hybrid node again, goes on from its checkpoint, and ends as the other one does.
 async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
     let serving = run_on(s, CHAT, &["hybrid", "inference", "inference"]).await?;
     let on_hybrid = serving.iter().find(|one| pool(one) == "hybrid").context("the one on the hybrid node")?;
@@ -232,7 +234,7 @@ async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Work that asks for no cards is on none of their nodes, in whichever queue it is.
+/// Work without GPUs is on none of their nodes, in whichever queue it is.
 async fn without_cards(s: &Scenario<'_>) -> Result<()> {
     put(s, "cpu.yaml").await?;
     s.create(Job::new(&s.namespace, "astray", "training").run_ms(2_000)).await?;

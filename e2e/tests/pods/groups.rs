@@ -68,7 +68,7 @@ pub(crate) async fn one_too_many(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A more important pod takes the place of a group, which leaves as a whole and comes back when it is made anew.
+/// A more important pod gets the quota of a group, which leaves with all its pods and comes back when it is made anew.
 pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     let s = stage.scenario("preempted").await?;
     s.apply(&manifest::priority_class(&s.name("high"), 100)).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn preempted_and_back(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// A group that serves: pods come and go, others take their places without another admission, and it has no end.
+/// A group that serves: pods come and go, others replace them without another admission, and it has no end.
 pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
     let s = stage.scenario("serving").await?;
     s.simple_queue("2", &json!({})).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn serving_without_an_end(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// The Workload of a group is made with its first pod where that is asked for, for all pods of its size.
+/// The Workload of a group is made with its first pod where an annotation asks for that, for all pods of its size.
 pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     let s = stage.scenario("fast-admission").await?;
     s.simple_queue("3", &json!({})).await?;

@@ -80,7 +80,7 @@ pub(crate) async fn all_wait(s: &Scenario<'_>, names: &[&str]) -> Result<()> {
     .await
 }
 
-/// Waits until so many pods run and so many wait, and no others are there.
+/// Waits until `run` pods run and `waiting` pods wait, and no others exist.
 pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("{run} pods run and {waiting} wait"), || async {
         let pods = POD.list(&s.client, &s.namespace).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn counts(s: &Scenario<'_>, run: usize, waiting: usize) -> Resu
     .await
 }
 
-/// Deletes what a scenario left, and concludes it.
+/// Deletes the objects that a scenario left, and concludes it.
 pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.delete_all(&[DEPLOYMENT, STATEFUL_SET, JOB]).await?;
     s.delete_groups_and_pods().await?;

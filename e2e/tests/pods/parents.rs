@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::pods::{all_run, conclude, counts};
 
-/// Time for a HorizontalPodAutoscaler, which looks every 15 s.
+/// Time for a HorizontalPodAutoscaler, which acts every 15 s.
 const LOOKS: Duration = Duration::from_secs(120);
 
 fn parent(s: &Scenario<'_>, kind: Kind, replicas: u32) -> Value {
@@ -45,11 +45,11 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     counts(&s, 1, 0).await?;
     scale(&s, DEPLOYMENT, 3).await?;
     let pods = counts(&s, 2, 1).await?;
-    // That of the one that waits may be made only now.
+    // The Workload of the waiting pod may be made only now.
     for pod in &pods {
         s.workload(text(pod, "/metadata/name"), "made", |_| true).await?;
     }
-    // One of those that run goes: its quota goes to the one that waits.
+    // A running pod goes: its quota goes to the waiting one.
     let gone = pods.iter().find(|pod| crate::pods::running(pod)).context("a running pod")?;
     POD.delete(&s.client, &s.namespace, text(gone, "/metadata/name")).await?;
     wait::until(STEP, "two others run", || async {
@@ -64,7 +64,7 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     conclude(s).await
 }
 
-/// Waits until the Deployment wants so many pods, by its HorizontalPodAutoscaler.
+/// Waits until the Deployment wants `replicas` pods, by its HorizontalPodAutoscaler.
 async fn scaled(s: &Scenario<'_>, replicas: u32) -> Result<()> {
     wait::until(LOOKS, &format!("{replicas} replicas by the autoscaler"), || async {
         let web = DEPLOYMENT.get(&s.client, &s.namespace, "web").await?.unwrap_or_default();
@@ -123,7 +123,7 @@ pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Res
     conclude(s).await
 }
 
-/// Both name spot first, and their queue on-demand capacity: a Deployment says it for each of its pods, a StatefulSet for all.
+/// Both name spot first, and their queue on-demand capacity: a Deployment asks for each of its pods, a StatefulSet for all at once.
 pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<()> {
     let s = stage.scenario("parent-tiers").await?;
     let (demand, spot) = (s.name("on-demand"), s.name("spot"));

@@ -42,7 +42,7 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.create(job(&s, "equal", "q", "2", "low")).await?;
     s.pending("equal").await?;
     s.create(job(&s, "high", "q", "2", "high")).await?;
-    // Only the lowest gives way, and comes back when there is room.
+    // Only the lowest is preempted, and comes back when there is room.
     let path = format!("/{}", s.name("q"));
     preempted(&s, "low", "InClusterQueue", [&path, &path]).await?;
     s.admitted("high").await?;
@@ -54,7 +54,8 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Deleted and kept by somebody's finalizer, a job runs on: its controller does not act on it any more. It leaves for another all the same.
+/// Deleted and kept by a user's finalizer, a job runs on: its controller does not act on it any more. It is preempted for another job all
+/// the same.
 pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-victim").await?;
     basics(&s).await?;
@@ -66,12 +67,12 @@ pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     JOB.delete(&s.client, &s.namespace, "kept").await?;
     s.create(job(&s, "high", "q", "2", "high")).await?;
     s.admitted("high").await?;
-    // One that has ended may be there for a moment.
+    // A pod that has ended may be there for a moment.
     let ended = |pod: &Value| ["Failed", "Succeeded"].contains(&text(pod, "/status/phase"));
     ensure!(s.pods_of("kept").await?.iter().all(ended), "the other was admitted while pods were left");
     let left = s.get_job("kept").await?;
     ensure!(!text(&left, "/metadata/deletionTimestamp").is_empty(), "{}", left["metadata"]);
-    // It goes with its pods, and no other is made for a job that is going.
+    // Its Workload goes with its pods, and no other is made for a job that is being deleted.
     s.remove("high").await?;
     let workload = s.workload_of("kept").await?;
     ensure!(
@@ -135,7 +136,8 @@ pub(crate) async fn borrow_within_cohort(stage: &Stage) -> Result<()> {
     s.admitted("calm-low").await?;
     s.create(job(&s, "calm-mid", "calm", "2", "mid")).await?;
     s.admitted("calm-mid").await?;
-    // Needs all of its own and borrows two: only what is at most 20 may go for a borrower, and calm borrows with one of both.
+    // It needs all quota of its own and borrows two: a borrower may preempt only a priority of at most 20, and calm borrows with one of
+    // both.
     s.create(job(&s, "bold-high", "bold", "4", "high")).await?;
     let cohort = s.name("cohort");
     preempted(
@@ -170,7 +172,7 @@ pub(crate) async fn hierarchy(stage: &Stage) -> Result<()> {
     s.create(job(&s, "far-guest", "far", "2", "high")).await?;
     s.admitted("far-guest").await?;
     s.create(job(&s, "back", "mine", "2", "low")).await?;
-    // What left lent to right comes back to left's member: the one of far that exceeds its quota by the least right.
+    // Quota that left lent to right comes back to left's member: it comes from the job of far that exceeds its quota with the least right.
     s.admitted("back").await?;
     let near = s.workload_of("near-own").await?.unwrap_or_default();
     ensure!(still_admitted(&near), "the neighbour has its own quota only: {}", near["status"]);
@@ -195,7 +197,7 @@ pub(crate) async fn other_flavor_first(stage: &Stage) -> Result<()> {
     s.apply(&manifest::local_queue(&s.namespace, "q", &full)).await?;
     s.create(job(&s, "low", "q", "2", "low")).await?;
     s.admitted("low").await?;
-    // A free flavor is taken before anybody is preempted.
+    // A free flavor is taken before any job is preempted.
     s.create(job(&s, "high", "q", "2", "high")).await?;
     let high = s.admitted("high").await?;
     ensure!(flavor_of(&high) == second, "{}", high["status"]["admission"]);

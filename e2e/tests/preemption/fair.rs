@@ -1,4 +1,4 @@
-//! Fair sharing: tenants of one cohort get what they weigh, whoever came first and whatever the priority.
+//! Fair sharing: tenants of one cohort get a share by their weight, whatever the order of arrival and the priority.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::preemption::{basics, job, queue, within};
 
-/// Jobs of the flood that are there at any time, more than the pool has room for.
+/// Jobs of the flood that exist at any time, more than the pool has room for.
 const FLOOD: usize = 12;
-/// A tenant has its share so long after it came, on a busy machine: four jobs have to be stopped for it.
+/// A tenant has its share within this time of its arrival, on a busy machine: four jobs have to be stopped for it.
 const SHARE_WITHIN: Duration = Duration::from_secs(30);
 
-/// How the jobs of a queue stand.
+/// Numbers of a queue's jobs by their state.
 #[derive(Debug, Default)]
 struct Standing {
-    /// They hold quota and are not on their way out.
+    /// Jobs that hold quota and are not being evicted.
     running: usize,
-    /// They have none, or lose it.
+    /// Jobs that have no quota, or lose it.
     waiting: usize,
-    /// They have come to their end.
+    /// Jobs that have finished.
     ended: usize,
 }
 
@@ -43,12 +43,12 @@ async fn standing(s: &Scenario<'_>, queue: &str) -> Result<Standing> {
     Ok(found)
 }
 
-/// Jobs of a queue that hold quota and are not on their way out.
+/// Jobs of a queue that hold quota and are not being evicted.
 async fn running(s: &Scenario<'_>, queue: &str) -> Result<usize> {
     Ok(standing(s, queue).await?.running)
 }
 
-/// Waits until the queues run so many jobs each, and stay there.
+/// Waits until the queues run these numbers of jobs, and stay there.
 async fn settle(s: &Scenario<'_>, wanted: &[(&str, usize)]) -> Result<()> {
     let look = || async {
         let mut found = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) async fn three_tenants(stage: &Stage) -> Result<()> {
     settle(&s, &[("a", 4), ("b", 4), ("c", 0)]).await?;
     flood(&s, "c", 9, "low").await?;
     settle(&s, &[("a", 2), ("b", 2), ("c", 4)]).await?;
-    // The shares are told in status: in thousandths of what the cohort lends, by weight.
+    // The statuses show the shares: in thousandths of the lendable quota of the cohort, by weight.
     for name in ["a", "b", "c"] {
         let share = |q: &Value| q["status"]["fairSharing"]["weightedShare"] == json!(250);
         s.object_is(CLUSTER_QUEUE, &s.name(name), "weightedShare 250", share).await?;
@@ -96,8 +96,8 @@ pub(crate) async fn three_tenants(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Requirement C.1: a flood of high-priority jobs of one tenant, which has everything already and whose jobs end and are followed by
-/// others, does not keep another from its share.
+/// Requirement C.1: a flood of high-priority jobs of one tenant, which has all quota already and whose jobs end and are followed by others,
+/// does not keep another from its share.
 pub(crate) async fn no_monopoly(stage: &Stage) -> Result<()> {
     let s = stage.scenario("monopoly").await?;
     tenants(&s, &[("modest", "1"), ("loud", "1")]).await?;
@@ -105,12 +105,12 @@ pub(crate) async fn no_monopoly(stage: &Stage) -> Result<()> {
         failed = keeps_flooding(&s, "loud") => failed?,
         done = gets_its_share(&s) => done?,
     }
-    // The flood is over: who waited longest has the rest.
+    // The flood is over: the tenant that waited longest has the rest.
     settle(&s, &[("modest", 6), ("loud", 0)]).await?;
     s.conclude().await
 }
 
-/// Keeps a tenant's queue full of high-priority jobs: for each that ends another comes. It comes back only when that fails.
+/// Keeps a tenant's queue full of high-priority jobs: for each that ends another comes. Returns only when that fails.
 async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
     let mut made = 0_usize;
     loop {
@@ -126,7 +126,7 @@ async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
     }
 }
 
-/// Comes with low priority when the flood holds all of the pool, and soon has half of it, for as long as the flood goes on.
+/// Arrives with low priority when the flood holds all of the pool, and soon has half of it, for as long as the flood goes on.
 async fn gets_its_share(s: &Scenario<'_>) -> Result<()> {
     wait::until(STEP, "the flood holds everything, and jobs of it have come and gone", || async {
         let loud = standing(s, "loud").await?;

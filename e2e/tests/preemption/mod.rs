@@ -1,5 +1,5 @@
-//! Preemption on a real control plane, from the verdict to the pods: evicted, suspended, pods gone, quota freed, preemptor
-//! admitted. One cluster with Kueue's default configuration, one with fair sharing.
+//! Preemption on a real control plane, from the decision to the pods: evicted, suspended, pods gone, quota freed, preemptor admitted. One
+//! cluster has Kueue's default configuration, one has fair sharing.
 
 mod classical;
 mod fair;

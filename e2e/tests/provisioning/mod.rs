@@ -1,4 +1,4 @@
-//! Capacity that is asked for before a job starts. The CRD is the cluster autoscaler's own; the autoscaler itself is scripted.
+//! Capacity that is requested before a job starts. The CRD is the cluster autoscaler's own; the autoscaler itself is scripted.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::autoscaler::{self, POD_TEMPLATE, PROVISIONING_REQUEST, SCRIPT, ScriptedAutoscaler};
@@ -26,7 +26,7 @@ async fn asking_queue(s: &Scenario<'_>, more: &Value) -> Result<()> {
     ask(s, more).await
 }
 
-/// The check and its configuration; Berth says that it can be relied upon.
+/// The check and its configuration; waits until Berth reports the check as active.
 async fn ask(s: &Scenario<'_>, more: &Value) -> Result<()> {
     let (check, config) = (s.name("asks"), s.name("config"));
     let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": config});
@@ -64,7 +64,7 @@ async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.conclude().await
 }
 
-/// Name of the so-many-th request for a job.
+/// Name of the request for a job by the number of its attempt.
 async fn request_name(s: &Scenario<'_>, job: &str, attempt: u32) -> Result<String> {
     let workload = s.workload_of(job).await?.context("the job has a Workload")?;
     Ok(format!("{}-{}-{attempt}", text(&workload, "/metadata/name"), s.name("asks")))
@@ -186,7 +186,7 @@ async fn not_needed(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// What the autoscaler cannot get in one tier is tried in the next one, at once.
+/// Capacity that the autoscaler cannot get in one tier is requested in the next one, at once.
 async fn ladder(stage: &Stage) -> Result<()> {
     let s = stage.scenario("down-the-ladder").await?;
     let (first, second) = (s.name("reserved"), s.name("on-demand"));

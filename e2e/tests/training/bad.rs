@@ -1,4 +1,4 @@
-//! What must not be, with the server's or Berth's words for it.
+//! Invalid TrainingJobs, with the message of the server or of Berth.
 
 use anyhow::{Result, ensure};
 use berth_e2e::bad_fields;
@@ -13,7 +13,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-training").await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
-    // All of Berth's own kinds are asked about here: it takes an API server and nothing else.
+    // All of Berth's own kinds are tested here: the test needs an API server and nothing else.
     let count = bad_fields::refused(&s.client, &s.namespace).await?;
     println!("{count} bad values of fields are refused with words");
     let plain = "must begin with a lower case letter";
@@ -24,7 +24,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
             ensure!(told.contains(words), "{name}: expected {words:?}, got {told}");
         }
     }
-    // What no schema can see is told by a condition, and mended by an edit.
+    // A fault that no schema sees is reported by a condition, and repaired by an edit.
     let mut other = training(s, "labelled", "JAXJob", &json!({}));
     other["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "other"});
     s.apply(&other).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Fields whose values are good by themselves, and not beside others: what is told names the field, its value and what is allowed.
+/// Fields whose values are good by themselves, but not together: the message names the field, its value and what is allowed.
 async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     let in_memory = json!({"name": "main", "image": "example.invalid/nothing",
         "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}]});
@@ -88,7 +88,7 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Its priority class does not exist: it is told, and runs when the class is there.
+/// Its priority class does not exist: a condition reports it, and the job runs when the class exists.
 async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     let class = s.name("late-class");
     let mut job = training(s, "classless", "JAXJob", &json!({}));
@@ -99,7 +99,8 @@ async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     phase(s, "classless", "Succeeded").await.map(drop)
 }
 
-/// What no schema of ours sees in its pods the API server sees in their Job: the TrainingJob is told that, word for word.
+/// A fault in its pods that no schema of ours sees is seen by the API server in their Job: the TrainingJob's condition has that message,
+/// word for word.
 async fn without_a_job(s: &Scenario<'_>) -> Result<()> {
     let container = json!([{"name": "Bad_Name", "image": "example.invalid/nothing"}]);
     let refused = training(s, "jobless", "JAXJob", &json!({"template": {"spec": {"containers": container}}}));

@@ -1,4 +1,4 @@
-//! Jobs that save their work: what their pods are told before they are stopped, and where they go on.
+//! Jobs that save their work: the annotations of their pods before they are stopped, and the step from which they go on.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{JOB, TRAINING_JOB, condition_object, items, text};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::training::{LIMIT, endless, is, nodes_told, phase, pods_of, training};
 
-/// Asked to save first, stopped as soon as it has, and told of its checkpoint when it comes back.
+/// Asked to save first, stopped as soon as it has, and resumed from its checkpoint when it comes back.
 pub(crate) async fn saves_first(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("saves-first").await?;
     let s = &scenario;
@@ -110,7 +110,7 @@ pub(crate) async fn saves_workers(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// The job tells of a checkpoint.
+/// The job reports a checkpoint.
 pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> {
     let saved = json!({"metadata": {"annotations": {
         "berth.dev/last-checkpoint-time": Timestamp::now().to_string(),
@@ -121,7 +121,7 @@ pub(crate) async fn save(s: &Scenario<'_>, name: &str, step: u32) -> Result<()> 
     Ok(())
 }
 
-/// Until when all pods of a job were told, by an annotation of that name, that they may go on.
+/// The time in an annotation of that name, once all pods of a job have it: until then they may go on.
 async fn told_pods(s: &Scenario<'_>, name: &str, key: &str) -> Result<String> {
     wait::until(LIMIT, &format!("pods of {name} are told"), || async {
         let pods = pods_of(s, name).await?;

@@ -1,4 +1,4 @@
-//! An elastic TrainingJob follows what is idle in its queue.
+//! An elastic TrainingJob follows the idle quota of its queue.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::training::checkpoints::save;
 use crate::training::life::ends;
 use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 
-/// Between two checkpoints of one that saves all the time.
+/// Pause between two checkpoints of a job that saves all the time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many pods of a TrainingJob have not ended.
+/// Number of pods of a TrainingJob that have not ended.
 pub(crate) async fn live(s: &Scenario<'_>, name: &str) -> Result<usize> {
     let all = pods_of(s, name).await?;
     Ok(all.iter().filter(|pod| !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))).count())
@@ -41,7 +41,7 @@ async fn runs_with(s: &Scenario<'_>, name: &str, workers: usize) -> Result<Value
     Ok(job)
 }
 
-/// Never less than two workers, as far as its status tells.
+/// Never less than two workers, as far as its status shows.
 fn ensure_bounds(job: &Value) -> Result<()> {
     let told = text(job, "/status/workers").split_once('/').and_then(|(_, wanted)| wanted.parse::<i64>().ok());
     ensure!(told.is_none_or(|wanted| (2..=4).contains(&wanted)), "{}", job["status"]);
@@ -68,7 +68,7 @@ async fn small_beside_a_neighbour(s: &Scenario<'_>, framework: &str, other: &Val
     Ok(small)
 }
 
-/// No Workload of the elastic job says that it was evicted.
+/// No Workload of the elastic job has an eviction.
 async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     let slices = WORKLOAD.list(&s.client, &s.namespace).await?;
     let own: Vec<_> = slices.iter().filter(|w| text(w, "/metadata/name").contains("-elastic-")).collect();
@@ -77,8 +77,8 @@ async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// It starts with what there is, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back,
-/// and ends. Whoever must be there meanwhile ends when it is told to, and not after a time.
+/// It starts with the free quota, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back, and
+/// ends. A job that must be there meanwhile ends when the test asks it to, and not after a time.
 pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("elastic").await?;
     let s = &scenario;
@@ -116,7 +116,7 @@ pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Waits until it runs with that many workers, each of which was told that number, from the checkpoint of that step.
+/// Waits until it runs with that many workers, each of which has that number in its environment, from the checkpoint of that step.
 async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
     let job = runs_with(s, "elastic", workers).await?;
     let all = pods_of(s, "elastic").await?;
@@ -129,7 +129,7 @@ async fn told(s: &Scenario<'_>, workers: usize, step: &str) -> Result<Value> {
     Ok(job)
 }
 
-/// Where the pods are told their number once, all of them start again for another one: with more once the job has saved, with fewer for a
+/// Where the pods read their number once, all of them start again for another one: with more once the job has saved, with fewer for a
 /// production job. Quota is held all the time, and nothing is evicted.
 pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("restarts-elastic").await?;
@@ -137,7 +137,7 @@ pub(crate) async fn restarts(stage: &Stage) -> Result<()> {
     let small = small_beside_a_neighbour(s, "JAXJob", &json!({"checkpoint": {"interval": "10m"}})).await?;
     ends(s, "neighbour", &["0", "1"], "succeed").await?;
     phase(s, "neighbour", "Succeeded").await?;
-    // What it saved before the idle quota was seen does not count.
+    // A checkpoint from before the idle quota was seen does not count.
     wait::until(LIMIT, "it grows by a later checkpoint", || async {
         save(s, "elastic", 100).await?;
         tokio::time::sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! From the queue to the end.
+//! TrainingJobs from the queue to their end.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, POD, condition, condition_object, items, text};
@@ -25,7 +25,7 @@ async fn gpu_queue(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// 4 workers with 8 cards each: Pending, Queued, Running, Succeeded.
+/// 4 workers with 8 GPUs each: Pending, Queued, Running, Succeeded.
 pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("pytorch").await?;
     let s = &scenario;
@@ -102,7 +102,7 @@ pub(crate) async fn pytorch(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A pod finds the others by the names that the headless Service gives them.
+/// A pod finds the others by the names of the headless Service.
 fn rendezvous(pod: &Value) -> Result<()> {
     let service = text(pod, "/spec/subdomain").to_owned();
     ensure!(text(pod, "/spec/hostname").starts_with("gpt-worker-") && service.starts_with("gpt-"), "{}", pod["spec"]);
@@ -146,7 +146,7 @@ pub(crate) async fn frameworks(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A worker that fails, and may not be started again, is the end of the whole job.
+/// A worker that fails, and may not be started again, ends the job.
 pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("failing-worker").await?;
     let s = &scenario;
@@ -168,7 +168,7 @@ pub(crate) async fn failing(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A worker that fails is started again up to the back-off limit: of two jobs with the same limit the one whose worker fails once
+/// A worker that fails is started again up to the back-off limit: of two jobs with the same limit, the one whose worker fails once
 /// succeeds, and the one whose worker always fails does not.
 pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("restarted-worker").await?;
@@ -184,7 +184,7 @@ pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     ends(s, "unlucky", &["1"], "fail").await?;
     let struck = is(s, "unlucky", "told of a restart", |job| job["status"]["restarts"] == json!(1)).await?;
     ensure!(text(&struck, "/status/phase") == "Running", "{}", struck["status"]);
-    // The job controller makes a pause of ten seconds before it replaces a pod.
+    // The job controller pauses for ten seconds before it replaces a pod.
     wait::until(LIMIT, "another pod in its place", || async {
         let all = pods_of(s, "unlucky").await?;
         let phases: Vec<&str> = all.iter().map(|pod| text(pod, "/status/phase")).collect();
@@ -207,7 +207,7 @@ pub(crate) async fn starts_again(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A pod that its node takes with it spends none of the tries, and another one takes its place.
+/// A pod that is lost with its node spends none of the tries, and another one replaces it.
 pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("lost-node").await?;
     let s = &scenario;
@@ -218,7 +218,7 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     phase(s, "steady", "Running").await?;
     let pods = pods_of(s, "steady").await?;
     let lost = pods.first().map(|pod| text(pod, "/metadata/name").to_owned()).unwrap_or_default();
-    // What evicts pods from a node that goes says why, and its kubelet, or what cleans up after that, ends them.
+    // The controller that evicts pods from a node with a taint writes the reason, and the kubelet, or the cleaner after it, ends them.
     let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
         "message": "its node goes", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let ended = json!({"status": {"phase": "Failed", "conditions": [disrupted]}});
@@ -238,7 +238,7 @@ pub(crate) async fn loses_a_node(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Lets the running pods of a job that have these indexes come to that end: kwok follows the annotation.
+/// Lets the running pods of a job with these indexes come to that end: kwok follows the annotation.
 pub(crate) async fn ends(s: &Scenario<'_>, name: &str, indexes: &[&str], outcome: &str) -> Result<()> {
     let how = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": outcome}}});
     for pod in pods_of(s, name).await? {

@@ -1,5 +1,5 @@
-//! TrainingJobs on a real control plane: what their users see from the queue to the end, and that their pods carry what their
-//! framework needs.
+//! TrainingJobs on a real control plane: their users' view from the queue to the end, and the environment that their frameworks need in the
+//! pods.
 
 mod bad;
 mod checkpoints;
@@ -71,7 +71,7 @@ async fn pods_of(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Waits until a TrainingJob, whose pods stay, tells on how many nodes they are.
+/// Waits until a TrainingJob, whose pods stay, has the number of their nodes in its status.
 async fn nodes_told(s: &Scenario<'_>, name: &str) -> Result<()> {
     let pods = pods_of(s, name).await?;
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
@@ -87,7 +87,7 @@ async fn training_jobs() -> Result<()> {
         places::rack("left"),
         places::rack("right"),
     ];
-    // What has to be built or installed is had before anything is waited for.
+    // Programs are built or installed before any wait begins.
     berth_e2e::gcs::program().await?;
     let azurite = berth_e2e::azure::program().await?;
     let stage = Stage::start("training", &pools, ManagerOptions::default()).await?;

@@ -1,7 +1,7 @@
-//! Where the pods of a job are that wants one domain for all of them: the real scheduler keeps to what Berth asks of it.
+//! Placement of the pods of a job that wants one topology domain for all of them: the real scheduler follows the affinity that Berth sets.
 //!
-//! There are two racks of two nodes, and on each node room for two pods. Left to itself the scheduler spreads pods over nodes, so that
-//! three of a job are on both racks.
+//! There are two racks of two nodes, and each node has room for two pods. Without affinity the scheduler spreads pods over nodes, so that
+//! three pods of a job are on both racks.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::training::{LIMIT, endless, is, phase, pods_of, training};
 const RACK: &str = "e2e.berth.dev/rack";
 /// Room for pods that must be on one rack.
 const STRICT: &str = "e2e.berth.dev/strict";
-/// Room for pods that should be on one rack: of its own, so that both can be shown at the same time.
+/// Room for pods that should be on one rack: a resource of its own, so that both can be shown at the same time.
 const LOOSE: &str = "e2e.berth.dev/loose";
 
 /// The nodes of a rack.
@@ -28,7 +28,7 @@ pub(crate) fn rack(name: &str) -> Pool {
     Pool::cpu(name, 2, Tier::OnDemand).label(RACK, name).offers(STRICT, "2").offers(LOOSE, "2")
 }
 
-/// A gang is on one rack or nowhere; any other job is on one where that has room for it.
+/// A gang is on one rack or nowhere; any other job is on one rack where that has room for it.
 pub(crate) async fn on_one_rack(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("one-rack").await?;
     let s = &scenario;
@@ -47,7 +47,7 @@ async fn required(s: &Scenario<'_>) -> Result<()> {
     let there = racks(s, "gang").await?;
     ensure!(there.values().copied().collect::<Vec<_>>() == [3], "{there:?}");
     gone(s, "gang").await?;
-    // The other rack is empty, and still the fifth has no place: the gang does not get through.
+    // The other rack is empty, and still the fifth pod has no place: the gang is not admitted.
     s.apply(&together(s, "large", 5, STRICT, &json!({"schedulingTimeout": "20s"}))).await?;
     wait::until(LIMIT, "four of five pods are on one rack, and the fifth may not be on the other", || async {
         let there = racks(s, "large").await?;
@@ -78,7 +78,7 @@ async fn preferred(s: &Scenario<'_>) -> Result<()> {
     gone(s, "wide").await
 }
 
-/// A job of so many workers that wants one rack; each needs that kind of room. `more` goes into its `schedulingConfig`.
+/// A job of `workers` workers that wants one rack; each needs that kind of room. `more` goes into its `schedulingConfig`.
 fn together(s: &Scenario<'_>, name: &str, workers: u32, room: &str, more: &Value) -> Value {
     let mut spec = endless();
     spec["template"]["spec"]["containers"][0]["resources"] =
@@ -88,7 +88,7 @@ fn together(s: &Scenario<'_>, name: &str, workers: u32, room: &str, more: &Value
     training(s, name, "PyTorchJob", &spec)
 }
 
-/// How many pods of a job are bound to nodes of each rack.
+/// Number of a job's pods that are bound to nodes of each rack.
 async fn racks(s: &Scenario<'_>, name: &str) -> Result<BTreeMap<String, usize>> {
     let nodes = NODE.list(&s.client, "").await?;
     let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! How a TrainingJob stops before its end, and comes back.
+//! Stops of a TrainingJob before its end, and its return.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{CLUSTER_QUEUE, JOB, TRAINING_JOB, condition, condition_object, text};
@@ -20,7 +20,7 @@ pub(crate) async fn still(s: &Scenario<'_>, name: &str) -> Result<()> {
     .await
 }
 
-/// A job of higher priority takes its place; it comes back when there is room, under the same Workload.
+/// A job of higher priority gets its quota; it comes back when there is room, under the same Workload.
 pub(crate) async fn preempted(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("preempted").await?;
     let s = &scenario;
@@ -53,7 +53,7 @@ pub(crate) async fn preempted(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Suspended by its user: everything goes, the quota is free, and it resumes.
+/// Suspended by its user: its pods go, the quota is free, and it resumes.
 pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("suspended").await?;
     let s = &scenario;
@@ -69,7 +69,7 @@ pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Somebody's finalizer keeps its Job: its pods go all the same, and its quota with them; it comes back when the Job has gone.
+/// A user's finalizer keeps its Job: its pods go all the same, and its quota with them; it comes back when the Job has gone.
 pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("kept-part").await?;
     let s = &scenario;
@@ -90,7 +90,7 @@ pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
         text(&waits, "/message").ends_with("kept-worker of its last run, which is being deleted")
     })
     .await?;
-    // Nobody goes on deleting it, once its controller has written its last.
+    // Berth does not go on deleting it, once its controller has made its last write.
     let version = |job: Option<Value>| job.map(|job| text(&job, "/metadata/resourceVersion").to_owned());
     let mut versions = Vec::new();
     for _ in 0..5 {
@@ -106,7 +106,7 @@ pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Longer in the queue than it may be.
+/// It is in the queue longer than it may be.
 pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("max-wait").await?;
     let s = &scenario;
@@ -124,7 +124,7 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Admitted, and no node fits: the gang is released whole and its quota goes to another.
+/// Admitted, and no node fits: the gang is released with all its pods and its quota goes to another.
 pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("gang-timeout").await?;
     let s = &scenario;
@@ -159,9 +159,9 @@ pub(crate) async fn deleted(stage: &Stage) -> Result<()> {
     phase(s, "next", "Queued").await?;
     TRAINING_JOB.delete(&s.client, &s.namespace, "gone").await?;
     s.workload("next", "Admitted", |w| condition(w, "Admitted") == "True").await?;
-    // One that has ended may be there for a moment.
+    // A pod that has ended may be there for a moment.
     ensure!(live(s, "gone").await? == 0, "the next one was admitted while pods were left");
-    // One of the same name is another one.
+    // A TrainingJob of the same name is another one.
     phase(s, "next", "Succeeded").await?;
     s.apply(&training(s, "gone", "PyTorchJob", &json!({}))).await?;
     phase(s, "gone", "Succeeded").await?;

@@ -1,4 +1,4 @@
-//! Checkpoints in stores of each protocol: told, kept, dropped, and where a start goes on.
+//! Checkpoints in stores of each protocol: reported, kept, deleted, and resumed from.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-store", &Bucket::S3(S3::start("checkpoints").await?)).await
 }
 
-/// In one that speaks the protocol of Google Cloud Storage, which tells times in whole seconds.
+/// In a store that speaks the protocol of Google Cloud Storage, which has times in seconds.
 pub(crate) async fn kept_in_gcs(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-gcs", &Bucket::Gcs(Gcs::start(stage.plane.folder(), "checkpoints").await?)).await
 }
@@ -40,20 +40,20 @@ pub(crate) async fn kept_in_files(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-files", &Bucket::Folder(Folder::make(stage.plane.folder(), "checkpoints")?)).await
 }
 
-/// In one that speaks the protocol of Azure, by that program.
+/// In a store that speaks the protocol of Azure, by that program.
 pub(crate) async fn kept_in_azure(stage: &Stage, program: &Path) -> Result<()> {
     let azure = Azure::start(program, stage.plane.folder(), "checkpoints").await?;
     kept(stage, "checkpoint-azure", &Bucket::Azure(azure)).await
 }
 
-/// The whole life of a job's checkpoints; its pods write them.
+/// The complete life of a job's checkpoints; its pods write them.
 async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let scenario = stage.scenario(name).await?;
     let s = &scenario;
     s.simple_queue("2", &json!({})).await?;
     let client = bucket.client();
     let trainer = Trainer::start(&s.client, &s.namespace, bucket);
-    // The same for all kinds: others may be at it, too.
+    // The same for all kinds of stores: other scenarios may apply it, too.
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": credentials()}))
         .await?;
@@ -74,7 +74,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let base = format!("{}/runs/{}/saves", bucket.uri(), s.namespace);
     ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
     ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
-    // Half of one does not count.
+    // Half of a checkpoint does not count.
     client.put(&format!("{base}/step-9/rank-0.pt"), "weights").await?;
     saves(s, 3 * STEPS).await?;
     trainer.pace("saves", NEVER_MS, 0).await?;
@@ -100,7 +100,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     }
     ensure!(client.has(&format!("{base}/step-9/rank-0.pt")).await?, "what is being written is left alone");
     is(s, "saves", "told that it is late", |job| condition(job, "CheckpointOverdue") == "True").await?;
-    // What it saves from now on takes as long as is wanted here: it is seen to be waited for.
+    // A checkpoint takes as long as is wanted here from now on, so that the wait for it is seen.
     trainer.pace("saves", NEVER_MS, NEVER_MS).await?;
     TRAINING_JOB.patch(&s.client, &s.namespace, "saves", &json!({"spec": {"suspend": true}})).await?;
     is(s, "saves", "asked to save", |job| condition(job, "CheckpointRequested") == "True").await?;
@@ -129,13 +129,13 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Waits until the job is seen to have saved so many steps.
+/// Waits until the status shows a checkpoint of that step.
 async fn saves(s: &Scenario<'_>, step: i64) -> Result<()> {
     let told = |job: &Value| job["status"]["checkpoint"]["latest"]["step"].as_i64() >= Some(step);
     is(s, "saves", &format!("told of step {step}"), told).await.map(drop)
 }
 
-/// Stores that do not exist, that let nobody in, and that cannot be declared.
+/// Stores that do not exist, that let no client in, and that cannot be declared.
 pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("bad-stores").await?;
     let s = &scenario;

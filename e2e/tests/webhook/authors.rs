@@ -1,4 +1,5 @@
-//! Berth makes Jobs of a TrainingJob for its author, who must be allowed to make them himself; and Berth's own account makes nothing else.
+//! Berth makes Jobs of a TrainingJob for its author, who must be allowed to make them himself; and Berth's own account may make nothing
+//! else.
 
 use anyhow::{Result, ensure};
 use berth_e2e::control_plane::{client_from, token, write_kubeconfig};
@@ -10,7 +11,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// An account of the namespace that may do that with TrainingJobs.
+/// An account of the namespace with these verbs on TrainingJobs.
 async fn author(stage: &Stage, s: &Scenario<'_>, name: &str, verbs: &[&str]) -> Result<Client> {
     s.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": s.namespace, "name": name}}))
@@ -69,13 +70,13 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     })
     .await?;
     grant(s, "author", "jobs", &json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}])).await?;
-    // Until the refusal counts no more.
+    // Until the remembered refusal has expired.
     wait::until(STEP, "the author is accepted", || async {
         let said = told(kinds::apply(&client, &job).await);
         Ok(Seen::when(said == "accepted", || said.clone()))
     })
     .await?;
-    // Another account may do what makes no other Jobs.
+    // Another account may make changes that make no other Jobs.
     let edit = |patch: Value| {
         let editor = &editor;
         async move { told(TRAINING_JOB.patch(editor, "author-rights", "made", &patch).await) }
@@ -92,7 +93,7 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// With Berth's own token nobody makes a Job where the cluster itself runs, nor one that no TrainingJob controls.
+/// Berth's own token makes no Job in the namespaces of the cluster itself, nor one that no TrainingJob controls.
 pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("own-account").await?;
     let s = &scenario;
@@ -135,7 +136,7 @@ pub(crate) async fn own_account_makes_jobs_of_training_jobs_alone(stage: &Stage)
     ensure!(said == "accepted", "of a TrainingJob: {said}");
     let said = create(&s.client, "kube-system", Value::Null).await?;
     ensure!(said == "accepted", "of an administrator: {said}");
-    // What is somebody else's does not become a TrainingJob's by being said to.
+    // An object of another owner does not become a TrainingJob's by a claim in its metadata.
     s.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": s.namespace, "name": "theirs"},
         "data": {"a": "theirs"}}))
         .await?;

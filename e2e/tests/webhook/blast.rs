@@ -1,6 +1,7 @@
-//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet is
-//! refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, the
-//! next one waits, and of Deployments and StatefulSets those that are made after their next write. A pod that has Berth's mark is deleted.
+//! Berth is down: objects that nothing opts in are created as if it were not installed. An opted-in Job, JobSet, pod, Deployment or
+//! StatefulSet is refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is
+//! back; a pod runs on, and the next one waits; Deployments and StatefulSets wait with the pods that they make after their next write. A
+//! pod that has Berth's mark is deleted.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::webhook::jobs;
 
-/// Pods, and what makes them, are managed only where they are named.
+/// Pods, and the kinds that make them, are managed only where the configuration names them.
 pub(crate) const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  \
                                  frameworks: [batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]\n";
 
@@ -42,7 +43,7 @@ fn pod(name: &str, labels: &Value) -> Value {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}})
 }
 
-/// Names of what [`parent`] makes end with these.
+/// Ends of the names of the objects of [`parent`].
 const PARENTS: [(Kind, &str); 2] = [(DEPLOYMENT, "deployment"), (STATEFUL_SET, "statefulset")];
 
 /// One pod that asks for more than the quota, made by a Deployment or a StatefulSet, whose own template names no queue.
@@ -65,7 +66,7 @@ pub(crate) async fn a_pod_of(s: &Scenario<'_>, parent: &str, what: &str, check: 
     .await
 }
 
-/// A Job, a JobSet, a pod, a Deployment and a StatefulSet that name a queue and do not wait for it, with the webhooks that are asked about
+/// A Job, a JobSet, a pod, a Deployment and a StatefulSet that name a queue and do not wait for it, with the webhooks that are called for
 /// them first.
 fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     let queue = json!({QUEUE: "queue"});
@@ -79,7 +80,7 @@ fn opted_in(s: &Scenario<'_>, name: &str) -> [(Value, &'static str); 5] {
     ]
 }
 
-/// It is suspended, or behind a gate, or has its pods wait.
+/// Whether it is suspended, or behind a gate, or has its pods wait.
 fn waits(object: &Value) -> bool {
     let of_pods = object.pointer("/spec/template/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent");
     object["spec"]["suspend"] == json!(true) || gated(object) || of_pods.is_some()
@@ -93,7 +94,7 @@ pub(crate) fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
-/// What nothing opts in is created as fast as ever, runs, and can be changed.
+/// An object that nothing opts in is created as fast as ever, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
     let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
@@ -102,7 +103,7 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
         let created = s.apply(&object).await.context("something that nothing opts in, with Berth down")?;
         let mut another = object.clone();
         another["metadata"]["name"] = json!(format!("{name}-again"));
-        // The machine may be slow once. What waits for Berth waits each time.
+        // The machine may be slow once. A creation that waits for Berth waits each time.
         wait::until(STEP, &format!("another {name} takes less than a second"), || async {
             let (begun, params) = (Instant::now(), PostParams { dry_run: true, ..PostParams::default() });
             kind.api(&s.client, "blast").create(&params, &serde_json::from_value(another.clone())?).await?;
@@ -121,10 +122,11 @@ async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where Berth is never asked and has no hand, whatever names a queue there: a cluster's own parts must start without it.
+/// Namespaces for which Berth is never called and whose objects it never changes, even if they name a queue: a cluster's own parts must
+/// start without it.
 const SYSTEM: [&str; 2] = ["kube-system", manager::NAMESPACE];
 
-/// A Job that names a queue is created where the cluster's and Berth's own pods are, and is stored as it was sent.
+/// A Job that names a queue is created in the namespaces of the cluster's and Berth's own pods, and is stored as it was sent.
 async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
     for namespace in SYSTEM {
         let job = manifest::Job::new(namespace, name, "queue").cpu("10m").spec(&json!({"suspend": false})).endless();
@@ -134,7 +136,7 @@ async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// They go on without a Workload, now that Berth is back and has met those of other namespaces.
+/// They go on without a Workload, now that Berth is back and has seen those of other namespaces.
 async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Result<()> {
     for namespace in SYSTEM {
         for name in names {
@@ -154,9 +156,9 @@ async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Re
     Ok(())
 }
 
-/// What Berth must be asked about waits for it, but for deletions.
+/// An object that Berth must review waits for it, but for deletions.
 async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
-    // Of Kueue's kinds, those with rules beyond their schema wait; the others do not.
+    // Kueue's kinds with rules beyond their schema wait; the others do not.
     s.apply(&manifest::local_queue("blast", "another", "blast-cq")).await?;
     let queue = manifest::cluster_queue("blast-other", &[], &json!({}));
     let error = format!("{:#}", s.apply(&queue).await.err().context("a ClusterQueue, with Berth down")?);
@@ -192,7 +194,7 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     JOBSET.delete(&s.client, text(set, "/metadata/namespace"), text(set, "/metadata/name")).await
 }
 
-/// There, a pod that nobody answers for waits for Berth, and one that was made for its node does not.
+/// In that namespace, a pod without an owner waits for Berth, and one that was made for its node does not.
 async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Result<()> {
     let mut part = pod("part", &json!({}));
     part["metadata"]["namespace"] = json!(namespace);
@@ -205,10 +207,10 @@ async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Re
     s.apply(&part).await.context("a pod of a DaemonSet, with Berth down").map(drop)
 }
 
-/// As the operator chose: what is opted in is created as it is and runs.
+/// As the operator chose: an opted-in object is created as it is and runs.
 async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     let [(job, _), others @ ..] = opted_in(s, "eager");
-    // The API server hears of its configuration a moment later.
+    // The API server reads its configuration a moment later.
     wait::until(STEP, "an opted-in job is let in", || async {
         let created = kinds::apply(&s.client, &job).await?;
         ensure!(!waits(&created), "{}", created["spec"]["suspend"]);
@@ -221,7 +223,7 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     }
     s.create(s.job("second").spec(&json!({"suspend": false})).endless()).await?;
     s.nodes_of("second", 1).await?;
-    // As a template has it that Berth has written before.
+    // As from a template that Berth has written before.
     let marked = s.apply(&pod("marked", &json!({QUEUE: "queue", "kueue.x-k8s.io/managed": "true"}))).await?;
     ensure!(!waits(&marked), "the marked pod was stored as {}", marked["spec"]);
     for name in ["eager-pod", "marked-pod"] {
@@ -233,9 +235,9 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of what was let in, only what there is quota for goes on.
+/// Only as many of the jobs that were let in go on as there is quota for.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
-    // Their Workloads are made in the same second: which of them is first is not said.
+    // Their Workloads are made in the same second: their order is not defined.
     let both = ["eager", "second"];
     let waiting = wait::until(STEP, "one of the two is admitted", || async {
         for (job, other) in [(both[0], both[1]), (both[1], both[0])] {
@@ -256,7 +258,7 @@ async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a Deployment or a StatefulSet made while Berth was down runs on; once it is written again its pods are made to wait.
+/// Pods that a Deployment or a StatefulSet made while Berth was down run on; once it is written again its pods are made to wait.
 async fn parents_wait_from_their_next_write_on(s: &Scenario<'_>) -> Result<()> {
     for (kind, suffix) in PARENTS {
         let name = format!("eager-{suffix}");
@@ -289,7 +291,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     };
     let dead = manager::leader(&client).await?;
     stage.manager.kill();
-    // What is let in runs until Berth is back and leads, and that is not Berth's doing.
+    // Jobs that are let in run until Berth is back and leads, which is not Berth's fault.
     stage.observer.nobody_leads();
     {
         let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
@@ -305,7 +307,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     stage.observer.somebody_leads();
     let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
     jobs_are_suspended(&s).await?;
-    // A pod cannot be made to wait any more, and Berth does not see what it has not marked.
+    // A pod cannot be made to wait any more, and Berth does not see a pod without its mark.
     let pod = POD.get(&client, "blast", "eager-pod").await?.context("the pod that was let in")?;
     ensure!(runs(&pod) && s.workload_of("eager-pod").await?.is_none(), "{}", pod["status"]);
     wait::until(STEP, "the marked pod, which has no Workload, is gone", || async {

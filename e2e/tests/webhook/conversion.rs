@@ -1,5 +1,5 @@
-//! v1beta1 on the real API server: manifests that were written for it apply and work, nothing is lost by a write through it, objects
-//! stored in its form stay readable, and it can be switched off.
+//! v1beta1 on the real API server: manifests that were written for it apply and work, a write through it loses no field, objects stored in
+//! its form stay readable, and it can be switched off.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 const OLDER: &str = "kueue.x-k8s.io/v1beta1";
 const OLDER_QUEUE: Kind = older(CLUSTER_QUEUE);
 const OLDER_WORKLOAD: Kind = older(WORKLOAD);
-/// What is read and written in both versions: the kind, the namespace and the name of one that is there, where v1beta1 and v1beta2 have
-/// one of its fields, and what that says.
+/// Objects that are read and written in both versions: the kind, the namespace and the name, the place of one field in v1beta1 and in
+/// v1beta2, and its value.
 const WRITTEN: [(Kind, &str, &str, [&str; 2], &str); 5] = [
     (FLAVOR, "", "gpu-a100", ["/spec/nodeLabels/gpu-type"; 2], "a100"),
     (FLAVOR, "", "gpu-v100", ["/spec/nodeLabels/gpu-type"; 2], "v100"),
@@ -99,7 +99,7 @@ const fn older(kind: Kind) -> Kind {
     Kind { api_version: OLDER, ..kind }
 }
 
-/// What v1beta1 lists it patches, and v1beta2 shows it; each has the field under its own name and not under the other's.
+/// An object that v1beta1 lists is patched through it, and v1beta2 shows the change; each version has the field under its own name only.
 async fn listed_and_patched(
     s: &Scenario<'_>,
     (kind, namespace, name): (Kind, &str, &str),

@@ -1,6 +1,6 @@
-//! What a flood of malformed reviews and of TLS rubbish leaves behind: Berth answers each, goes on answering, and has no more memory than
-//! before. Every path that the chart's configurations name is flooded, with reviews of its own kind; bodies as large as they may be come
-//! to two of them.
+//! After a flood of malformed reviews and of TLS rubbish Berth has answered each, goes on answering, and has no more memory than before.
+//! Every path that the chart's configurations name is flooded, with reviews of its own kind; bodies of the largest size come to two of
+//! them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::webhook::rotation::{review, trust};
 
-/// What a flood may leave behind, in MB: pages that the allocator keeps, not what grows with the flood.
+/// Memory that a flood may leave, in MB: pages that the allocator keeps, which do not grow with the flood.
 const LEFT: f64 = 12.0;
 /// Bytes of the largest body that is read.
 const LARGEST: usize = 16 * 1024 * 1024;
@@ -60,7 +60,7 @@ fn targets() -> Result<Vec<Target>> {
     let mut all = Vec::new();
     for Reviewed { path, resource } in webhooks::reviewed()? {
         let object = object(&resource).with_context(|| format!("no object to ask {path} about"))?;
-        // What is filled in, mostly at a creation; what is refused, by itself and as a change.
+        // Defaults, mostly of a creation; refusals, of an object by itself and of a change.
         let (operation, old) =
             if path.starts_with("/mutate") { ("CREATE", Value::Null) } else { ("UPDATE", object.clone()) };
         let good = admission_review(operation, "webhook-load", &object, &old).to_string();
@@ -99,7 +99,7 @@ fn object(resource: &str) -> Result<Value> {
     Ok(json!({"metadata": {"name": "n", "namespace": "webhook-load", "labels": labels}, "spec": spec}))
 }
 
-/// How a good review is spoilt.
+/// The ways in which a good review is spoilt.
 #[derive(Clone, Copy)]
 enum Spoilt {
     /// It ends too early.
@@ -133,7 +133,7 @@ impl Spoilt {
         body
     }
 
-    /// As large as a body may be; `None` where it would still be a review.
+    /// A body of the largest size; `None` where it would still be a review.
     fn largest(self, target: &Target) -> Option<Vec<u8>> {
         let (begins, filling) = match self {
             // In the middle of an annotation.
@@ -150,7 +150,7 @@ impl Spoilt {
         Some(body)
     }
 
-    /// Whether an answer is one to that: a review that can be read is answered with one, and what cannot be read is turned away.
+    /// Whether an answer fits this body: a review that can be read is answered with a review, and any other body is refused.
     fn answers(self, target: &Target, answer: &str) -> bool {
         match self {
             Self::Odd if target.path != NOWHERE => {
@@ -184,10 +184,10 @@ fn odd(object: &mut Value, random: &mut Random) {
     }
 }
 
-/// What became of a flood.
+/// Result of a flood.
 #[derive(Default)]
 struct Outcome {
-    /// How many were answered with a review.
+    /// Number of bodies that were answered with a review.
     answered: usize,
     /// The paths that were asked.
     paths: BTreeSet<String>,
@@ -199,7 +199,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let mut random = Random(1);
     let targets = targets()?;
-    // What the first of them make the allocator keep is not what this is about.
+    // Memory that the allocator keeps after the first bodies is not the subject.
     round(stage, port, total / 10, &targets, &mut random).await?;
     let before = Usage::of(stage.manager.pid()?)?;
     let begun = Instant::now();
@@ -218,7 +218,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
     ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
     ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
-    // Those that were answered with a review were looked at one by one. Nobody waits for the answer to a byte stream.
+    // Answers with a review were checked one by one. The answers to byte streams are not read.
     wait::until(STEP, "those that were turned away are counted", || async {
         let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
         Ok(Seen::when(refused >= (total - outcome.answered) as f64 * 0.9, || format!("{refused} were counted")))
@@ -251,7 +251,7 @@ async fn largest(stage: &Stage, port: u16, targets: &[Target]) -> Result<()> {
             }
         }
         ensure!(count == 6, "{count} bodies were sent");
-        // What is free is given back a moment later.
+        // The allocator gives free memory back a moment later.
         tokio::time::sleep(Duration::from_secs(1)).await;
         resident.push(Usage::of(stage.manager.pid()?)?.resident_mb);
     }
@@ -309,7 +309,7 @@ impl Connections {
     }
 }
 
-/// One whole answer of HTTP/1.1.
+/// One complete answer of HTTP/1.1.
 async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
     let mut bytes = Vec::new();
     loop {
@@ -355,7 +355,7 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
         ensure!(way.answers(target, &text), "{number}, {path}: {} was answered {text}", String::from_utf8_lossy(&body));
         outcome.paths.insert(path.clone());
         outcome.answered += usize::from(text.starts_with("HTTP/1.1 200"));
-        // Some connections are used again. Of a path that does not exist the body is not read, so that the connection ends.
+        // Some connections are used again. On a path that does not exist the body is not read, so that the connection ends.
         if number % 7 != 0 && path != NOWHERE {
             kept = Some(stream);
         }

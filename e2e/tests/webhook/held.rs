@@ -1,4 +1,4 @@
-//! What holds quota keeps its pod sets, its books, what its checks asked for and its queue, whoever writes.
+//! An object that holds quota keeps its pod sets, its accounting, the node selectors of its checks and its queue, whoever writes.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::kinds::{self, Kind, POD, TRAINING_JOB, WORKLOAD, condition, items, text};
@@ -18,7 +18,7 @@ fn condition_of(name: &str) -> Value {
     json!({"type": name, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-/// What holds quota keeps its pod sets and its books, whoever writes.
+/// A Workload that holds quota keeps its pod sets and its accounting, whoever writes.
 pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-workloads").await?;
     s.simple_queue("4", &json!({})).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn workloads_that_hold_quota(stage: &Stage) -> Result<()> {
     let gated = json!({"metadata": {"annotations": {"kueue.x-k8s.io/admission-gated-by": "a.io/b"}}});
     let written = api.patch(&name, &params, &Patch::Merge(&gated)).await;
     refused_with(written, &gated, [GATES, "\"a.io/b\" must not be added after creation; names may only be removed"])?;
-    // A label is nobody's business.
+    // A label may be changed by any user.
     WORKLOAD.patch(&s.client, &s.namespace, &name, &json!({"metadata": {"labels": {"a": "b"}}})).await?;
     given_back(&s).await.context("what was given back")?;
     s.conclude().await
@@ -103,7 +103,7 @@ fn refused_with(written: kube::Result<DynamicObject>, patch: &Value, words: [&st
     Ok(())
 }
 
-/// Quota of pods that are over is not taken again: two of three pods have ended, and another job has what they held.
+/// Quota of pods that are over is not taken again: two of three pods have ended, and another job has their quota.
 async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
     s.admitted("waves").await?;
@@ -137,7 +137,7 @@ async fn tell(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube:
     kind.api(&s.client, &s.namespace).patch_status(name, &params, &Patch::Apply(&object)).await
 }
 
-/// What a check that is ready asks of the pods stays, whoever writes.
+/// The additions of a ready check to the pods stay, whoever writes.
 pub(crate) async fn checks_that_are_ready(stage: &Stage) -> Result<()> {
     let s = stage.scenario("held-checks").await?;
     let check = s.name("check");
@@ -226,7 +226,7 @@ pub(crate) async fn queue_of_training_jobs(stage: &Stage) -> Result<()> {
             }
         }
     }
-    // The place of the one that was suspended is free.
+    // The quota of the suspended one is free.
     let moved = |w: &Value| text(w, "/spec/queueName") == "other";
     s.workload("waiting", "admitted in its new queue", |w| moved(w) && condition(w, "Admitted") == "True").await?;
     s.workload("by-field", "in its new queue", moved).await?;

@@ -1,4 +1,4 @@
-//! Jobs: suspended when they are created, defaults, and what is refused.
+//! Jobs: suspension at their creation, defaults, and refusals.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
@@ -30,7 +30,7 @@ pub(crate) async fn suspended_without_a_race(stage: &Stage) -> Result<()> {
     for name in &names {
         let workload = s.pending(name).await?;
         let job = s.get_job(name).await?;
-        // The generation counts changes of the spec: nobody had to suspend it afterwards.
+        // The generation counts changes of the spec: no later write had to suspend it.
         ensure!(job["metadata"]["generation"] == json!(1), "{name} was changed: {}", job["metadata"]);
         ensure!(job["status"].get("startTime").is_none(), "{name} was started: {}", job["status"]);
         ensure!(workload["spec"]["podSets"][0]["count"] == json!(1), "{workload}");
@@ -73,13 +73,13 @@ pub(crate) async fn labels_of_a_running_job(stage: &Stage) -> Result<()> {
     JOB.patch(&s.client, &s.namespace, "running", &label("team", json!("a"))).await?;
     JOB.patch(&s.client, &s.namespace, "waiting", &label(QUEUE, json!("other"))).await?;
     s.workload("waiting", "in its new queue", |w| text(w, "/spec/queueName") == "other").await?;
-    // A deletion waits for nothing, and neither does what runs on its way out.
+    // A deletion waits for nothing, and neither do the pods of a job that is being deleted.
     s.remove("running").await?;
     s.admitted("waiting").await?;
     s.conclude().await
 }
 
-/// Namespaces where the webhooks of all kinds are asked about what names no queue.
+/// Namespaces in which the webhooks of all kinds review objects that name no queue.
 pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
     wait::until(STEP, &format!("{} opted in: {expected}", s.namespace), || async {
         let configuration = MUTATING.get(&s.client, "", NAMES[0]).await?.context("the configuration")?;
@@ -92,7 +92,7 @@ pub(crate) async fn opted_in(s: &Scenario<'_>, expected: bool) -> Result<()> {
         Ok(Seen::when(right, || format!("{names:?}")))
     })
     .await?;
-    // The API server hears of its configuration a moment later, and of all its webhooks at once.
+    // The API server reads its configuration a moment later, and all its webhooks at once.
     let params = PostParams { dry_run: true, ..PostParams::default() };
     wait::until(STEP, &format!("jobs of {} wait: {expected}", s.namespace), || async {
         let job = manifest::Job::new(&s.namespace, "asked", "").spec(&json!({"suspend": false})).manifest();
@@ -115,7 +115,7 @@ pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     ensure!(created["metadata"]["labels"][QUEUE] == json!("default"), "labels: {}", created["metadata"]["labels"]);
     ensure!(created["spec"]["suspend"] == json!(true), "suspend: {}", created["spec"]["suspend"]);
     s.finished("taken").await?;
-    // Kueue has no queue taken away there, not even of a suspended job.
+    // As in Kueue, the queue cannot be taken away there, not even from a suspended job.
     s.create(s.job("full").endless()).await?;
     s.admitted("full").await?;
     s.create(s.job("waiting")).await?;
@@ -210,7 +210,7 @@ pub(crate) async fn default_priority_class(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Jobs that cannot be meant are refused, and the refusal names the field.
+/// Jobs that make no sense are refused, and the refusal names the field.
 pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     let s = stage.scenario("refused-jobs").await?;
     let annotated = |key: &str, value: &str| {
@@ -243,7 +243,7 @@ pub(crate) async fn refused(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A JobSet that names no queue is not asked about, unless one of its Jobs names one.
+/// A JobSet that names no queue is not reviewed, unless one of its Jobs names one.
 async fn job_set_with_a_misplaced_queue(s: &Scenario<'_>) -> Result<()> {
     let containers = json!([{"name": "main", "image": "e2e/none"}]);
     let set = |labels: Value| {

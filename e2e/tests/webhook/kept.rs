@@ -1,5 +1,5 @@
-//! What stays of a job while it holds quota: whether it is suspended, when its manifest is applied again as it stands in Git, and by what its
-//! quota is counted.
+//! Fields that stay in a job while it holds quota: its suspension, when its manifest is applied again as it is in Git, and the fields by
+//! which its quota is counted.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_e2e::kinds::{JOB, text};
@@ -17,7 +17,7 @@ fn file(s: &Scenario<'_>, job: &manifest::Job, name: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// What kubectl warns of; it has done what it was asked for all the same.
+/// kubectl's warning; the request has been done all the same.
 async fn warned(s: &Scenario<'_>, args: &[&str]) -> Result<String> {
     let args = [args, &["--warnings-as-errors"]].concat();
     match s.stage.plane.kubectl(&args).await {
@@ -39,7 +39,7 @@ async fn runs_on(s: &Scenario<'_>, job: &str, before: &[String]) -> Result<Strin
     Ok(text(&now, "/metadata/resourceVersion").to_owned())
 }
 
-/// A manifest that says `suspend: true`, as every guide to Kueue has it, is applied again while its job runs.
+/// A manifest with `suspend: true`, as every guide to Kueue has it, is applied again while its job runs.
 async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("again").endless(), "again")?;
     let kubectl = |args: &'static [&'static str]| [args, &["-f", path.as_str()]].concat();
@@ -62,7 +62,8 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same by server-side apply: it is told that Berth has written the field, before any webhook is asked; by force it is put back.
+/// The same by server-side apply: the API server reports that Berth has written the field, before any webhook is called; by force it is put
+/// back.
 async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("declared").endless(), "declared")?;
     let apply = |more: &[&'static str]| [&["apply", "--server-side"][..], more, &["-f", path.as_str()][..]].concat();
@@ -82,7 +83,7 @@ async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One that waits is not let loose for the time that Berth needs to see it.
+/// A waiting job is not unsuspended for the time that Berth needs to see it.
 async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waits").endless()).await?;
     s.pending("waits").await?;
@@ -97,7 +98,7 @@ async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     s.remove("waits").await
 }
 
-/// By what its quota is counted stays, also while it is being deleted.
+/// The fields by which its quota is counted stay, also while it is being deleted.
 async fn identity(s: &Scenario<'_>) -> Result<()> {
     let labels = |key: &str, value: Value| json!({"metadata": {"labels": {key: value}}});
     let suspended = |mut patch: Value| {
@@ -123,7 +124,7 @@ async fn identity(s: &Scenario<'_>) -> Result<()> {
     refused(labels(QUEUE, json!("other")), QUEUE).await?;
     refused(labels(PREBUILT, json!("none")), PREBUILT).await?;
     refused(owned, "metadata.ownerReferences").await?;
-    // Nothing else holds it up.
+    // No other field holds up its deletion.
     JOB.patch(&s.client, &s.namespace, "again", &labels("kueue.x-k8s.io/max-exec-time-seconds", json!("no"))).await?;
     JOB.patch(&s.client, &s.namespace, "again", &hold(Value::Null)).await?;
     s.remove("again").await

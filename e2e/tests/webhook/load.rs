@@ -1,5 +1,5 @@
-//! The time of a review and of a conversion under 300 creations a second: dry runs, as many of them as the API server answers on this machine,
-//! and in place of each of the others the reviews that it would have asked for.
+//! The time of a review and of a conversion under 300 creations a second: dry runs, as many of them as the API server answers on this
+//! machine, and for each of the others the reviews that the API server would have asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,22 +23,22 @@ use tokio::sync::Semaphore;
 use crate::webhook::flood::{self, Connections};
 use crate::webhook::rotation::trust;
 
-/// Namespace of what is created.
+/// Namespace of the created objects.
 const NAMESPACE: &str = "webhook-load";
 /// Creations per second.
 const RATE: u32 = 300;
-/// Dry runs that the API server is asked for at the same time. A creation beyond them is reviewed without it: two cores that do nothing but
-/// dry runs answer 100 to 290 of them a second, and leave none of their time to Berth, which is measured here.
+/// Dry runs under way at the API server. Further creations are reviewed without it: two cores that do nothing but dry runs answer 100 to
+/// 290 of them a second, and leave no time to Berth, which is measured here.
 const AT_ONCE: usize = 2;
 /// Creations that must have gone through the API server, of a hundred.
 const SERVED: u32 = 10;
-/// What of it must be reached: on a machine that is busy with something else, the times say nothing.
+/// The part of this rate that must be reached: on a machine that is busy with other work, the times say nothing.
 const REACHED: f64 = 0.9;
 /// Seconds of them.
 const SECONDS: u32 = 12;
-/// How often is measured anew before what is too much counts.
+/// Most measurements before a time that is too long counts.
 const ROUNDS: u32 = 3;
-/// With every so many of them an object is read in its other version, too.
+/// An object is read in its other version beside every sixth of them.
 const READ_EVERY: u32 = 6;
 /// The same of a large one, which takes a core as long as many small ones do.
 const LARGE_EVERY: u32 = 30;
@@ -54,9 +54,9 @@ const CONVERSION: f64 = 0.001;
 const WIDE: f64 = 0.0025;
 /// The same of Workloads with thousands of places, which have 300 KB in v1beta1: at most 2.5 ms where it was measured.
 const PLACED: f64 = 0.01;
-/// What the tests' own build, which is hardly optimised, may take of each: it takes up to three times as long for a large object.
+/// Factor for the tests' own build, which is hardly optimised: it takes up to three times as long for a large object.
 const UNOPTIMISED: f64 = 2.5;
-/// Where the load comes to, and with which outcome: the time that 99 of 100 may take, and how many of 60 creations come there.
+/// Endpoints of the load, with the outcome, the time that 99 of 100 may take, and how many of 60 creations come there.
 const JUDGED: [(&str, &str, f64, u32); 6] = [
     ("mutate-job", "allowed", P99, 36),
     ("validate-job", "allowed", P99, 36),
@@ -89,7 +89,8 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     s.conclude().await
 }
 
-/// What is created at that tick: of ten, one JobSet, three pods and six Jobs, all in a queue and none of them waiting by itself.
+/// The object that is created at that tick: of ten, one JobSet, three pods and six Jobs, all in a queue and none of them suspended or gated
+/// by itself.
 fn asked(number: u32) -> Value {
     let name = format!("asked-{number}");
     let metadata = json!({"namespace": NAMESPACE, "name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}});
@@ -103,7 +104,7 @@ fn asked(number: u32) -> Value {
     }
 }
 
-/// A dry run: what is created must come out waiting.
+/// A dry run: the object must come out suspended or gated.
 async fn create(client: &Client, object: Value) -> Result<()> {
     let kind = Kind::of(&object)?;
     let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -115,7 +116,7 @@ async fn create(client: &Client, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// The reviews of a creation, as the API server asks for them, without it.
+/// The reviews of a creation, as the API server would ask for them, without it.
 async fn reviewed(direct: &Connections, object: &Value) -> Result<()> {
     let kind = Kind::of(object)?;
     let resource = match kind.kind {
@@ -131,7 +132,7 @@ async fn reviewed(direct: &Connections, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What is converted beside the dry runs.
+/// A conversion beside the dry runs.
 enum Read {
     /// A small ClusterQueue, by the API server.
     Queue(String),
@@ -139,9 +140,9 @@ enum Read {
     Direct(String, &'static str),
 }
 
-/// How often something is converted, and the time that 99 of 100 may take.
+/// The frequency of a conversion, and the time that 99 of 100 may take.
 struct Beside {
-    /// What that is, for who reads the figures.
+    /// Its name in the figures.
     what: String,
     read: Read,
     every: u32,
@@ -156,7 +157,7 @@ impl Read {
             }
             Self::Direct(review, to) => {
                 let answer = direct.ask("/convert", review).await?;
-                // What is not written out is carried as it is.
+                // A field that is not written out is carried as it is.
                 let left = if *to == OLDER_QUEUE.api_version { "\"slices\"" } else { "\"domains\"" };
                 let converted = answer.contains("\"status\":\"Success\"") && !answer.contains(left);
                 ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());
@@ -216,7 +217,7 @@ fn placed() -> Value {
     workload(1, json!({"admission": {"clusterQueue": "queue", "podSetAssignments": given}}))
 }
 
-/// Until dry runs are answered, and what is served as v1beta1 is.
+/// Waits until dry runs are answered, and v1beta1 is served.
 async fn ready(stage: &Stage, queue: &str) -> Result<()> {
     for number in 0..10 {
         wait::until(STEP, "dry runs are answered", || async {
@@ -247,7 +248,7 @@ async fn steady(stage: &Stage, direct: &Connections, beside: &Beside) -> Result<
     bail!("{ROUNDS} times in a row, the last time: {}", wrong.join("; "))
 }
 
-/// One round; what of it is too slow.
+/// One round; returns the times that are too long.
 async fn measured(stage: &Stage, direct: &Connections, beside: &Beside) -> Result<Vec<String>> {
     let client = &stage.client;
     let before = stage.manager.metrics().await?;
@@ -303,7 +304,7 @@ async fn measured(stage: &Stage, direct: &Connections, beside: &Beside) -> Resul
     Ok(wrong)
 }
 
-/// Of what one endpoint answered between two looks: how many there were, and the upper bound of the bucket with the 99th percentile.
+/// Answers of one endpoint between two looks: their number, and the upper bound of the bucket with the 99th percentile.
 fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64, f64)> {
     let (old, new) = (buckets(before, endpoint, outcome), buckets(after, endpoint, outcome));
     let earlier = |index: usize| old.get(index).map_or(0.0, |(_, count)| *count);
@@ -314,7 +315,7 @@ fn p99(before: &str, after: &str, endpoint: &str, outcome: &str) -> Option<(f64,
     (all > 0.0).then_some((all, bound))
 }
 
-/// The buckets of one endpoint: upper bound, and how many took no longer; the last one is that of all.
+/// The buckets of one endpoint: the upper bound, and the number of answers that took no longer; the last one counts all.
 fn buckets(text: &str, endpoint: &str, outcome: &str) -> Vec<(f64, f64)> {
     let labels = [format!("endpoint=\"{endpoint}\""), format!("outcome=\"{outcome}\"")];
     let own = |line: &&str| {

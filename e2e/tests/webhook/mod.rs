@@ -1,5 +1,5 @@
-//! The webhooks on a real control plane: what they fill in and refuse, what becomes of jobs while they are down, certificates that
-//! are exchanged under traffic, and what a flood does to them.
+//! The webhooks on a real control plane: their defaults and refusals, jobs while the webhooks are down, certificates that are exchanged
+//! under traffic, and floods.
 
 mod authors;
 mod blast;
@@ -26,7 +26,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::RwLock;
 
-/// Whoever measures times does so alone: all others hold it as readers.
+/// A test that measures times runs alone: all others hold it as readers.
 static QUIET: RwLock<()> = RwLock::const_new(());
 
 /// A manager with these arguments.
@@ -62,7 +62,7 @@ where
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews() -> Result<()> {
     let _turn = QUIET.read().await;
-    // What these two gates ask for is refused only where they are on.
+    // Fields of these two gates are refused only where the gates are on.
     let config = format!("{}featureGates: {{ConcurrentAdmission: true, PriorityBoost: true}}\n", blast::CONFIG);
     let options = ManagerOptions { config: Some(config), ..ManagerOptions::default() };
     let mut served = Options::with_crds("webhook");
@@ -88,7 +88,7 @@ async fn reviews() -> Result<()> {
     ];
     let mut outcome = run_all(&stage, runs).await;
     if outcome.is_ok() {
-        // By itself: it is for the jobs of all namespaces.
+        // By itself, since it concerns the jobs of all namespaces.
         let last: Run<'_> = ("default-class", jobs::default_priority_class(&stage).boxed());
         outcome = run_all(&stage, vec![last]).await;
     }
@@ -96,7 +96,7 @@ async fn reviews() -> Result<()> {
     outcome
 }
 
-/// What nothing opts in does not notice that Berth is down; what is opted in waits for it, as the operator chose.
+/// Objects that nothing opts in are created while Berth is down; objects that are opted in wait for it, as the operator chose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_blast_radius() -> Result<()> {
     let _turn = QUIET.read().await;
@@ -121,7 +121,7 @@ async fn certificates_change_under_traffic() -> Result<()> {
     alone(Options::with_crds("rotation"), manager, |stage, port| rotation::story(stage, port).boxed()).await
 }
 
-/// 300 creations a second, and then what was never meant as one.
+/// 300 creations a second, and then malformed requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_and_floods() -> Result<()> {
     let mut options = Options::with_crds("webhook-load");

@@ -40,12 +40,12 @@ fn queue(object: &Value) -> &str {
     object["metadata"]["labels"][QUEUE].as_str().unwrap_or_default()
 }
 
-/// What the API server would store.
+/// The pod that the API server would store.
 async fn shown(s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     shown_to(&s.client, s, pod).await
 }
 
-/// The same, where that client asks.
+/// The same for a request of that client.
 async fn shown_to(client: &Client, s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let created = POD.api(client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;
@@ -72,7 +72,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
         let shown = shown_to(client, s, left).await?;
         ensure!(!gated(&shown) && queue(&shown).is_empty(), "{shown}");
     }
-    // Whoever else names a Job as the controller of a pod would have it run beside the queue.
+    // A user who names a Job as the controller of a pod would have it run beside the queue.
     let refused = shown(s, &of_job).await.err().context("a pod with a Job as its controller was accepted")?;
     let error = format!("{refused:#}");
     for words in ["mpod-opted-in.berth.dev", "metadata.ownerReferences", "is made by the Job controller alone"] {
@@ -85,7 +85,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What was given a queue keeps it.
+/// An object that was given a queue keeps it.
 async fn queues_stay(s: &Scenario<'_>) -> Result<()> {
     let without = json!({"metadata": {"labels": {QUEUE: null}}});
     s.apply(&pod(s, "waiting")).await?;
@@ -100,8 +100,8 @@ async fn queues_stay(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A LocalQueue called `default` takes pods, Deployments and StatefulSets that name none; of those that were there before it, it takes the
-/// pods that they make later.
+/// A LocalQueue called `default` takes pods, Deployments and StatefulSets that name none. Deployments and StatefulSets from before it get
+/// it for the pods that they make later.
 pub(crate) async fn default_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("default-queue-pods").await?;
     s.simple_queue("1", &json!({})).await?;

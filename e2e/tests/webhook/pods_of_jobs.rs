@@ -1,4 +1,5 @@
-//! What pods of jobs are counted by stays, whoever takes it away, until they have ended; all else of them may change.
+//! The labels and owner references by which pods of jobs are counted stay until the pods have ended, whoever takes them away; all other
+//! fields may change.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::kinds::{JOB, POD, WORKLOAD, text};
@@ -51,7 +52,7 @@ pub(crate) async fn keep_what_they_are_counted_by(stage: &Stage) -> Result<()> {
     })
     .await?;
     refused(s, &pod, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await?;
-    // Its Workload is nobody's now, and goes when nothing of the job runs.
+    // Its Workload has no owner now, and goes when nothing of the job runs.
     s.delete_all(&[POD, WORKLOAD]).await?;
     scenario.conclude().await
 }

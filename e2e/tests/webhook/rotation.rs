@@ -34,12 +34,12 @@ pub(crate) const MARGIN: &str = "--webhook-ca-margin=2s";
 /// The ClusterQueue that is read in its older version meanwhile.
 const QUEUE: &str = "rotation-cq";
 
-/// Trusts what the API server is told to trust.
+/// A client that trusts the authorities that the API server trusts.
 pub(crate) async fn trust(client: &Client) -> Result<Arc<ClientConfig>> {
     trusting(&bundle(client).await?.0)
 }
 
-/// The authorities that the API server is told to trust.
+/// The authorities in the configuration that the API server reads.
 async fn bundle(client: &Client) -> Result<ByteString> {
     let configuration = VALIDATING.get(client, "", NAMES[1]).await?.context("the configuration")?;
     let webhook = items(&configuration, "/webhooks").first().context("a webhook")?;
@@ -66,7 +66,7 @@ async fn handshake(trust: Arc<ClientConfig>, port: u16) -> Result<Vec<u8>> {
     Ok(leaf.context("a certificate")?.to_vec())
 }
 
-/// A handshake that trusts what the configuration says; what it said before it was changed meanwhile proves nothing.
+/// A handshake that trusts the bundle of the configuration; it proves nothing if the configuration was changed meanwhile.
 async fn trusted_handshake(client: &Client, port: u16) -> Result<Vec<u8>> {
     loop {
         let before = bundle(client).await?;
@@ -128,7 +128,7 @@ async fn under_traffic(
             anyhow::Ok(())
         }
     }));
-    // Each read is a conversion, for which the API server trusts what stands in the CRD.
+    // Each read is a conversion, for which the API server trusts the bundle in the CRD.
     let reads = async {
         let mut reads = 0_u64;
         while !over.load(Ordering::Relaxed) {
@@ -234,7 +234,7 @@ async fn follower_answers(stage: &Stage, replica: &Manager, port: u16) -> Result
     let mut changes = changes.as_array().into_iter().flatten();
     let suspended = changes.any(|change| change["path"] == "/spec/suspend" && change["value"] == json!(true));
     ensure!(suspended, "the job is not suspended: {response}");
-    // It has not taken the lease meanwhile, so that all this was answered by one that follows.
+    // It has not taken the lease meanwhile, so that a follower gave all these answers.
     ensure!(manager::leader(client).await? == leader, "somebody else leads now");
     let log = std::fs::read_to_string(replica.log())?;
     ensure!(!log.is_empty() && !log.contains("lease taken"), "the second replica leads");
@@ -250,7 +250,7 @@ async fn answered(direct: &mut Direct, path: &str, review: &Value) -> Result<Val
     Ok(review["response"].clone())
 }
 
-/// Certificates that somebody else puts into a folder are served as they are, and exchanged when the files are.
+/// Certificates that an administrator puts into a folder are served as they are, and exchanged when the files are.
 async fn from_a_folder(stage: &Stage) -> Result<()> {
     let folder = stage.plane.folder().join("given");
     let give = |name: &str| -> Result<Arc<ClientConfig>> {
@@ -270,7 +270,7 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     let options = ManagerOptions { name, config: Some(config), webhooks: Some(port), ..ManagerOptions::default() };
     let path = stage.plane.folder().join("folder.kubeconfig");
     manager::kubeconfig(&stage.plane, None, &path).await?;
-    // Nobody tells the API server of its authority, so that it never says that it is ready.
+    // The API server does not know its authority, so that it never becomes ready.
     let mut manager = Manager::launch(stage.plane.folder(), &path, options).await?;
     let shows = |trust: &Arc<ClientConfig>| {
         let trust = Arc::clone(trust);
@@ -284,7 +284,7 @@ async fn from_a_folder(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What a Secret holds under that key.
+/// The value of a key in a Secret.
 fn present<'a>(key: &str, secret: &'a Value) -> &'a str {
     text(secret, &format!("/data/{key}"))
 }
@@ -311,7 +311,7 @@ async fn rotations(client: &Client, port: u16) -> Result<()> {
     for round in 0..2 {
         replace_authority(client, round).await?;
     }
-    // Rubbish in place of a leaf: what is served is served on until there is a new one.
+    // Rubbish in place of a leaf: the present leaf is served until there is a new one.
     let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
     SECRET.patch(client, NAMESPACE, SECRET_NAME, &rubbish).await?;
     wait::until(wait::STEP, "the rubbish is replaced, and what is there instead is served", || async {

@@ -1,5 +1,5 @@
-//! Of each kind of job, what is accepted and what is refused: the tables are in `cases/reviews`. A refusal names the field and what is
-//! allowed, as kubectl prints it, and comes from the webhook of that kind.
+//! Accepted and refused objects of each kind of job: the tables are in `cases/reviews`. A refusal names the field and the allowed values,
+//! as kubectl prints it, and comes from the webhook of that kind.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ struct Table {
     cases: Vec<Case>,
 }
 
-/// An object that is there before it is asked about.
+/// An object that exists before the questions about it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     /// It runs; else it waits.
     #[serde(default)]
     runs: bool,
-    /// It ran, and goes: a StatefulSet to no replicas, all else is deleted. Its pods must take a while for that.
+    /// It ran, and is ending: a StatefulSet by its replicas, other kinds by deletion. Its pods must take a while for that.
     #[serde(default)]
     leaves: bool,
-    /// What is merged into the good one.
+    /// Fields that are merged into the good object.
     with: Value,
 }
 
@@ -55,7 +55,7 @@ fn table(kind: Kind) -> Result<Table> {
     serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
 }
 
-/// The object with a change, of which what begins with a slash is a place.
+/// The object with a change; a key with a slash at its beginning is a JSON pointer.
 fn changed(object: &Value, change: &Value) -> Result<Value> {
     let mut object = object.clone();
     let mut rest = change.clone();
@@ -70,7 +70,7 @@ fn changed(object: &Value, change: &Value) -> Result<Value> {
 }
 
 impl Case {
-    /// What is asked, and whether it is refused.
+    /// The change that is asked about, and whether it is refused.
     fn asked(&self) -> Result<(&Value, bool)> {
         match (&self.accepted, &self.refused) {
             (Some(change), None) if self.field.is_empty() && self.says.is_empty() => Ok((change, false)),
@@ -79,7 +79,7 @@ impl Case {
         }
     }
 
-    /// What the API server says, without anything being stored.
+    /// The answer of the API server to a dry run.
     async fn ask(&self, s: &Scenario<'_>, kind: Kind, good: &Value) -> Result<kube::Result<DynamicObject>> {
         let api = kind.api(&s.client, &s.namespace);
         let (change, _) = self.asked()?;
@@ -96,7 +96,7 @@ impl Case {
         })
     }
 
-    /// What is wrong with the answer, if anything is.
+    /// The fault of the answer, if it has one.
     fn judge(&self, answer: kube::Result<DynamicObject>, webhook: &str) -> Result<(), String> {
         let refused = self.refused.is_some();
         let status = match answer {
@@ -118,7 +118,7 @@ impl Case {
 /// Whether an object of that kind has been started, and a pod runs.
 fn runs(kind: Kind, object: &Value) -> bool {
     match kind {
-        // One that no node has yet is gone as soon as it is deleted.
+        // A pod without a node is gone as soon as it is deleted.
         POD => items(object, "/spec/schedulingGates").is_empty() && text(object, "/status/phase") == "Running",
         DEPLOYMENT | STATEFUL_SET => object["status"]["readyReplicas"] == object["spec"]["replicas"],
         _ => object["spec"]["suspend"] == json!(false),
@@ -160,7 +160,7 @@ pub(crate) async fn answered(stage: &Stage) -> Result<()> {
     let _controller = jobset::start(&stage.plane).await?;
     s.simple_queue("8", &json!({})).await?;
     s.apply(&manifest::cluster_queue(&s.name("closed"), &[], &json!({}))).await?;
-    // What waits is in one of these, and what names no queue is given the other.
+    // Waiting objects name one of these, and objects without a queue get the other.
     for queue in ["closed", "default"] {
         s.apply(&manifest::local_queue(&s.namespace, queue, &s.name("closed"))).await?;
     }

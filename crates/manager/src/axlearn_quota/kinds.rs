@@ -1,9 +1,9 @@
-//! What AxLearn's types of resources are in Kubernetes: a resource, node labels, and how many of AxLearn's units are one of it.
+//! AxLearn's types of resources in Kubernetes: a resource, node labels, and the number of AxLearn's units in one of it.
 
 use std::collections::BTreeMap;
 
-/// TPUs by AxLearn's name for their version, with the label of their nodes on GKE and their cores per chip: AxLearn counts what the
-/// last number of an instance type says (`v4-8`, `v5litepod-16`), which is cores for some and chips for others.
+/// TPUs by AxLearn's name for their version, with the label of their nodes on GKE and their cores per chip. AxLearn counts in the unit of
+/// an instance type's last number (`v4-8`, `v5litepod-16`), which is cores for some and chips for others.
 const TPUS: [(&str, &str, i128); 5] = [
     ("v4", "tpu-v4-podslice", 2),
     ("v5p", "tpu-v5p-slice", 2),
@@ -13,24 +13,24 @@ const TPUS: [(&str, &str, i128); 5] = [
 ];
 /// The label of nodes with TPUs.
 const TPU_LABEL: &str = "cloud.google.com/gke-tpu-accelerator";
-/// Most units that are one of a resource.
+/// Most units in one of a resource.
 const MOST_UNITS: i128 = 1000;
 /// How `--type` is written.
 const FORM: &str = "allowed is TYPE=RESOURCE[:UNITS][,LABEL=VALUE...], such as \
                     h100=nvidia.com/gpu,cloud.google.com/gke-accelerator=nvidia-h100-80gb";
 
-/// What a type is.
+/// A type in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceKind {
     /// The resource that pods ask for.
     pub(crate) resource: String,
-    /// So many of AxLearn's units are one of it.
+    /// Number of AxLearn's units in one of the resource.
     pub(crate) units: i128,
     /// Labels of its nodes.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// What is said by `--type`, by type.
+/// Types that `--type` defines, by name.
 ///
 /// # Errors
 /// The option, and its form.
@@ -59,7 +59,7 @@ pub(crate) fn told(options: &[String]) -> Result<BTreeMap<String, ResourceKind>,
     Ok(told)
 }
 
-/// What a type is, where nobody says it.
+/// A type that `--type` need not define.
 pub(crate) fn known(name: &str) -> Option<ResourceKind> {
     let (_, label, units) = TPUS.into_iter().find(|(known, ..)| *known == name)?;
     Some(ResourceKind {
@@ -69,7 +69,7 @@ pub(crate) fn known(name: &str) -> Option<ResourceKind> {
     })
 }
 
-/// What is to be said of a type that is not known.
+/// Error for an unknown type, with the form of `--type`.
 pub(crate) fn unknown(name: &str) -> String {
     let names = TPUS.map(|(name, ..)| name).join(", ");
     format!("the type {name:?} is not known ({names} are); say what it is by --type: {FORM}")

@@ -1,7 +1,7 @@
 //! Members of projects: AxLearn has regular expressions of user ids, RBAC has names.
 
-/// The user ids that an expression stands for when the whole id must match it, where these can be listed: plain text, escaped
-/// characters, `|` between whole ids. A single `.` is taken for the character itself, which admits fewer than the expression.
+/// The user ids that an expression stands for when it must match the complete id, where these can be listed: plain text, escaped
+/// characters, `|` between ids. A single `.` is taken for the character itself, which admits fewer than the expression.
 pub(crate) fn user_ids(pattern: &str) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     let mut id = String::new();

@@ -16,7 +16,7 @@ const MOST_CHARACTERS: usize = 40;
 /// A project.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// Name of its ClusterQueue, and what the other names are made of.
+    /// Name of its ClusterQueue, from which the other names are made.
     pub(crate) name: String,
     /// Its namespace.
     pub(crate) namespace: String,
@@ -28,7 +28,7 @@ pub(crate) struct Project {
     pub(crate) users: BTreeSet<String>,
 }
 
-/// The projects of a file by name, and what one should know about them.
+/// The projects of a file by name, and warnings about them.
 ///
 /// # Errors
 /// Names that cannot be, or that two projects would share.
@@ -78,7 +78,7 @@ pub(crate) fn projects(file: &QuotaFile, flags: &AxlearnQuotaFlags) -> Result<(V
     Ok((projects, warnings))
 }
 
-/// Each project has a LocalQueue of its own.
+/// Checks that each project has a LocalQueue of its own.
 fn check_doors(projects: &[Project]) -> Result<(), String> {
     let mut doors = BTreeSet::new();
     for Project { namespace, local_queue, .. } in projects {

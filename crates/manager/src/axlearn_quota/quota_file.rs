@@ -7,14 +7,14 @@ use toml_edit::{Document, Item, Key, TableLike, Value};
 
 /// Keys that AxLearn reads.
 const KEYS: [&str; 4] = ["toml-schema", "total_resources", "project_resources", "project_membership"];
-/// Tiers that a file may have; with the two that follow, nothing overflows.
+/// Tiers that a file may have; with this and the two limits below, no sum overflows.
 const MOST_TIERS: usize = 64;
 /// Projects that a file may have.
 const MOST_PROJECTS: usize = 1000;
-/// Most that a tier may have of a type.
+/// Most of a type that a tier may have.
 const MOST_OF_A_TYPE: i128 = 1_000_000_000_000;
 
-/// What a quota file says.
+/// Content of a quota file.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaFile {
     /// How much there is by type, tier by tier, best first.
@@ -27,12 +27,12 @@ pub(crate) struct QuotaFile {
     pub(crate) unknown: Vec<String>,
 }
 
-/// How much a tier has of a type.
+/// Amount of a type in a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Total {
     /// In AxLearn's unit: cores or chips, by type.
     pub(crate) amount: i128,
-    /// Where it stands.
+    /// Its line.
     pub(crate) line: usize,
 }
 
@@ -47,7 +47,7 @@ impl Source<'_> {
         before.matches('\n').count() + 1
     }
 
-    /// What is wrong with a value: line, field, value, and what is allowed.
+    /// An error about a value: line, field, value, and the allowed values.
     fn fault(self, item: &Item, path: &str, allowed: &str) -> String {
         let found = match item.as_value() {
             Some(Value::InlineTable(_)) => "a table",
@@ -148,7 +148,7 @@ fn tiers(source: Source<'_>, item: &Item) -> Result<Vec<BTreeMap<String, Total>>
 fn total(source: Source<'_>, item: &Item, tier: usize, kind: &str) -> Result<(String, Total), String> {
     let amount = match item.as_value() {
         Some(Value::Integer(number)) => Some(i128::from(*number.value())),
-        // Below 2^53 a float that is whole is exact.
+        // Below 2^53 a float without a fraction is exact.
         Some(Value::Float(number)) if number.value().fract() == 0.0 && number.value().abs() <= 1e12 => {
             Some(*number.value() as i128)
         }

@@ -1,4 +1,4 @@
-//! Fractions of whole numbers, exactly: what is handed out adds up to what there is.
+//! Fractions of integers, exactly: the parts add up to the total.
 
 /// Digits after the point that a fraction may have; a float of 64 bits prints no more.
 const MOST_PLACES: i64 = 18;
@@ -16,7 +16,7 @@ impl Decimal {
     /// Reads a number of TOML that is not negative: `0.6`, `1`, `1_0.5`, `6e-1`.
     ///
     /// # Errors
-    /// What is allowed.
+    /// The allowed form.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
@@ -52,15 +52,15 @@ impl Decimal {
     }
 }
 
-/// Whole numbers in the same proportions.
+/// Integers in the same proportions.
 pub(crate) fn weights(fractions: &[Decimal]) -> Vec<i128> {
     let places = fractions.iter().map(|fraction| fraction.places).max().unwrap_or(0);
     fractions.iter().map(|fraction| fraction.digits * 10_i128.pow(places - fraction.places)).collect()
 }
 
-/// Divides the total of each tier among projects by their weights: the parts by tier, then by project. Each part is the exact share
-/// rounded down or up, and the parts of a tier add up to its total. What rounding down leaves goes, one by one, to the projects that are
-/// furthest below their share of all tiers so far; of equals to the first. Without any weight nobody gets anything.
+/// Divides the total of each tier among projects by their weights: the parts by tier, then by project. Each part is the exact share rounded
+/// down or up, and the parts of a tier add up to its total. The remainder of rounding down goes, one by one, to the projects that are
+/// furthest below their share of all tiers so far; of equal projects the first one gets it. Without any weight all parts are zero.
 ///
 /// Totals up to 10^12, 64 tiers, 1000 projects and weights below 10^21 do not overflow.
 pub(crate) fn shares(totals: &[i128], weights: &[i128]) -> Vec<Vec<i128>> {

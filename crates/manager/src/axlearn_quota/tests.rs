@@ -60,7 +60,7 @@ fn quotas(converted: &Converted, kind: &str, name: &str) -> Vec<String> {
     flavors.map(|flavor| format!("{} {}", at(&flavor, "/name"), at(&flavor, "/resources/0/nominalQuota"))).collect()
 }
 
-/// The example lies there as it is made of its quota file. `UPDATE=1` writes it.
+/// The example in the repository is the output for its quota file. `UPDATE=1` writes it.
 #[test]
 fn the_example_is_what_its_quota_file_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import-axlearn");
@@ -107,7 +107,7 @@ fn fractions_become_quota_in_what_pods_ask_for() {
     assert_eq!(subjects.iter().map(|subject| at(subject, "/name")).collect::<Vec<_>>(), ["bob", "eve"]);
 }
 
-/// What AxLearn makes of such files: fractions of any sum, projects without a fraction or without members, types without a total.
+/// AxLearn's reading of such files: fractions of any sum, projects without a fraction or without members, types without a total.
 #[test]
 fn files_that_axlearn_reads_are_read_as_it_does() {
     let text = "[toml-schema]\nversion = \"1\"\n[total_resources]\nv6e = 16\nv4 = 8.0\n[project_resources]\nTeam_1 = {v6e = 0.8}\n\

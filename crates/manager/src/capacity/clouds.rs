@@ -4,10 +4,10 @@ use super::table::{Taint, Toleration};
 use berth_api::CapacityTier::{self, OnDemand, Reserved, Spot};
 use std::collections::BTreeMap;
 
-/// Stands for the name of a reservation.
+/// Placeholder for the name of a reservation.
 pub(crate) const RESERVATION: &str = "{reservation}";
 
-/// Whose nodes they are.
+/// Cloud or owner of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Cloud {
     /// Node pools on GKE, of TPUs or GPUs.
@@ -22,7 +22,7 @@ pub(crate) enum Cloud {
     BareMetal,
 }
 
-/// What nodes of a tier have, and what their pods need.
+/// Labels and taints of the nodes of a tier, and scheduling fields of their pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Nodes {
     /// Their labels.
@@ -72,7 +72,7 @@ impl Cloud {
     /// All clouds.
     const ALL: [Self; 5] = [Self::Gke, Self::Eks, Self::Karpenter, Self::Aks, Self::BareMetal];
 
-    /// The word.
+    /// The word for it in files and flags.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Gke => "gke",
@@ -93,7 +93,7 @@ impl Cloud {
         found.ok_or_else(|| format!("{word:?} is no cloud that is known; allowed are {allowed}"))
     }
 
-    /// Its tiers, best first. The label is that by which the owner of the nodes tells tiers apart.
+    /// Its tiers, best first. The label is the one by which the owner of the nodes marks tiers.
     ///
     /// # Errors
     /// The label is missing where it must be chosen, or given where the cloud has labels of its own.

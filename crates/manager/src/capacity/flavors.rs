@@ -226,7 +226,7 @@ fn joined<T: Clone + PartialEq>(lists: [&Vec<T>; 3]) -> Vec<T> {
     all
 }
 
-/// What the schema of a ResourceFlavor refuses of a toleration.
+/// Errors that the schema of a ResourceFlavor would give for a toleration.
 fn toleration_fault(toleration: &Toleration) -> Option<String> {
     let is_set = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
     let exists = toleration.operator.as_deref() == Some("Exists");
@@ -258,7 +258,7 @@ fn check_forbidden(forbidden: &[String], selected: &BTreeMap<String, String>) ->
     parse_forbidden(&forbidden.join(",")).map(drop).map_err(|what| format!("forbiddenNodeLabels: {what}"))
 }
 
-/// Whether the API server would take a flavor.
+/// Checks that the API server would take a flavor.
 fn check(flavor: &Value) -> Result<(), String> {
     let flavor: ResourceFlavor = serde_json::from_value(flavor.clone()).map_err(|error| error.to_string())?;
     let topology = flavor.spec.topology_name.as_deref();

@@ -110,7 +110,7 @@ pub(crate) fn resource_groups(
     Ok(made)
 }
 
-/// Every family and tier that quotas name is there.
+/// Checks that every family and tier that quotas name exists.
 fn check_names(capacity: &Capacity<'_>, quotas: &Quotas, place: &Location, path: &str) -> Result<(), String> {
     let families: Vec<&str> = capacity.table.families.iter().map(|family| family.name.value.as_str()).collect();
     let known: Vec<&str> = capacity.tiers.iter().map(|(tier, _)| tier.as_str()).collect();
@@ -127,7 +127,7 @@ fn check_names(capacity: &Capacity<'_>, quotas: &Quotas, place: &Location, path:
     Ok(())
 }
 
-/// Which families of the quotas stand in one resource group.
+/// The families of the quotas by resource group.
 fn groups<'t>(capacity: &Capacity<'t>, quotas: &Quotas) -> Result<Vec<Group<'t>>, String> {
     let mut groups: Vec<Group<'t>> = Vec::new();
     for (index, family) in capacity.table.families.iter().enumerate() {
@@ -196,7 +196,7 @@ fn resource_quota(resource: &str, quota: &AmountOr<Limits>) -> Result<Value, Str
     Ok(Value::Object(made))
 }
 
-/// Whether the API server would take a queue as it was meant.
+/// Checks that the API server would take a queue, with all of its fields.
 fn check(queue: &Value) -> Result<(), String> {
     if let offline::Manifest::Read { unknown } = examine(queue)?
         && !unknown.is_empty()

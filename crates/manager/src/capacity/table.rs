@@ -15,7 +15,7 @@ const API_VERSION: &str = "config.berth.dev/v1alpha1";
 /// The kind that is read.
 const KIND: &str = "CapacityTable";
 
-/// Families of machines, the tiers in which each is to be had, and who has how much of what.
+/// Families of machines, the tiers in which each is offered, and the quotas of ClusterQueues.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Table {
@@ -23,9 +23,9 @@ pub(crate) struct Table {
     pub(crate) _api_version: Option<String>,
     #[serde(rename = "kind")]
     pub(crate) _kind: Option<String>,
-    /// Whose nodes they are: what tiers leave open is taken from the preset of that cloud.
+    /// Cloud or owner of the nodes: fields that tiers leave out come from the preset of that cloud.
     pub(crate) cloud: Marked<String>,
-    /// Node label that tells the tiers apart where the cloud has none: `aks` (default `capacity`) and `bare-metal` (required).
+    /// Node label that holds the tier where the cloud has none: `aks` (default `capacity`) and `bare-metal` (required).
     pub(crate) capacity_label: Marked<String>,
     /// The tiers, best first; all that the cloud's preset has when absent.
     pub(crate) tiers: Vec<TierRow>,
@@ -73,18 +73,18 @@ pub(crate) struct Family {
     pub(crate) resources: Vec<String>,
     /// Name of its reservation.
     pub(crate) reservation: Option<String>,
-    /// `false` leaves forbidden labels away, since they take a required node affinity, which a JobSet cannot be given.
+    /// `false` leaves forbidden labels out, since they take a required node affinity, which a JobSet cannot be given.
     pub(crate) node_affinity: Option<bool>,
-    /// What is different in single tiers.
+    /// Exceptions in single tiers.
     #[serde(default)]
     pub(crate) tiers: BTreeMap<String, Spanned<Cell>>,
 }
 
-/// A family in one tier, where it is not what the two say.
+/// Exceptions of a family in one tier.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Cell {
-    /// `false`: the family is not to be had in this tier.
+    /// `false`: the family is not offered in this tier.
     pub(crate) offered: Option<bool>,
     /// Name of the flavor; `FAMILY-TIER` when absent.
     pub(crate) name: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Limits {
-    /// What the queue owns, as a quantity.
+    /// The queue's nominal quota, as a quantity.
     pub(crate) nominal_quota: String,
     /// Most that it may borrow.
     pub(crate) borrowing_limit: Option<String>,
@@ -224,10 +224,10 @@ pub(crate) fn read(text: &str) -> Result<Table, String> {
     schema::parse(text)
 }
 
-/// What is wrong, with the line and the field.
+/// An error with its line and field.
 pub(crate) fn fault(place: &Location, path: &str, what: impl fmt::Display) -> String {
     match place.line() {
-        // It was made, and not read.
+        // The value was made, and not read from a file.
         0 => format!("{path}: {what}"),
         line => format!("line {line}: {path}: {what}"),
     }

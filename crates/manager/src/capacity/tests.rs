@@ -55,7 +55,7 @@ fn order(queue: &Value) -> Vec<&str> {
     flavors.iter().map(|flavor| at(flavor, "/name")).collect()
 }
 
-/// The example lies there as it is made of its table. `UPDATE=1` writes it.
+/// The example in the repository is the output for its table. `UPDATE=1` writes it.
 #[test]
 fn the_example_is_what_its_table_says() {
     let folder = examples("capacity-table");
@@ -315,7 +315,7 @@ fn what_a_table_cannot_have_is_named() {
     assert!(objects("").is_err() && objects("[]").is_err() && objects("a: [").is_err());
 }
 
-/// Kueue's bounds are told before the API server tells them.
+/// Kueue's bounds are reported before the API server reports them.
 #[test]
 fn what_does_not_fit_into_a_resource_group_is_told() {
     let families: String = (0..22).map(|n| format!("- {{name: f{n}, resources: [gpu], reservation: r}}\n")).collect();

@@ -1,4 +1,4 @@
-//! Addresses that a flag says otherwise than the file: the chart always gives the flags, and Kueue's file names other ports.
+//! Addresses for which a flag differs from the file: the chart always gives the flags, and Kueue's file names other ports.
 
 use crate::schema::Configuration;
 
@@ -13,7 +13,7 @@ pub(crate) struct Addresses {
     pub(crate) webhook: Option<String>,
 }
 
-/// One warning per address of the file that does not hold; `webhook` is what it says of the webhooks' with defaults filled in.
+/// One warning per address of the file that a flag overrules; `webhook` is the webhooks' address of the file with defaults filled in.
 pub(super) fn overruled(file: &Configuration, webhook: &str, given: &Addresses) -> Vec<String> {
     let server = &file.webhook;
     let says_webhook =

@@ -7,7 +7,7 @@ use berth_api::labels::LEADER_LEASE;
 use berth_runtime::Election;
 use std::time::Duration;
 
-/// One warning per part of the lease's name that a flag says otherwise: a Kueue that goes on by this file would hold another lease.
+/// One warning per part of the lease's name that a flag overrules: a Kueue that goes on by this file would hold another lease.
 pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
     let parts = [
         ("resourceName", &block.resource_name, "--leader-elect-resource-name", &given.lease_name),
@@ -34,7 +34,7 @@ pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -
     if !given.leader_elect.or(block.leader_elect).unwrap_or(true) {
         return Ok(None);
     }
-    // The Lease says it in whole seconds, and a write must end before it.
+    // The Lease has it in seconds without a fraction, and a write must end before it.
     if lease.length() < Duration::from_secs(3) || lease.length().subsec_nanos() > 0 {
         return Err("leaderElection.leaseDuration must be whole seconds, at least 3s".to_owned());
     }

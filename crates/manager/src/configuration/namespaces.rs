@@ -5,10 +5,10 @@ use berth_engine::model::{Requirement, Selector, SelectorOp};
 
 /// Label by which namespaces are selected by name.
 const NAME: &str = "kubernetes.io/metadata.name";
-/// Where the control plane lives.
+/// Namespace of the control plane.
 const SYSTEM: &str = "kube-system";
 
-/// What the file selects, less kube-system and the manager's own namespace: Kueue's file names Kueue's namespace in place of that.
+/// The file's selector, less kube-system and the manager's own namespace, in place of which Kueue's file names Kueue's namespace.
 pub(super) fn managed(file: &Configuration, own: &str) -> Result<Selector, String> {
     let block = file.managed_jobs_namespace_selector.as_ref();
     let mut selector = block.map(read).transpose()?.unwrap_or_default();

@@ -1,10 +1,10 @@
-//! What the file says about the admission server: `webhook` and `internalCertManagement`.
+//! The file's blocks about the admission server: `webhook` and `internalCertManagement`.
 
 use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
-/// The names that the chart gives to the objects by which the API server reaches Berth, and to those that Berth may write.
+/// Names of the objects through which the API server reaches Berth, and of those that Berth may write, as the chart sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ObjectNames {
     /// Names of Berth's own, beside a Kueue.
@@ -48,7 +48,7 @@ impl ObjectNames {
     }
 }
 
-/// The admission server, as the file wants it.
+/// Settings of the admission server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Webhook {
     /// `webhook.host` and `webhook.port`.
@@ -60,7 +60,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// What the file wants of it.
+    /// The settings that the file gives.
     pub(super) fn of(file: &Configuration, gates: &Gates) -> Result<Self, String> {
         let server = &file.webhook;
         // As in the controller runtime, no port is the usual one.
@@ -76,7 +76,8 @@ impl Webhook {
         Ok(Self { address, folder, concurrent_admission: gates.on("ConcurrentAdmission") })
     }
 
-    /// What to do about certificates that others should have put into the folder; `None` when they are there, or Berth makes its own.
+    /// Message about certificates that an administrator should have put into the folder; `None` when they are there, or Berth makes its
+    /// own.
     pub(crate) fn missing(&self) -> Option<String> {
         let folder = self.folder.as_deref()?;
         let absent = ["tls.crt", "tls.key"].into_iter().filter(|name| !Path::new(folder).join(name).is_file());

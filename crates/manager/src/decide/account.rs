@@ -12,7 +12,7 @@ const NAMED: usize = 20;
 /// Holders that the text names.
 const TOLD: usize = 3;
 
-/// Why a workload waits, or what it has, per flavor and resource.
+/// The engine's account of a workload that waits or holds quota, per flavor and resource.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Account {
@@ -24,13 +24,13 @@ pub(super) struct Account {
     /// How it could be admitted now, looking at quota alone: `Fit`, `Preempt` or `NoFit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
-    /// What has to happen before it is tried at all, as in `unblock`.
+    /// Condition for an attempt to admit it at all, as in `unblock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     obstacle: Option<&'static str>,
-    /// The workload that `obstacle` speaks of.
+    /// The workload that `obstacle` is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
-    /// For whom it was evicted.
+    /// The workload for which it was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     evicted_for: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,18 +43,18 @@ struct Cell {
     pod_set: String,
     flavor: String,
     resource: String,
-    /// Of how many of its pods this is, where those are not all.
+    /// Number of pods that this entry is about, where it is not about all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pods: Option<i64>,
-    /// How many pods it has, then.
+    /// Number of all its pods, in the same case.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_pods: Option<i64>,
     asked: String,
-    /// What earlier pod sets of the workload take of it before.
+    /// Amount that earlier pod sets of the workload take of it first.
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<String>,
     free: String,
-    /// By how much more is in use than there is.
+    /// Usage beyond the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<String>,
     unused: String,
@@ -62,9 +62,9 @@ struct Cell {
     maximum: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     mismatch: Option<String>,
-    /// What would help, as docs/decide.md has it; `Nothing` is in the way, or this much has to be released, ...
+    /// Event that would help, as docs/decide.md lists them: for example `Nothing`, when nothing is in the way, or `Release`.
     unblock: &'static str,
-    /// How much has to be released, or the quota to be raised by.
+    /// Amount that has to be released, or by which the quota has to be raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     lacking: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,7 +83,7 @@ struct Holder {
     right: &'static str,
 }
 
-/// The account of a workload; `names` are workloads by uid, `before` is for whom it was evicted before this run.
+/// The account of a workload; `names` are workloads by uid, `before` is the workload for which it was evicted before this run.
 pub(super) fn of(
     offline: &mut Offline,
     uid: &str,
@@ -109,7 +109,7 @@ pub(super) fn of(
     })
 }
 
-/// Text of what there may be at most, and of what is free of it.
+/// Text of a limit, and of the free part of it.
 fn limit(resource: &str, amount: Amount) -> String {
     if amount.is_unlimited() { "unlimited".to_owned() } else { berth_quantity::format(resource, amount) }
 }
@@ -169,7 +169,7 @@ fn shown(cell: CellAccount, names: &BTreeMap<String, String>) -> Cell {
 }
 
 impl Account {
-    /// One line per flavor and resource: of a workload that holds quota, for what it has (`held` by pod set), else for all.
+    /// One line per flavor and resource: for a workload that holds quota only those that it holds (`held` by pod set), else all.
     pub(super) fn lines(&self, held: &BTreeMap<String, BTreeMap<String, String>>, out: &mut String) {
         let has = |cell: &Cell| held.get(&cell.pod_set).and_then(|set| set.get(&cell.resource)) == Some(&cell.flavor);
         for cell in self.flavors.iter().filter(|cell| held.is_empty() || has(cell)) {

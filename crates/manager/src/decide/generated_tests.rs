@@ -1,4 +1,4 @@
-//! What `berth flavors` and `berth import` write is read back and decided on: jobs get the capacity that was meant.
+//! Output of `berth flavors` and `berth import` is read back and decided on: jobs get the intended capacity.
 
 use super::*;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// What is decided on manifests.
+/// The decisions on manifests.
 fn decided(manifests: &[Manifest]) -> Value {
     let told = answer(manifests, "", Cards::default(), latest(manifests), Output::Yaml).unwrap();
     serde_saphyr::from_str(&told).unwrap()

@@ -1,4 +1,4 @@
-//! Jobs, pods and groups of pods about which nothing was decided, and why.
+//! Jobs, pods and pod groups without a decision, with the reason.
 
 use super::manifests::{Manifest, named, shown, text};
 use super::pods::Pods;
@@ -14,25 +14,26 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 struct Group<'a> {
     members: Vec<&'a ObjectKey>,
-    /// Those of them that have not failed.
+    /// Number of its pods that have not failed.
     there: usize,
-    /// How many there are to be, as the first of them says.
+    /// Number of pods that the group is to have, as the first of its pods declares.
     total: Option<usize>,
 }
 
-/// What is known about those without a Workload.
+/// Facts about jobs and pods without a Workload.
 struct Without<'a> {
     pods: &'a Pods,
-    /// The last warning about each object: what its user would be told in an event.
+    /// The last warning about each object, which its user would read in an event.
     warnings: BTreeMap<&'a ObjectKey, &'a Notice>,
     groups: BTreeMap<(String, String), Group<'a>>,
 }
 
-/// A line for each. What a job of the manifests is made of is told of with it, and so are the pods of a group.
+/// A line for each job without a decision. Parts of a job of the manifests have no line of their own, and the pods of a group have one line
+/// together.
 pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisions: &[Decision]) -> Vec<String> {
     let jobs = decisions.iter().filter_map(|decision| decision.job_kind.zip(decision.job.as_deref()));
     let decided: BTreeSet<(&str, &str)> = jobs.collect();
-    // The Workload of a group has its name; one of somebody else with that name is none of it.
+    // The Workload of a group has its name; a Workload of another job with that name does not count.
     let of_groups = [Kind::PodGroup.name(), Kind::StatefulSet.name()];
     let groups = decisions.iter().filter(|decision| decision.job_kind.is_some_and(|kind| of_groups.contains(&kind)));
     let groups: BTreeSet<&str> = groups.map(|decision| decision.workload.as_str()).collect();

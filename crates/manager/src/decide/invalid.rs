@@ -1,5 +1,5 @@
-//! Objects that cannot be meant as they are: what the API server or the webhook refuses of Cohorts and ResourceFlavors, which have no
-//! condition to say so, names that lead nowhere or in a circle, and objects that are given twice.
+//! Invalid objects: errors that the API server or the webhook would give for Cohorts and ResourceFlavors, which have no condition for them,
+//! names that lead nowhere or in a circle, and objects that are given twice.
 
 use super::manifests::{Manifest, named, text};
 use berth_api::labels::FORBIDDEN_NODE_LABELS;
@@ -21,7 +21,7 @@ const GROUPS: usize = 16;
 /// Most resources or flavors of a group, by the schema.
 const OF_GROUP: usize = 64;
 
-/// What the objects are held against.
+/// Objects against which each object is checked.
 struct Others<'a> {
     objects: &'a BTreeMap<ObjectKey, Value>,
     flavors: BTreeSet<&'a str>,
@@ -29,7 +29,7 @@ struct Others<'a> {
     parents: BTreeMap<&'a str, &'a str>,
 }
 
-/// What is wrong, a line for each fault: object, field, value and what is allowed. Objects come in the order of the manifests.
+/// Errors, a line each: object, field, value and the allowed values. Objects come in the order of the manifests.
 pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     let others = Others::of(offline);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
         let left = left.entry(object.clone()).or_default();
         *left = left.saturating_sub(1);
         if *left > 0 {
-            // What comes later replaces it.
+            // A later manifest of the object replaces this one.
             continue;
         }
         let faults = others.faults(&manifest.object, times.get(&object).copied().unwrap_or_default());
@@ -52,7 +52,8 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     lines
 }
 
-/// What is said of parents that Cohorts name and no manifest describes: Kueue and Berth take them for Cohorts with nothing of their own.
+/// The assumption about parents that Cohorts name and no manifest describes: Kueue and Berth take them for Cohorts without quota of their
+/// own.
 pub(super) fn assumed_cohorts(offline: &Offline) -> Vec<String> {
     let others = Others::of(offline);
     let absent: BTreeSet<&str> =
@@ -116,7 +117,7 @@ impl<'a> Others<'a> {
                     self.groups(&cohort.spec.resource_groups, &mut faults);
                 }
             }
-            // All else that is wrong with it is the reason why it is inactive.
+            // All other errors in it are the reason why it is inactive.
             "ClusterQueue" => {
                 if let Some(queue) = self.get::<ClusterQueue>(Kind::ClusterQueue, &name) {
                     faults.extend(above("spec.cohortName", queue.spec.cohort_name.as_deref().unwrap_or_default()));
@@ -128,11 +129,11 @@ impl<'a> Others<'a> {
         faults
     }
 
-    /// The way from a Cohort to its parents where it comes back to it.
+    /// The path from a Cohort through its parents where it returns to the Cohort.
     fn cycle(&self, name: &str) -> Option<String> {
         let mut way = vec![name];
         let mut at = name;
-        // Who is only below a cycle goes round in it, and never comes back to itself.
+        // A Cohort that is only below a cycle never returns to itself, so the walk is bounded.
         for _ in 0..self.parents.len() {
             at = self.parents.get(at)?;
             way.push(at);
@@ -143,7 +144,7 @@ impl<'a> Others<'a> {
         None
     }
 
-    /// What the schema says of resource groups, and flavors that do not exist.
+    /// Errors of the schema about resource groups, and flavors that do not exist.
     fn groups(&self, groups: &[ResourceGroup], faults: &mut Vec<FieldError>) {
         let path = "spec.resourceGroups";
         faults.extend(count(path, groups.len(), 0, GROUPS));
@@ -165,7 +166,7 @@ impl<'a> Others<'a> {
     }
 }
 
-/// What is wrong with a flavor by itself.
+/// Errors of a flavor by itself.
 fn flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     let spec = &flavor.spec;
     let mut faults = validate_resource_flavor(flavor);

@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What files of a folder end in that are manifests, as for kubectl.
+/// File name extensions of manifests in a folder, as for kubectl.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 /// Kinds beside jobs that decisions depend on and that have a namespace.
 const NAMESPACED: [&str; 7] =
@@ -27,10 +27,10 @@ pub(super) struct Manifest {
     pub(super) object: Value,
 }
 
-/// Manifests by what becomes of them.
+/// Manifests sorted by their use.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
-    /// What is decided on and by, as the API server would store it.
+    /// Objects that are decided on or that decisions depend on, as the API server would store them.
     pub(super) objects: Vec<Manifest>,
     /// Fields that the API server would drop.
     pub(super) unknown: Vec<String>,
@@ -110,12 +110,12 @@ pub(super) fn text(object: &Value, path: &str) -> String {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Kind, namespace and name, as they are told to people.
+/// Kind, namespace and name, as people read them.
 pub(super) fn named(object: &Value) -> String {
     shown(&text(object, "/kind"), &text(object, "/metadata/namespace"), &text(object, "/metadata/name"))
 }
 
-/// The same of an object that is not at hand.
+/// The same for an object that is not at hand.
 pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace.is_empty(), name.is_empty()) {
         (_, true) => kind.to_owned(),
@@ -124,7 +124,7 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-/// Tells apart what is decided on, where these kinds are managed, and what is not.
+/// Separates objects that matter to decisions, where these kinds are managed, from others.
 ///
 /// # Errors
 /// All that cannot be read: an answer about the rest would be one about another cluster.
@@ -134,7 +134,7 @@ pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow
     let mut taken: BTreeSet<String> =
         manifests.iter().map(|manifest| text(&manifest.object, "/metadata/name")).collect();
     for manifest in manifests {
-        // Without pods, nobody looks at what is made of them.
+        // Without the pod integration, nothing is made of kinds that are admitted through pods.
         if let Some(integration) = integration(&manifest.object).filter(|_| !managed.contains(&Kind::Pod)) {
             let why = format!("the configuration does not name the integration {integration}");
             sorted.ignored.push(format!("{}: {why}", named(&manifest.object)));
@@ -163,7 +163,7 @@ pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow
     Ok(sorted)
 }
 
-/// By which name the configuration knows a kind that is admitted through pods.
+/// Name of the integration, in the configuration, of a kind that is admitted through pods.
 fn integration(object: &Value) -> Option<&'static str> {
     let version = text(object, "/apiVersion");
     match (version.as_str(), text(object, "/kind").as_str()) {
@@ -175,13 +175,13 @@ fn integration(object: &Value) -> Option<&'static str> {
 }
 
 impl Manifest {
-    /// What is wrong with it, and where it stands. It begins with the field that is wrong, where it is one.
+    /// A fault of the manifest with its place. The text begins with the field at fault, where there is one.
     pub(super) fn fault(&self, fault: &str) -> String {
         let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
         format!("{}: {}: {fault}", self.place.of(path), named(&self.object))
     }
 
-    /// What is said of a field that its kind does not have.
+    /// Message about a field that its kind does not have.
     fn dropped(&self, path: &str) -> String {
         let (version, kind) = (text(&self.object, "/apiVersion"), text(&self.object, "/kind"));
         let hint = Version::of(&version).and_then(|version| renamed_field(&kind, version, path));
@@ -190,7 +190,7 @@ impl Manifest {
     }
 }
 
-/// What is wrong, as one error.
+/// All faults as one error.
 pub(super) fn refused(faults: &[String]) -> anyhow::Result<()> {
     match faults {
         [] => Ok(()),

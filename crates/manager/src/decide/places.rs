@@ -1,4 +1,4 @@
-//! Where an object and its fields stand in the text of a file: read only when something is said of one of them.
+//! Lines of objects and their fields in the text of a file: read only when a message needs one.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
@@ -19,7 +19,7 @@ impl Source {
     }
 
     fn documents(&self) -> &[Spanned<Node>] {
-        // What can not be read once more has no lines.
+        // A text that cannot be read once more has no lines.
         self.documents.get_or_init(|| serde_saphyr::from_multiple(&self.content).unwrap_or_default())
     }
 }
@@ -33,7 +33,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// File and line of a field, as `file:line`; of what encloses it where the text does not have it.
+    /// File and line of a field, as `file:line`; of the enclosing field where the text does not have it.
     pub(super) fn of(&self, path: &str) -> String {
         let file = &self.source.file;
         let Some(document) = self.source.documents().get(self.document) else { return file.clone() };
@@ -186,7 +186,7 @@ kind: Job
             (0, Some(1), "spec.resourceGroups[0].flavors[1].name", 16),
             (0, Some(1), "metadata.labels[example.com/a]", 10),
             (0, Some(0), "metadata.name", 5),
-            // Of what is not there the line of what encloses it.
+            // A missing field has the line of the enclosing one.
             (0, Some(1), "spec.resourceGroups[0].flavors[7].name", 15),
             (0, Some(1), "", 6),
             (1, None, "kind", 18),

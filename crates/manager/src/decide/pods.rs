@@ -1,4 +1,4 @@
-//! Pods, and Deployments and StatefulSets through theirs: handed over as they would be created, and what became of each.
+//! Pods, and Deployments and StatefulSets through their pods: created as in a cluster, with the outcome of each.
 
 use super::manifests::{Manifest, named, refused, text};
 use berth_control::offline::{Creation, Offline};
@@ -6,23 +6,23 @@ use berth_control::write::{Kind, ObjectKey};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kinds in the order in which they are handed over: a pod is told what its StatefulSet says, and of a Deployment those pods are made
-/// that lack.
+/// The kinds in the order in which they are handed over: a pod takes fields of its StatefulSet, and a Deployment gets the pods that it
+/// lacks.
 const KINDS: [Kind; 3] = [Kind::StatefulSet, Kind::Pod, Kind::Deployment];
 
-/// What became of them.
+/// Outcome of the creation of pods.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// What is wrong with those that the webhook refuses.
+    /// Errors of the objects that the webhook refuses.
     pub(super) invalid: Vec<String>,
     /// Deployments that were taken for smaller ones.
     pub(super) assumed: Vec<String>,
     /// Deployments, and StatefulSets that are no groups, by their pods.
     parents: BTreeMap<ObjectKey, ObjectKey>,
-    /// The first pod of each of them.
+    /// The first pod of each parent.
     firsts: BTreeMap<ObjectKey, ObjectKey>,
     refused: BTreeSet<ObjectKey>,
-    /// Those that Berth leaves alone, and why.
+    /// Pods and parents that Berth leaves alone, with the reason.
     left: BTreeMap<ObjectKey, String>,
 }
 
@@ -33,12 +33,12 @@ pub(super) fn kind(object: &Value) -> Option<Kind> {
 }
 
 impl Pods {
-    /// Creates them.
+    /// Creates the pods.
     pub(super) fn create(offline: &mut Offline, objects: &[Manifest]) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let mut faults = Vec::new();
         let places = objects.iter().enumerate();
-        // Of what is given twice the last one counts.
+        // An object that is given twice counts in its last form.
         let last: BTreeMap<String, usize> = places.clone().map(|(at, given)| (named(&given.object), at)).collect();
         for wanted in KINDS {
             for (at, manifest) in places.clone() {

@@ -16,12 +16,12 @@ fn said_with(integrations: &str, content: &str) -> String {
     got
 }
 
-/// What is said of objects beside [`QUEUES`], where every kind is managed.
+/// The output for objects beside [`QUEUES`], where every kind is managed.
 fn said(objects: &str) -> String {
     said_with(ALL, &format!("{QUEUES}{objects}"))
 }
 
-/// The lines that say what becomes of workloads.
+/// The lines with the decisions on workloads.
 fn outcomes(told: &str) -> Vec<&str> {
     let words = ["inactive: ", "invalid: ", "unknown: ", "assumed: ", "ignored: "];
     told.lines().filter(|line| !line.starts_with(' ') && !words.iter().any(|word| line.starts_with(word))).collect()
@@ -82,7 +82,7 @@ fn a_group_that_is_not_whole_says_how_many_pods_are_there() {
     let told = said(&(member("a", "training", "3", 1) + &member("b", "training", "3", 1) + &pod("c", QUEUE, 1)));
     assert_eq!(lines(&told, "ignored"), ["PodGroup default/training: 2 of 3 pods are there"]);
     assert_eq!(outcomes(&told).len(), 1, "{told}");
-    // One that cannot be is another matter.
+    // A pod that cannot belong to the group gives another message.
     let other = member("b", "training", "2", 1).replace("queue-name: all", "queue-name: other");
     let told = said(&(member("a", "training", "2", 1) + &other));
     let why =
@@ -127,7 +127,7 @@ fn many_replicas_are_told_and_too_many_are_left_out() {
     let pods = Pods::create(&mut offline, &objects).unwrap();
     assert_eq!(pods.assumed, ["Deployment web: it has no replicas beyond 5000; it asks for 1 more"]);
     assert_eq!(keys(&offline, &[Kind::Pod]).len(), 5_000);
-    // Of all together, and one at least of each.
+    // The limit is for all Deployments together, with at least one pod for each.
     let many: String = ["a", "b", "c", "d"].map(|name| parent("Deployment", name, QUEUE, 4_999, 1)).concat();
     let pods = Pods::create(&mut offline, &given(&many)).unwrap();
     assert_eq!(pods.assumed, ["Deployment d: it has no replicas beyond 3; it asks for 4996 more"]);
@@ -135,7 +135,7 @@ fn many_replicas_are_told_and_too_many_are_left_out() {
     assert_eq!(pods.assumed, ["Deployment e: it has no replicas beyond 1; it asks for 4998 more"]);
 }
 
-/// As of a cluster whose objects were written to a file.
+/// Manifests as of a cluster whose objects were written to a file.
 #[test]
 fn pods_that_a_deployment_has_already_count_as_its_replicas() {
     let queued = "kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'";
@@ -154,7 +154,7 @@ fn pods_that_a_deployment_has_already_count_as_its_replicas() {
     assert_eq!(lines(&told, "ignored"), [""; 0]);
 }
 
-/// Nobody stops it on paper, so that its quota is not free.
+/// No kubelet stops it on paper, so that its quota is not free.
 #[test]
 fn a_pod_that_has_to_go_for_another_one_is_evicted() {
     let queues = QUEUES.replace(
@@ -258,7 +258,7 @@ fn what_takes_no_part_says_why() {
     assert_eq!(lines(&told, "ignored"), [unknown]);
 }
 
-/// Nothing is said of their fields either: nobody here looks at them.
+/// Their fields are not checked either, since nothing reads them.
 #[test]
 fn without_pods_in_the_configuration_nothing_is_made_of_them() {
     let odd = pod("alone", QUEUE, 1).replace("containers:", "container:");

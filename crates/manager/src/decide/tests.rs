@@ -36,7 +36,7 @@ pub(super) fn with_frameworks(names: &str) -> String {
     format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: {names}\n")
 }
 
-/// What is said under a word, without the place in [`given`] manifests.
+/// The lines under a word, without the place in [`given`] manifests.
 pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
     let begin = format!("{word}: ");
     let placeless = |line: &str| match line.split_once(": ") {
@@ -71,7 +71,7 @@ fn golden_answers() {
     assert!(count >= 4, "only {count} answers");
 }
 
-/// On paper the example ends as its README says that it does in a cluster.
+/// The example ends on paper as its README says that it ends in a cluster.
 #[test]
 fn examples_are_decided_as_in_a_cluster() {
     let told = said(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
@@ -81,7 +81,7 @@ fn examples_are_decided_as_in_a_cluster() {
     }
 }
 
-/// Nothing in our own examples is unknown to us, and nothing in them is passed over.
+/// Every field of our own examples is known, and none of their objects is passed over.
 #[test]
 fn examples_are_read_whole() {
     let config = with_frameworks("[batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]");
@@ -92,7 +92,7 @@ fn examples_are_read_whole() {
         let told = answer(&objects, &config, Cards::default(), latest(&objects), Output::Text).unwrap();
         for word in ["invalid", "unknown", "ignored"] {
             let mut passed_over = lines(&told, word);
-            // Who may use a queue, and which objects are taken at all, is left to the API server.
+            // Permissions to use a queue, and admission policies, are left to the API server.
             passed_over.retain(|line| {
                 !["RoleBinding ", "ValidatingAdmissionPolicy"].iter().any(|kind| line.starts_with(kind))
             });

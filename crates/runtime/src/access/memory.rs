@@ -1,6 +1,6 @@
-//! Answers of the API server, for a short time: each is asked for once, however many wait for it; few are asked for at once and few a
-//! second; and a bounded number is kept. A user who was allowed a while ago is asked about beside all others, so that a flood of
-//! strangers does not keep a known reader out.
+//! Answers of the API server, for a short time. Each question is asked once, however many callers wait for it; few questions are asked at
+//! once and few a second; and a bounded number of answers is kept. Questions about a user who was allowed a while ago have places of their
+//! own, so that a flood of strangers does not keep a known reader out.
 
 use super::Verdict;
 use crate::rate::Bucket;
@@ -26,13 +26,13 @@ pub(super) struct Limits {
     pub(super) entries: usize,
     /// Questions at once.
     pub(super) at_once: usize,
-    /// Questions a second, and so many without a pause; `None` is unlimited.
+    /// Questions a second, and as many without a pause; `None` is unlimited.
     pub(super) rate: Option<f64>,
     /// From being asked to the answer, waiting included.
     pub(super) deadline: Duration,
-    /// How long it counts that somebody is allowed.
+    /// How long an answer counts that allows.
     pub(super) good: Duration,
-    /// How long it counts that somebody is not.
+    /// How long an answer counts that does not allow.
     pub(super) bad: Duration,
 }
 
@@ -41,7 +41,7 @@ enum Entry {
     Known { verdict: Verdict, until: Instant },
 }
 
-/// Answers, and what is asked at this moment.
+/// Answers, and questions that are asked at this moment.
 pub(super) struct Memory {
     limits: Limits,
     entries: Mutex<BTreeMap<Key, Entry>>,
@@ -93,7 +93,7 @@ impl Memory {
             return Ok(Verdict::Busy);
         }
         let (memory, question) = (Arc::clone(self), ask());
-        // A task of its own: whoever hangs up meanwhile takes the answer from nobody.
+        // A task of its own: a client that hangs up meanwhile takes the answer from no other.
         let task = tokio::spawn(async move {
             let places = if was_allowed { &memory.known } else { &memory.strangers };
             let answer = async {
@@ -130,7 +130,7 @@ impl Memory {
         entries.insert(key, Entry::Known { verdict: verdict.clone(), until });
     }
 
-    /// Whether one more can be kept: what counts no more goes, then the refusal that ends first, then the permission that does.
+    /// Whether one more can be kept. An expired answer goes first, then the refusal that ends first, then the permission that ends first.
     fn make_room(&self, entries: &mut BTreeMap<Key, Entry>, now: Instant) -> bool {
         if entries.len() < self.limits.entries {
             return true;
@@ -167,7 +167,7 @@ mod tests {
         bad: Duration::from_millis(100),
     };
 
-    /// A memory, and an API server that is asked so often and never more at once than so many.
+    /// A memory beside an API server that counts questions, and the most at one time.
     struct Beside {
         memory: Arc<Memory>,
         asked: Arc<AtomicUsize>,

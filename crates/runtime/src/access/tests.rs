@@ -6,10 +6,10 @@ use http::{Request, StatusCode};
 use serde_json::Value;
 use std::sync::Mutex;
 
-/// What it was asked for: path and spec.
+/// Requests that arrived: path and spec.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Says what the API server says: of the tokens `reader` and `stranger` whose they are, and that the user reader may everything.
+/// Answers as the API server does: it knows the users of the tokens `reader` and `stranger`, and the user reader may do everything.
 async fn answer(asked: Asked, request: Request<Body>) -> (StatusCode, String) {
     let path = request.uri().path().to_owned();
     let body: Value = serde_json::from_slice(&to_bytes(request.into_body(), 100_000).await.unwrap()).unwrap();
@@ -29,7 +29,7 @@ async fn answer(asked: Asked, request: Request<Body>) -> (StatusCode, String) {
     (StatusCode::CREATED, json!({"metadata": {}, "spec": spec, "status": status}).to_string())
 }
 
-/// A client of such a one.
+/// A client of such an API server.
 pub(crate) async fn knowing_tokens() -> (Client, Asked) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri: http::Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

@@ -62,7 +62,7 @@ fn retry() -> RetryConfig {
     RetryConfig { backoff: BackoffConfig::default(), max_retries: 2, retry_timeout }
 }
 
-/// Where AWS tells a pod who it is: roles of service accounts, and EKS Pod Identity.
+/// Environment variables with a pod's AWS identity: roles of service accounts, and EKS Pod Identity.
 const AWS_IDENTITY: [&str; 7] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_ROLE_ARN",
@@ -72,14 +72,14 @@ const AWS_IDENTITY: [&str; 7] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
-/// Where Azure does: workload identity.
+/// Environment variables with a pod's Azure identity: workload identity.
 const AZURE_IDENTITY: [&str; 4] =
     ["AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_HOST", "AZURE_FEDERATED_TOKEN_FILE"];
 
 /// Variables of the environment.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What the environment says of the pod's identity, and nothing else of it: it must not lead a store elsewhere.
+/// The variables of the pod's identity, and no others of the environment: these must not lead a store elsewhere.
 fn identity<K: FromStr>(names: &'static [&str], own: Environment<'_>) -> impl Iterator<Item = (K, String)> {
     names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, own(name)?)))
 }
@@ -154,7 +154,7 @@ fn endpoint(field: &str, text: String) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether a text is what a function takes.
+/// Checks that a text parses as the parameter type of a function.
 fn parses<T, R>(text: &str, _taken_by: fn(&T) -> R) -> Result<(), String>
 where
     T: FromStr,
@@ -163,14 +163,14 @@ where
     text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }
 
-/// A Secret; what it says is never part of a message.
+/// A Secret; its values are never part of a message.
 struct Credentials {
     name: String,
     secret: Secret,
 }
 
 impl Credentials {
-    /// What a key says, without the newline that files and `echo` end in; `None` when there is no such key.
+    /// The value of a key, without the newline that files and `echo` end in; `None` when there is no such key.
     fn text(&self, key: &str) -> Result<Option<String>, String> {
         let Some(value) = self.secret.data.as_ref().and_then(|data| data.get(key)) else { return Ok(None) };
         let text = std::str::from_utf8(&value.0).map_err(|_| self.bad(key, "is no text"))?.trim_end();
@@ -206,7 +206,7 @@ impl Credentials {
                 return Err(self.bad(key, &format!("has no {field}")));
             }
         }
-        // Emulators are named there; what object_store makes of it is a URL without a check.
+        // Emulators are named there; object_store makes a URL of it without a check.
         let root = file.get("gcs_base_url").filter(|root| !root.is_null());
         let is_url = |root: &Value| root.as_str().is_some_and(|root| endpoint(key, root.to_owned()).is_ok());
         if root.is_some_and(|root| !is_url(root)) {

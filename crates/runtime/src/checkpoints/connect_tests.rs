@@ -1,4 +1,4 @@
-//! What administrators declare, as they do.
+//! Stores as administrators declare them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -107,7 +107,7 @@ async fn a_secret_that_was_made_from_files_signs_requests() {
         async move { Ok::<_, kube::Error>(http::Response::builder().body(Body::from(answer)).unwrap()) }
     });
     let client = Client::new(service, "default");
-    // Nobody listens there: what is to be seen is that a request is made at all.
+    // Nothing listens there: the test shows only that a request is made at all.
     let spec = json!({"s3": {"bucket": "b", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "keys"});
     let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
     let store = open(&client, Some("berth"), &spec).await.unwrap();

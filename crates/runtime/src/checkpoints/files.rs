@@ -14,16 +14,16 @@ use super::listing::{Listing, Version};
 use super::marker::{MARKER, MOST_MARKER_BYTES};
 use super::turn::{Call, Turn};
 
-/// So many folders below one another are looked at.
+/// Most folders below one another that are read.
 const MOST_DEPTH: usize = 16;
-/// `O_NONBLOCK` of Linux: a tenant's pipe must not keep who opens it waiting for a writer.
+/// `O_NONBLOCK` of Linux: a tenant's pipe must not keep the reading thread waiting for a writer.
 const NONBLOCK: i32 = 0o4000;
 
 /// A folder.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) root: PathBuf,
-    /// Shared by all that use the same folder.
+    /// Shared by all connections to the same folder.
     pub(super) turn: Arc<Turn>,
 }
 
@@ -57,7 +57,7 @@ impl Files {
         .await
     }
 
-    /// Deletes folders of a job, the file that makes them checkpoints first, as long as somebody waits for it.
+    /// Deletes folders of a job, the file that makes them checkpoints first, as long as the caller waits for it.
     pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), String> {
         let ids = ids.to_vec();
         self.with(place, move |job, call| {
@@ -101,7 +101,7 @@ impl Files {
     }
 }
 
-/// The folder of a job. That the root is missing is an error, whatever else is not there yet.
+/// The folder of a job. A missing root is another error than `NotFound`, which a folder below it gives that does not exist yet.
 fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
     let mut folder = Dir::open_ambient_dir(root, ambient_authority())
         .map_err(|error| io::Error::other(format!("cannot be opened: {error}")))?;
@@ -113,7 +113,7 @@ fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
 
 /// A walk through the folder of a job.
 struct Walk<'a> {
-    /// What it is called in messages.
+    /// Name of the folder in messages.
     name: String,
     most: usize,
     /// Files, folders and links so far.
@@ -158,7 +158,7 @@ impl Walk<'_> {
     }
 }
 
-/// Empties a folder step by step: what deletes a whole tree at once cannot be stopped when its time is over.
+/// Empties a folder step by step: a call that deletes a tree at once could not be stopped when its time is over.
 fn clear(folder: &Dir, depth: usize, call: &Call) -> io::Result<()> {
     for entry in folder.entries()? {
         call.step()?;

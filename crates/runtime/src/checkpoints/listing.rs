@@ -1,4 +1,4 @@
-//! What the files of a job say of its checkpoints: gathered file by file, so that the list of a huge folder is never held.
+//! The checkpoints of a job as its files show them: gathered file by file, so that the list of a huge folder is never held.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::marker::{MARKER, is_id};
 
-/// So many checkpoints of one job are read: above what a job may ask to keep, so that the surplus can still be deleted.
+/// Most checkpoints of one job that are read: above the number that a job may ask to keep, so that the surplus can still be deleted.
 pub(super) const MOST_CHECKPOINTS: usize = 2_000;
 
 /// A marker as it was listed: it is not read again while both stay.
@@ -20,7 +20,7 @@ pub(super) struct Version {
 /// The checkpoints in the folder of a job.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// What the folder is called in messages.
+    /// Name of the folder in messages.
     name: String,
     /// Files so far, of whatever kind.
     pub(super) files: usize,

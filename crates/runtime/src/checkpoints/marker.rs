@@ -16,7 +16,7 @@ const MOST_TEXT: usize = 256;
 /// Longest name of a checkpoint.
 const MOST_ID: usize = 128;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) step: i64,
@@ -24,7 +24,7 @@ pub(super) struct Marker {
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// The same as it is written: training code puts numbers into metadata, and writes a step as a float or a text.
+/// The file as jobs write it: training code puts numbers into metadata, and writes a step as a float or a text.
 #[derive(Deserialize)]
 struct Written {
     step: Value,
@@ -34,7 +34,7 @@ struct Written {
     metadata: BTreeMap<String, Value>,
 }
 
-/// A whole number, however it is written.
+/// An integer, however it is written.
 fn whole(name: &str, value: &Value) -> Result<i64, String> {
     let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
     let number = match value {
@@ -45,9 +45,9 @@ fn whole(name: &str, value: &Value) -> Result<i64, String> {
     number.filter(|number| *number >= 0).ok_or_else(fault)
 }
 
-/// A float that stands for a whole number.
+/// A float that stands for an integer.
 fn float(number: f64) -> Option<i64> {
-    // Up to here every whole number is a float.
+    // Up to here every integer is a float.
     const MOST: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and within bounds")]
     let whole = number as i64;
@@ -55,7 +55,7 @@ fn float(number: f64) -> Option<i64> {
 }
 
 impl Marker {
-    /// Reads one; of its metadata what is short enough to be shown.
+    /// Reads a marker, with those entries of its metadata that are short enough to be shown.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let step = whole("step", &written.step)?;

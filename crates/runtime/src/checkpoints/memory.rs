@@ -1,27 +1,27 @@
-//! What markers have said, so that one that has not changed is not read again. Tenants write markers: what is kept of them is
-//! bounded by its size.
+//! Contents of markers, so that one that has not changed is not read again. Tenants write markers: the memory for them is bounded by its
+//! size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::listing::Version;
 use super::marker::Marker;
 
-/// About so much is remembered.
+/// Limit of the memory; beyond it the jobs that were not looked at for longest are forgotten.
 const MOST_BYTES: usize = 32 << 20;
-/// What an entry costs beside its text.
+/// Cost of an entry beside its text.
 const ENTRY: usize = 160;
-/// What an entry of metadata costs beside its text.
+/// Cost of an entry of metadata beside its text.
 const TEXTS: usize = 64;
 
 /// Store, namespace and name of a job.
 pub(super) type JobKey = (String, String, String);
 
-/// What is kept of a marker.
+/// The part of a marker that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) step: i64,
     pub(super) epoch: Option<i64>,
-    /// `None` where it is not kept, because no status shows it.
+    /// `None` where the metadata is not kept, because no status shows it.
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -62,11 +62,11 @@ struct Job {
     looked: u64,
 }
 
-/// What is known of all jobs.
+/// Known markers of all jobs.
 #[derive(Debug)]
 pub(super) struct Memory {
     jobs: BTreeMap<JobKey, Job>,
-    /// What all of it costs, about.
+    /// Approximate cost of all entries.
     pub(super) bytes: usize,
     most: usize,
     looks: u64,
@@ -93,13 +93,13 @@ impl Memory {
         });
     }
 
-    /// What a marker has said, `None` when it is not known.
+    /// The content of a marker, `None` when it is not known.
     pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<Said>> {
         let known = self.jobs.get(key)?.markers.get(id)?;
         (known.version == version).then(|| known.said.clone())
     }
 
-    /// Remembers what a marker says.
+    /// Remembers the content of a marker.
     pub(super) fn put(&mut self, key: &JobKey, id: &str, version: Version, said: Option<Said>) {
         let (known, looks) = (Known { version, said }, self.looks);
         let job = self.jobs.entry(key.clone()).or_insert_with(|| Job { looked: looks, ..Job::default() });
@@ -121,7 +121,7 @@ impl Memory {
         });
     }
 
-    /// Changes what is known of a job, and counts anew what it costs.
+    /// Changes the known markers of a job, and counts its cost anew.
     fn change(&mut self, key: &JobKey, act: impl FnOnce(&mut Job)) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         act(job);
@@ -161,7 +161,7 @@ mod tests {
         ("main".to_owned(), "team".to_owned(), name.to_owned())
     }
 
-    /// What everything costs, counted from nothing.
+    /// The cost of all entries, counted from nothing.
     fn counted(memory: &Memory) -> usize {
         memory.jobs.values().flat_map(|job| &job.markers).map(|(id, known)| known.cost(id)).sum()
     }

@@ -1,7 +1,7 @@
-//! Checkpoint stores: what is listed and deleted in them when control asks for it.
+//! Checkpoint stores: listing and deleting of checkpoints when control asks for it.
 //!
-//! A checkpoint is a folder below the job's own; it is complete once it has a file `checkpoint.json`, which the job writes last
-//! and which says the step. What is deleted loses that file first, so that no half of a checkpoint ever counts as one.
+//! A checkpoint is a folder below the job's own. It is complete once it has a file `checkpoint.json`, which the job writes last and which
+//! says the step. A deletion removes that file first, so that half of a checkpoint never counts as one.
 
 mod connect;
 mod files;
@@ -31,9 +31,9 @@ use marker::{MARKER, MOST_MARKER_BYTES, Marker};
 use memory::{JobKey, Memory, Said};
 use turn::Turn;
 
-/// So many files of one job are looked at.
+/// Most files of one job that are listed.
 const MOST_FILES: usize = 100_000;
-/// So many markers are read at once.
+/// Markers that are read at once.
 const AT_ONCE: usize = 8;
 /// A connection is made anew after so long: its credentials may have been replaced.
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
@@ -59,7 +59,7 @@ pub struct Stores {
     client: Client,
     namespace: Option<String>,
     connections: Mutex<BTreeMap<String, Connection>>,
-    /// Whose turn it is in folders, by path: it outlives connections, as a call that hangs does.
+    /// The order of calls in folders, by path: it outlives connections, as a call that hangs does.
     turns: Mutex<BTreeMap<PathBuf, Arc<Turn>>>,
     memory: Mutex<Memory>,
 }
@@ -133,7 +133,7 @@ impl Stores {
         }
         let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
         let mut found = BTreeMap::new();
-        // A status shows the last ones, and only theirs is metadata kept.
+        // A status shows the last ones, and only their metadata is kept.
         let mut shown = BTreeMap::<Rank<'_>, Said>::new();
         while let Some((id, at, said)) = read.try_next().await? {
             let Some(said) = said else { continue };
@@ -181,13 +181,13 @@ impl Stores {
             return Ok((id, version.modified, said));
         }
         let said = said_of(place, backend, id, version).await?;
-        // At once, so that a look that is broken off was not for nothing.
+        // At once, so that the next listing does not read this marker again, even if this one is broken off.
         self.memory.lock().await.put(job, id, version, said.as_ref().map(Said::brief));
         Ok((id, version.modified, said))
     }
 }
 
-/// Reads what a marker says.
+/// Reads the marker of a checkpoint.
 async fn said_of(
     place: &CheckpointPlace,
     backend: &Backend,
@@ -222,7 +222,7 @@ fn from_millis(millis: i64) -> Timestamp {
 }
 
 impl Backend {
-    /// What the files of a job say.
+    /// Lists the files of a job.
     async fn list(&self, place: &CheckpointPlace) -> Result<Listing, String> {
         let store = match self {
             Self::Files(files) => return files.list(place, MOST_FILES).await,
@@ -268,7 +268,7 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
-        // Without its marker nobody finds it again: whoever waits for this may give up, and the rest goes all the same.
+        // Without its marker the checkpoint is never found again: the rest is deleted by a task of its own, even if the caller gives up.
         let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), whole)));
         rest.await.map_err(|error| error.to_string())?.map_err(|_| format!("{id}: not deleted in time"))??;
     }

@@ -1,4 +1,4 @@
-//! One blocking call at a time in a folder: of a mount that hangs each call keeps its thread for ever, and threads are few.
+//! One blocking call at a time in a folder: on a mount that hangs each call keeps its thread for ever, and threads are few.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A call that has not come a step further for so long hangs, as far as others are concerned.
+/// A call that has not made a step for so long counts as hanging: others do not wait for it.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Whose turn it is in a folder.
+/// Order of the calls in a folder.
 #[derive(Debug)]
 pub(super) struct Turn {
     free: Arc<Semaphore>,
@@ -34,8 +34,8 @@ impl Turn {
         Self { free, silence, begin, stepped: AtomicU64::new(0) }
     }
 
-    /// Waits for the calls before, as long as they come further. The call is for the thread that makes it, the other half for
-    /// who waits for that.
+    /// Waits for the calls before, as long as they make steps. The [`Call`] is for the thread that makes it, [`Wanted`] for the task that
+    /// waits for its result.
     pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), String> {
         let free = self.wait().await?;
         self.step();
@@ -100,7 +100,7 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// Those that wait count from the end of this call, not from its last step.
+    /// Waiting calls measure silence from the end of this call, not from its last step.
     fn drop(&mut self) {
         self.turn.step();
     }

@@ -1,4 +1,4 @@
-//! A notice that waits: thousands do behind a busy server, and a text for each of its parts would cost several times as much.
+//! A notice that waits: thousands of them wait behind a busy server, and a text for each part would cost several times as much.
 
 use berth_control::write::{EventType, Kind, Notice};
 use jiff::Timestamp;

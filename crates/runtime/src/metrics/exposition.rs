@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// One metric with all its series.
 pub(super) struct Family {
     pub(super) metrics: Arc<Metrics>,
-    /// Those that control counted at the moment of the scrape.
+    /// Gauges that control counted at the moment of the scrape.
     pub(super) gauges: Arc<Gauges>,
-    /// Those that the process knows of itself.
+    /// Gauges of the process itself.
     pub(super) own: Arc<Gauges>,
     pub(super) definition: &'static Definition,
 }

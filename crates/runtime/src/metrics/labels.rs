@@ -13,7 +13,7 @@ const PAIR_END: char = '\u{1e}';
 pub(super) struct Labels(Box<str>);
 
 impl Labels {
-    /// Packs labels. The two marks that hold them together are no text that anything is named by.
+    /// Packs labels. The two separators occur in no name and no value.
     pub(super) fn of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut pairs: Vec<(&str, &str)> = labels.into_iter().collect();
         pairs.sort_unstable();

@@ -1,6 +1,6 @@
-//! Every metric there is: name, shape, labels, meaning. docs/metrics.md is made of it.
+//! Table of all metrics: name, shape, labels, meaning. docs/metrics.md is made of it.
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Counter,
@@ -13,7 +13,7 @@ pub(super) enum Shape {
     Creation,
     /// Histogram with the default buckets of the Prometheus clients.
     Short,
-    /// Histogram for what takes far less than a millisecond.
+    /// Histogram for durations far below a millisecond.
     Brief,
 }
 

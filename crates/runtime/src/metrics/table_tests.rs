@@ -66,7 +66,7 @@ fn rows() -> String {
 
 /// Kueue's metrics, a line each: name, type, labels in order.
 const KUEUES: &str = include_str!("../../kueue-metrics.txt");
-/// Those that are not there: docs/compatibility.md says why.
+/// Metrics of Kueue that Berth does not have: docs/compatibility.md says why.
 const NOT_YET: [&str; 4] = [
     "kueue_pending_scheduling_hashes",
     "kueue_replaced_workload_slices_total",

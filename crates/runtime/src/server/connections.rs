@@ -1,5 +1,5 @@
-//! Connections of an HTTP server, plain or over TLS, few and short, as those of the webhooks are: whoever reaches the port may connect, and a
-//! probe must get through all the same.
+//! Connections of an HTTP server, plain or over TLS, few and short, like those of the webhooks: every client that reaches the port may
+//! connect, and a probe must get through all the same.
 //!
 //! A connection answers one request. Probes and scrapes come seconds apart and open another one, and so there is none that idles.
 
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// What connections of one server may cost. The longest that anybody may wait for is a comparison with fresh lists of everything.
+/// Limits of one server. The slowest answer is a comparison with fresh lists of everything.
 pub(super) const LIMITS: Limits =
     Limits { connections: 64, head: Duration::from_secs(5), life: Duration::from_secs(120) };
 /// Bytes that are held of what is read and of what is written, per connection.
@@ -31,14 +31,14 @@ const BUFFER: usize = 64 * 1024;
 /// How long nothing is accepted after accepting failed, most likely for want of file handles.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Handshakes that may begin in a second. They are made on the thread of all I/O, and each costs it as much as hundreds of requests
-/// without TLS: whoever opens more waits in the kernel's queue.
+/// Handshakes that may begin in a second. They are made on the thread of all I/O, and each costs it as much as hundreds of requests without
+/// TLS. Further connections wait in the kernel's queue.
 const HANDSHAKES: f64 = 50.0;
 
 /// Limits of connections.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// At once; the oldest makes room for a new one, first of all those that have asked nothing.
+    /// Connections at once. The oldest makes room for a new one; connections that have sent no request go first.
     connections: usize,
     /// From being accepted to the end of the head of the request.
     head: Duration,
@@ -54,7 +54,7 @@ struct Open {
     asked: Arc<AtomicBool>,
 }
 
-/// Serves until dropped, and hangs up then; over TLS where there is a side of it.
+/// Serves until dropped, and closes all connections then; over TLS where `tls` is given.
 pub(super) async fn serve(
     limits: Limits,
     listener: TcpListener,
@@ -105,7 +105,7 @@ async fn connection(
             answer(limits, stream, peer, router, asked).await;
         }
     };
-    // How it ended is the client's to know.
+    // A connection that ends with an error concerns its client alone.
     let _ = tokio::time::timeout(limits.life, whole).await;
 }
 

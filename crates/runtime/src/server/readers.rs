@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// A hundred tokens that nobody knows are no hundred questions.
+    /// A hundred unknown tokens do not become a hundred TokenReviews.
     #[tokio::test]
     async fn flood_of_bad_tokens_asks_the_api_server_little() {
         let (client, asked) = knowing_tokens().await;

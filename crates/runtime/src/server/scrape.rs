@@ -1,5 +1,5 @@
-//! The text of `/metrics`: made at most once a second, however many ask. Its figures are counted on the loop's thread, and its words
-//! are a good part of a second of CPU where queues are many: neither may be for anybody to spend who reaches the port.
+//! The text of `/metrics`: made at most once a second, however many ask. Its figures are counted on the loop's thread, and its text costs a
+//! good part of a second of CPU where queues are many: a client that reaches the port must not be able to spend either.
 
 use super::ask;
 use crate::core_loop::Query;
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// How long a text is shown again.
+/// How long a text is shown.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A text, metric by metric, shared by all who are shown it.
+/// A text, metric by metric, shared by all readers.
 pub(super) type Text = Arc<[Bytes]>;
 
-/// What all who ask are shown.
+/// The text and the gauges that readers share.
 #[derive(Default)]
 pub struct Scrape {
-    /// The text that is being made or is shown; none of one that is older.
+    /// The text that is being made or is shown; a text that is too old is absent.
     latest: Mutex<Option<watch::Receiver<Option<Text>>>>,
     /// Gauges of the last text, shown again when the loop is too busy to answer.
     gauges: Mutex<Arc<Gauges>>,
@@ -34,7 +34,7 @@ impl Scrape {
             *latest = Some(text.clone());
             text
         };
-        // Whoever hangs up meanwhile holds up nobody: the text is made by a task of its own.
+        // A client that hangs up meanwhile delays no other: the text is made by a task of its own.
         text.wait_for(Option::is_some).await.ok()?.clone()
     }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A loop that counts how often it is asked, and shows the count; it answers so many times.
+    /// A loop that counts how often it is asked, and shows the count; it answers `answers` times.
     fn counting(answers: u32) -> (mpsc::Sender<Query>, Arc<AtomicU32>) {
         let (queries, mut questions) = mpsc::channel(1);
         let count = Arc::new(AtomicU32::new(0));
@@ -92,7 +92,7 @@ mod tests {
         text.iter().any(|part| String::from_utf8_lossy(part).contains(&line))
     }
 
-    /// A flood of scrapes counts the figures of the loop once a second, whether those who ask wait for the answer or hang up.
+    /// A flood of scrapes counts the figures of the loop once a second, whether the clients wait for the answer or hang up.
     #[tokio::test]
     async fn many_askers_cost_one_look_at_the_figures() {
         let (queries, count) = counting(10);

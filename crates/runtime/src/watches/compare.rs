@@ -22,7 +22,7 @@ pub async fn list_all(client: &Client, wanted: &Wanted) -> kube::Result<Vec<Obse
             continue;
         }
         match list(client, &kind).await {
-            // A decoding error of a whole list cannot be: bad objects are left out one by one.
+            // The list as such always decodes: bad objects are left out one by one.
             Ok(objects) => all.extend((kind.decode)(Change::Reset(objects)).ok()),
             Err(error) if kind.dispensable => {
                 all.push(kind.unlisted(Some(reason(&watcher::Error::InitialListFailed(error)))));

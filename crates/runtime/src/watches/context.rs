@@ -1,4 +1,4 @@
-//! The context that watches share, and how they tell what they see.
+//! The context that watches share, and the passing on of their observations.
 
 use super::Kind;
 use crate::first_list::FirstList;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
 
-/// What a watch tells the loop.
+/// An observation on its way from a watch to the loop.
 #[derive(Debug)]
 pub struct Seen {
     /// The observation.
@@ -24,10 +24,10 @@ pub struct Seen {
     pub room: Option<OwnedSemaphorePermit>,
 }
 
-/// Somebody beside the loop who wants to know what the watches see; it must not wait for anything.
+/// Observer hook beside the loop for the observations of the watches; it must not wait for anything.
 pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
 
-/// What every watch needs.
+/// State that every watch needs.
 #[derive(Clone)]
 pub struct Context {
     /// Client for watches.
@@ -40,27 +40,27 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Shows which kinds cannot be listed.
     pub pulse: Arc<Pulse>,
-    /// Told first.
+    /// Observer hook, called before the loop gets the observation.
     pub tap: Option<Tap>,
-    /// What is to be watched at all.
+    /// The kinds that are watched at all.
     pub wanted: Wanted,
     /// For objects that are on their way to the loop, of all watches, in kibibytes of their text.
     pub room: Arc<Semaphore>,
 }
 
-/// What the configuration says of what is to be watched.
+/// The part of the configuration that says which kinds are watched.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The kinds of job that it names: of some, nothing is watched without it.
+    /// The kinds of job that the configuration names: the objects of some kinds are not watched otherwise.
     pub job_kinds: BTreeSet<control::Kind>,
-    /// Whether jobs are managed that name no queue.
+    /// True where jobs are managed that name no queue.
     pub without_queue: bool,
 }
 
 /// Kibibytes of objects that are on their way to the loop: the watches wait meanwhile, and with them the API server.
 const ROOM: u32 = 16 << 10;
 
-/// Room for what is on its way to one loop.
+/// Room for the objects on their way to one loop.
 #[must_use]
 pub fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(ROOM as usize))
@@ -74,12 +74,12 @@ impl Context {
         Arc::clone(&self.room).acquire_many_owned(size.min(ROOM)).await.ok()
     }
 
-    /// Tells whoever wants to know first, and then the loop; false when that is gone.
+    /// Passes an observation to the observer hook, and then to the loop; false when the loop is gone.
     pub(super) async fn tell(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
         self.tell_of(observation, listed, None).await
     }
 
-    /// The same of an object that takes up room.
+    /// The same for an object that takes up room.
     pub(super) async fn tell_of(
         &self,
         observation: Observation,
@@ -92,7 +92,7 @@ impl Context {
         self.seen.send(Seen { observation, listed, room }).await.is_ok()
     }
 
-    /// All objects of a kind were told; false when the loop is gone.
+    /// All objects of a kind were passed on; false when the loop is gone.
     pub(super) async fn listed(&self, kind: &Kind, first: &mut FirstList) -> bool {
         self.pulse.note_works(kind.name());
         !first.is_complete() || self.tell(kind.unlisted(None), None).await

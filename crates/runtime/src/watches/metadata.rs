@@ -1,4 +1,4 @@
-//! Objects of which the metadata alone is asked for: pods of jobs. There may be tens of thousands, and hardly any is more than looked at.
+//! Kinds of which only the metadata is asked for: pods of jobs. There may be tens of thousands, and most of them are only looked at.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const ONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 /// Metadata alone, of a list.
 pub(crate) const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A client to which lists and watches are answered with metadata. It sends what it is asked for by the other one.
+/// A client whose lists and watches are answered with metadata. It sends its requests through the other one.
 fn only(client: &Client) -> Client {
     let client = client.clone();
     let service = tower::service_fn(move |mut request: Request<Body>| {
@@ -31,7 +31,7 @@ fn only(client: &Client) -> Client {
 }
 
 impl Kind {
-    /// Pods that their starts have told the name of their pod set.
+    /// Pods that carry the name of their pod set as a label since their start.
     pub(super) fn of_started_pods() -> Self {
         Self {
             resource: ApiResource::erase::<Pod>(&()),
@@ -40,7 +40,7 @@ impl Kind {
             tells: None,
             integration: None,
             selector: Some(POD_SET.to_owned()),
-            // Pods that no Job counts go unseen then; other kinds tell of what waits, runs and ends.
+            // Without this list, pods that no Job counts go unseen; the other kinds still show which jobs wait, run and end.
             dispensable: true,
             holds_up: None,
             metadata_only: true,

@@ -15,23 +15,23 @@ use super::pods::{Meta, NOT_ENDED, page};
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
-/// So many patches at once.
+/// Patches under way at once.
 const AT_ONCE: usize = 16;
 
-/// So many pods are asked for at once.
+/// Pods of one page of the list.
 const PAGE: usize = 500;
 
 /// Field manager of the annotations, the one of Berth's other merge patches.
 const MANAGER: &str = "kueue";
 
-/// A pod to be told.
+/// A pod to annotate.
 struct Pod {
     name: String,
     uid: String,
 }
 
-/// Annotates those pods of a job that lack it and have not ended. Patches begin within one deadline: what is left then is told the
-/// next time.
+/// Annotates those pods of a job that lack it and have not ended. Patches begin within one deadline; the remaining pods are annotated by
+/// the next write.
 pub(super) async fn annotate(
     writer: &Writer,
     write: &Write,
@@ -50,7 +50,7 @@ pub(super) async fn annotate(
         if patches.len() >= AT_ONCE {
             outcomes.extend(patches.next().await);
         }
-        // One of them waits for the rate at a time, so that the others' writes get their share of it.
+        // One patch waits for the rate at a time, so that other writes get their share of it.
         let mut turn = pin!(turn(writer, write, until));
         let turn = loop {
             tokio::select! {
@@ -67,7 +67,7 @@ pub(super) async fn annotate(
         }
     }
     outcomes.extend(patches.collect::<Vec<Outcome>>().await);
-    // A pod that is gone need not be told. Of other troubles one that may pass is the answer for all: a refusal would end the tries.
+    // A pod that is gone needs no annotation. A failure that may pass decides the answer before a refusal, which would end the tries.
     let troubles = outcomes.into_iter().filter(|outcome| !matches!(outcome, Outcome::Applied { .. } | Outcome::Gone));
     let trouble = troubles.min_by_key(|outcome| matches!(outcome, Outcome::Refused(_)));
     trouble.unwrap_or(Outcome::Applied { resource_version: String::new() })
@@ -106,7 +106,7 @@ async fn lacking(
     }
 }
 
-/// Waits until a pod may be told, as long as there is time and the term lasts.
+/// Waits until a pod may be patched, as long as there is time and the term lasts.
 async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outcome> {
     tokio::select! {
         biased;

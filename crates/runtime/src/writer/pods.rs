@@ -1,5 +1,4 @@
-//! The pods of a job, page by page: the label by which they are found is anybody's to write, so that each is looked at for who
-//! controls it.
+//! The pods of a job, page by page. Anybody may write the label by which they are found, so the controller of each pod is checked.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +13,14 @@ use super::encoded;
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
-/// So many pods are asked for at once, at least.
+/// Fewest pods that one page asks for.
 const LEAST_PAGE: usize = 50;
-/// So many whole pods are asked for at once.
+/// Pods of a page where the full objects are asked for.
 const WHOLE_PAGE: usize = 250;
 /// Pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// A page of a list; one of which only the metadata was asked for is of no kind of its own.
+/// A page of a list. Where only the metadata is asked for, the list has no kind of its own.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 pub(super) struct Page<T> {
@@ -41,7 +40,7 @@ pub(super) struct Meta {
     pub(super) metadata: ObjectMeta,
 }
 
-/// A pod of which it matters where it is.
+/// A pod with the node that it is on.
 #[derive(Deserialize)]
 struct Placed {
     metadata: ObjectMeta,
@@ -93,7 +92,7 @@ async fn list<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|_| None)
 }
 
-/// What becomes of a question that was not answered: whoever may not ask is told so, and else it is asked again soon.
+/// Outcome of a question that was not answered: a refusal where the question is forbidden, else `Busy`, so that it is asked again soon.
 pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> Outcome {
     match error {
         Some((code @ (400 | 403 | 405 | 422), body)) => outcome_of(Verb::Patch, code, None, &body),
@@ -129,8 +128,8 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     }
 }
 
-/// Pods that name the uid of a job which is gone, by any of these labels, and have not ended: of the first page that has some. `Busy` when
-/// that cannot be read now.
+/// Pods that name the uid of a job which is gone, by any of these labels, and have not ended: those on the first page that has any. `Busy`
+/// when that cannot be read now.
 pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static str], uid: &str) -> Outcome {
     for label in labels {
         let pods = PodsOf { label, uid: uid.to_owned(), jobs: None };
@@ -155,8 +154,7 @@ pub(super) async fn left(client: &Client, namespace: &str, labels: &[&'static st
     Outcome::Left(Vec::new())
 }
 
-/// Whether no more than so many pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read
-/// now.
+/// Asks whether at most `most` pods of a job have not ended: `Applied` when it is so, `Busy` when not or when it cannot be read now.
 pub(super) async fn probe(client: &Client, namespace: &str, pods: &PodsOf, most: usize) -> Outcome {
     let limit = most.saturating_add(1).max(LEAST_PAGE);
     let (mut found, mut from) = (0_usize, None::<String>);

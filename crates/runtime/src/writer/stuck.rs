@@ -1,4 +1,4 @@
-//! Which pods of a job no node takes, and the events in which autoscalers speak of them.
+//! Pods of a job that fit on no node, and the events of autoscalers about them.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 use super::encoded;
 use super::pods::{page, unread};
 
-/// So many pods without a node are looked at.
+/// Most pods without a node that are looked at.
 const MOST_PODS: usize = 20;
-/// So many events about one pod are looked at.
+/// Most events about one pod that are read.
 const MOST_EVENTS: u32 = 100;
-/// Of so many pod sets one pod's events are looked at: what fails for one of equal pods fails for all.
+/// Pod sets of which one pod's events are read: a failure of one of equal pods is a failure of all.
 const MOST_POD_SETS: usize = 4;
 
-/// Which pods of a job are on no node and the scheduler found none for; `Busy` when that cannot be read now.
+/// Pods of a job that are on no node and for which the scheduler found none; `Busy` when that cannot be read now.
 pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Outcome {
     let (mut own, mut from) = (Vec::new(), None::<String>);
     while own.len() < MOST_PODS {
@@ -48,7 +48,7 @@ pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Out
     Outcome::Stuck(found)
 }
 
-/// What autoscalers say of pods that are known to be on no node.
+/// Adds the refusals of autoscalers to pods that are known to be on no node.
 pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, StuckPod)]) -> Outcome {
     let mut found = Vec::new();
     for (uid, pod) in pods.iter().take(MOST_POD_SETS) {
@@ -57,7 +57,7 @@ pub(super) async fn ask(client: &Client, namespace: &str, pods: &[(String, Stuck
     Outcome::Stuck(found)
 }
 
-/// What the scheduler says of a pod that it found no node for.
+/// The scheduler's statement about a pod for which it found no node.
 fn stuck(pod: &Pod) -> Option<StuckPod> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unschedulable = |condition: &&PodCondition| {
@@ -69,7 +69,7 @@ fn stuck(pod: &Pod) -> Option<StuckPod> {
     Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default(), refused: None })
 }
 
-/// What an autoscaler said last of a pod, where it was that it gets no node. Events that cannot be read say nothing.
+/// An autoscaler's last statement about a pod, where it says that the pod gets no node. Events that cannot be read count as none.
 async fn refusal(client: &Client, namespace: &str, uid: &str) -> Option<String> {
     let fields = encoded(&format!("involvedObject.kind=Pod,involvedObject.uid={uid}"));
     let path = format!("/api/v1/namespaces/{}/events", encoded(namespace));

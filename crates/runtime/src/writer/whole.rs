@@ -1,4 +1,4 @@
-//! Whole objects, for questions.
+//! Full objects, for questions.
 
 use super::path_of;
 use super::pods::unread;

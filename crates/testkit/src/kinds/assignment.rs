@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Gates by which a head is assigned anew within its cycle. The second is off where topology-aware scheduling is.
+/// Gates with which a head is assigned anew within its cycle. The second is off where topology-aware scheduling is off.
 const RECOMPUTES: [&str; 2] =
     ["RecomputeAssignmentUponPreemptionTargetsOverlap", "TASRecomputeAssignmentWithinSchedulingCycle"];
 
@@ -33,7 +33,7 @@ struct Input {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Older {
     workload: Option<String>,
-    /// For people: it is that of the new slice.
+    /// For people: it is the ClusterQueue of the new slice.
     #[serde(rename = "clusterQueue")]
     _cluster_queue: Option<String>,
     total_requests: Option<Vec<Total>>,
@@ -49,7 +49,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// In the engine's words; where it names no flavors, those of `flavors` by pod set.
+    /// In the engine's types; totals without flavors take those of `flavors` by pod set.
     pub(super) fn given(
         &self,
         flavors: &BTreeMap<String, BTreeMap<String, String>>,
@@ -65,8 +65,8 @@ impl Total {
 }
 
 impl Older {
-    /// What it was given, `None` where slices are switched off: its totals, else what control reads of the workload, where the totals
-    /// name no flavors those of `flavors` by pod set.
+    /// The assignment of the old slice, `None` where slices are switched off: its totals, or else the workload as control reads it. Totals
+    /// without flavors take those of `flavors` by pod set.
     pub(super) fn given(
         &self,
         case: &Case,
@@ -86,7 +86,7 @@ impl Older {
         if let WorkloadState::Reserved(held) = told.state {
             return Ok(Some(held.pod_sets));
         }
-        // It holds nothing yet: then what it asks for.
+        // The old slice holds nothing yet: then its requests count.
         let asked = told.pod_sets.into_iter().map(|set| PodSetAssignment {
             flavors: flavors.get(&set.name).cloned().unwrap_or_default(),
             usage: set.requests.into_iter().map(|(resource, one)| (resource, one.mul(set.count))).collect(),
@@ -159,7 +159,7 @@ struct Attempt {
 /// Kind `flavor-assignment`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
@@ -192,7 +192,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
     let gates = Gates::of(&case.feature_gates)?;
-    // What a head was nominated for binds it only where a gate lets it be assigned anew within its cycle.
+    // The flavor for which a head was nominated binds it only where a gate lets it be assigned anew within its cycle.
     let repeats = RECOMPUTES.iter().any(|gate| gates.on(gate));
     let mapping = input.nomination_mapping.as_ref().filter(|mapping| repeats && !mapping.is_empty());
     let pins = mapping
@@ -225,7 +225,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         last_tried_flavor_idx,
     } = expect;
     diff.eq_if("representativeMode", representative_mode.as_ref(), || report.mode.as_str().to_owned());
-    // Absent is 0; upstream compares it as part of a whole assignment, of which the usage is the mark.
+    // Absent is 0; upstream compares it as part of a complete assignment, which a case with usage has.
     if borrowing.is_some() || usage.is_some() {
         diff.eq("borrowing", &borrowing.unwrap_or_default(), &report.borrowing);
     }
@@ -240,7 +240,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         let got: BTreeMap<String, String> =
             attempts().map(|attempt| (attempt.flavor.clone(), reason(attempt.no_fit))).collect();
         for (flavor, want) in want {
-            // Only those that were tried are compared.
+            // Only flavors that were tried are compared.
             if got.contains_key(&flavor) {
                 diff.eq(&format!("attemptNoFitReasons/{flavor}"), &Some(&want), &got.get(&flavor));
             }
@@ -268,7 +268,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
     Ok(())
 }
 
-/// What an error is about; its text need not match. What upstream finds wrong besides topologies is what pods ask of nodes.
+/// Subject of an error; its text need not match. Beside topologies, upstream's errors are about the node affinity of pods.
 fn class(error: Option<&str>) -> Option<&'static str> {
     let error = error.filter(|text| !text.is_empty())?;
     let is_topological = ["TAS", "opology"].iter().any(|word| error.contains(word));
@@ -298,10 +298,10 @@ fn pod_set(diff: &mut Diff, want: PodSet, got: &PodSetReport) -> Result<(), Stri
     }
     diff.eq_if(&at("reasons"), reasons.map(|list| sorted(&list)).as_ref(), || sorted(&got.reasons));
     if let Some(want) = attempts {
-        // Where a flavor fits, only those that were tried are compared.
+        // Where a flavor fits, only the flavors that were tried are compared.
         let fits = got.attempts.iter().any(|attempt| attempt.mode == berth_engine::Mode::Fit);
         let found_for = |want: &Attempt| got.attempts.iter().find(|attempt| attempt.flavor == want.flavor);
-        // Upstream takes a fit, too, where it wants that a flavor does not have one of the resources of a group of pod sets.
+        // Upstream also accepts a fit where it expects that a flavor lacks one of the resources of a group of pod sets.
         let is_fit = |want: &Attempt| found_for(want).is_some_and(|got| got.mode == berth_engine::Mode::Fit);
         let lacks = |reason: &String| reason.contains(" does not provide resource ");
         let may_fit =
@@ -330,7 +330,7 @@ fn wanted_attempt(attempt: &Attempt) -> (String, Value) {
 }
 
 fn found_attempt(attempt: &AttemptReport, want: Option<&Attempt>) -> (String, Value) {
-    // What is absent was not asserted.
+    // An absent field was not asserted.
     let asked = |field: fn(&Attempt) -> bool| want.is_none_or(field);
     let no_fit = attempt.no_fit.filter(|_| asked(|want| want.no_fit_reason.is_some()));
     let possibility = attempt.possibility.filter(|_| asked(|want| want.preemption_possibility.is_some()));

@@ -1,4 +1,5 @@
-//! Equals that wait together: the cases of kind `queue-order` about equivalence classes, on workloads that are made up for them.
+//! Workloads of one class that wait together: the cases of kind `queue-order` about equivalence classes, on workloads that are made up for
+//! them.
 
 use super::queue;
 use crate::case::Case;
@@ -11,26 +12,26 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMESPACE: &str = "default";
-/// Upstream's word for a class that it could not tell.
+/// Upstream's word for a class that it could not determine.
 const UNKNOWN: &str = "unknown";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
-    /// Class by workload: they wait.
+    /// Class by pending workload.
     equivalence_classes: BTreeMap<String, String>,
-    /// One of that class proves inadmissible.
+    /// A workload of that class proves inadmissible.
     inadmissible_class: Option<String>,
-    /// Of each of these classes one has proved inadmissible ...
+    /// A workload of each of these classes has proved inadmissible ...
     inadmissible_classes: Vec<String>,
-    /// ... when one of this class comes.
+    /// ... when a workload of this class comes.
     pushed_class: Option<String>,
-    /// A workload comes back with this reason, ...
+    /// A workload is requeued with this reason, ...
     reason: Option<String>,
     requeue_reason: Option<String>,
     /// ... this one in its condition, ...
     condition_reason: Option<String>,
-    /// ... and is gone then.
+    /// ... and is removed then.
     removed_from_inadmissible: bool,
 }
 
@@ -53,11 +54,11 @@ pub fn is_about(case: &Case) -> bool {
         || ["marksClass", "known"].iter().any(|key| case.expect.get(key).is_some())
 }
 
-/// Workloads by class: those of one class ask for the same.
+/// Workloads by class: those of one class have the same requests.
 struct Crowd {
     scene: Scene,
     classes: Vec<String>,
-    /// Those that the runner added, which nobody counts.
+    /// Workloads that the runner added, which are not counted.
     probes: BTreeSet<String>,
 }
 
@@ -71,7 +72,8 @@ impl Crowd {
         Ok(Self { scene, classes: Vec::new(), probes: BTreeSet::new() })
     }
 
-    /// A workload comes to the queue. One without a class, or whose class upstream could not tell, is like no other.
+    /// A workload comes to the queue. A workload without a class, or with a class that upstream could not determine, is in a class of its
+    /// own.
     fn come(&mut self, name: &str, class: &str) -> Result<String, String> {
         let class = if ["", UNKNOWN].contains(&class) { format!("only {name}") } else { class.to_owned() };
         let known = self.classes.iter().position(|known| *known == class);
@@ -87,14 +89,14 @@ impl Crowd {
         Ok(self.scene.uid(&format!("{NAMESPACE}/{name}")))
     }
 
-    /// A workload that waits is looked at, and comes back.
+    /// A pending workload is tried, and requeued.
     fn come_back(&mut self, uid: &str, outcome: Outcome, reason: PendingReason) -> Result<(), String> {
         let world = self.scene.offline.control().world();
         let is_back = world.pop_workload(uid) && world.put_back_for(uid, outcome, reason, &[]);
         if is_back { Ok(()) } else { Err("the workload is in no queue".to_owned()) }
     }
 
-    /// One of that class proves inadmissible.
+    /// A workload of that class proves inadmissible.
     fn block(&mut self, name: &str, class: &str) -> Result<(), String> {
         let uid = self.come(name, class)?;
         self.come_back(&uid, Outcome::NoFit, PendingReason::WaitingForQuota)
@@ -104,7 +106,7 @@ impl Crowd {
         self.scene.offline.remove(Kind::Workload, NAMESPACE, name);
     }
 
-    /// How many wait to be looked at, and how many are parked, probes left out: those of a strict queue are not parked.
+    /// Numbers of active and of parked workloads, without probes: workloads of a strict queue are not parked.
     fn counts(&mut self) -> (usize, usize) {
         let (active, parked) = queue::pending(&mut self.scene);
         let is_counted = |key: &&String| !self.probes.contains(*key);
@@ -116,7 +118,7 @@ impl Crowd {
 /// The cases of kind `queue-order` about equivalence classes.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { active_count, inadmissible_count, moved, known, reason, marks_class } = case.expect()?;
@@ -130,7 +132,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         crowd.leave("probe");
     }
     let (_, after) = crowd.counts();
-    // What is known of a class goes with the last that waits (docs/decisions/parked-class-memory.md): so they stay, uncounted.
+    // The knowledge about a class goes with its last pending workload (docs/decisions/parked-class-memory.md): so the probes stay,
+    // uncounted.
     for (at, class) in input.inadmissible_classes.iter().enumerate() {
         let probe = format!("probe-{at}");
         crowd.block(&probe, class)?;

@@ -1,4 +1,4 @@
-//! Whole scheduling cycles through control: kind `cycle`.
+//! Full scheduling cycles through control: kind `cycle`.
 
 use super::statuses::{self, Expected};
 use crate::case::{Case, typed};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Input {
     steps: Vec<Value>,
-    /// Of topology only, where there is any.
+    /// Second passes, which exist for topologies only.
     #[serde(rename = "secondPass")]
     _second_pass: Vec<String>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
@@ -23,13 +23,13 @@ struct Input {
     concurrent_write: Option<ConcurrentWrite>,
 }
 
-/// Use of a LocalQueue so far.
+/// Usage of a LocalQueue so far.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LocalQueueUsage {
     /// Amounts by resource.
     pub consumed_resources: BTreeMap<String, String>,
-    /// As of when.
+    /// Time of that usage.
     pub last_update: Option<String>,
 }
 
@@ -143,7 +143,7 @@ struct EventsCompare {
 /// Runs the steps and compares at every point that the case names.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let mut expect: Expect = case.expect()?;
@@ -179,8 +179,8 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// The cases leave out LocalQueues of workloads that hold quota. Control gives back what such a workload holds and is not admitted
-/// for, unless somebody waits in a queue of that name.
+/// Adds LocalQueues, which the cases leave out for workloads that hold quota. Control gives back the quota of such a workload while it is
+/// not admitted, unless a workload waits in a queue of that name.
 fn add_local_queues(case: &mut Case) {
     let name = |workload: &Value| (text(workload, "/metadata/namespace"), text(workload, "/spec/queueName"));
     let reserves = |workload: &&Value| {
@@ -206,7 +206,7 @@ fn add_local_queues(case: &mut Case) {
     case.objects.extend(added);
 }
 
-/// What the cycles counted.
+/// Counts of the cycles.
 #[derive(Default)]
 struct Counts {
     skipped: BTreeMap<String, u32>,
@@ -214,7 +214,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// What control has counted since the last time, and what it says of the last cycle.
+    /// Takes control's counts since the last time, and its gauges of the last cycle.
     fn take(&mut self, scene: &mut Scene) {
         let gauges = scene.offline.control().figures().gauges;
         let skips = gauges.into_iter().filter(|gauge| gauge.name == "kueue_admission_cycle_preemption_skips");

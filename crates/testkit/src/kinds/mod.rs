@@ -1,4 +1,4 @@
-//! One module per group of kinds: the decision that a case of the kind asks for, and what is compared.
+//! One module per group of kinds: the decision that a case of the kind asks for, and the comparison of its result.
 
 pub mod assignment;
 pub mod classes;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// Runs a case of any kind.
 ///
 /// # Errors
-/// What cannot be read: an unknown kind, key or value.
+/// An unknown kind, key or value.
 pub fn run(case: &Case) -> Result<Diff, String> {
     match case.kind.as_str() {
         "cycle" => cycle::run(case),
@@ -59,7 +59,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     }
 }
 
-/// Quantities in their canonical text; what cannot be read stays as it is.
+/// Quantities in their canonical text; a text that is no quantity stays as it is.
 pub fn canonical(quantities: &mut BTreeMap<String, Quantity>) {
     for (resource, quantity) in quantities {
         if let Ok(amount) = berth_quantity::value(resource, &quantity.0) {

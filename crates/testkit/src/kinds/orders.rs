@@ -36,7 +36,7 @@ struct Order {
 /// Kind `candidate-order`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn candidates(case: &Case) -> Result<Diff, String> {
     let input: CandidatesInput = case.input()?;
     let expect: Order = case.expect()?;
@@ -44,7 +44,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let with_usage = input.candidates.iter().filter(|candidate| candidate.local_queue_usage.is_some());
     let own = &input.preemptor_cluster_queue;
     let is_named = case.of_kind("ClusterQueue").any(|queue| text(queue, "/metadata/name") == *own);
-    // The queue that preempts need not be one of a candidate, and has no object then.
+    // The queue that preempts may have no candidate and no object.
     let unnamed = json!({"kind": "ClusterQueue", "metadata": {"name": own}, "spec": {"namespaceSelector": {}}});
     let mut added: Vec<Value> = if is_named { Vec::new() } else { vec![unnamed] };
     let now = case.now.clone().unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned());
@@ -61,7 +61,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
         let usage = candidate.local_queue_usage.unwrap_or_default();
         added.push(json!({"kind": "ClusterQueue", "metadata": {"name": queue}, "spec": {"namespaceSelector": {},
             "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}));
-        // The usage of a queue of weight 1 that consumed cpu alone, whose weight is 1, is that cpu.
+        // The usage of a queue with weight 1 that used cpu alone, whose weight is 1, equals that cpu.
         added.push(json!({"kind": "LocalQueue",
             "metadata": {"namespace": workload.metadata.namespace, "name": workload.spec.queue_name},
             "spec": {"clusterQueue": queue},
@@ -81,7 +81,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// A candidate that does not say since when it holds quota counts as one that has held it since now.
+/// A candidate without a time of its reservation counts as reserved now.
 fn reserve_now(workload: &mut Value, now: &str) {
     let is_it = |condition: &Value| text(condition, "/type") == "QuotaReserved";
     let Some(Value::Object(status)) = workload.get_mut("status") else { return };
@@ -105,7 +105,7 @@ struct TargetsInput {
 /// Kind `target-order`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn targets(case: &Case) -> Result<Diff, String> {
     let input: TargetsInput = case.input()?;
     let expect: Order = case.expect()?;
@@ -144,7 +144,7 @@ struct PolicyExpect {
 /// Kind `preemption-policy`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn policy(case: &Case) -> Result<Diff, String> {
     let input: PolicyInput = case.input()?;
     let expect: PolicyExpect = case.expect()?;
@@ -158,13 +158,13 @@ pub fn policy(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// What the engine is told of a workload.
+/// A workload as control hands it to the engine.
 fn told(scene: &mut Scene, key: &str) -> Result<WorkloadSpec, String> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     scene.offline.control().told(namespace, name).ok_or_else(|| format!("objects: no workload {key}"))
 }
 
-/// A workload as a head, without what the cycle finds out about it.
+/// A workload as a head, without the results of the cycle.
 fn nominee(scene: &mut Scene, key: &str) -> Result<Nominee, String> {
     let told = told(scene, key)?;
     let uid = scene.shown_uid(&told.uid);
@@ -208,7 +208,7 @@ struct EntriesExpect {
 /// Kind `entry-order`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn entries(case: &Case) -> Result<Diff, String> {
     let input: EntriesInput = case.input()?;
     let EntriesExpect { order, less } = case.expect()?;
@@ -277,7 +277,7 @@ struct Preferred {
 /// Kind `flavor-preference`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn preference(case: &Case) -> Result<Diff, String> {
     let input: PreferenceInput = case.input()?;
     let expect: Preferred = case.expect()?;
@@ -320,7 +320,7 @@ struct PartialExpect {
 /// Kind `partial-admission`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn partial(case: &Case) -> Result<Diff, String> {
     let input: PartialInput = case.input()?;
     let PartialExpect { found, total_count } = case.expect()?;
@@ -361,7 +361,7 @@ struct ReserveExpect {
 /// Kind `reserve`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn reserve(case: &Case) -> Result<Diff, String> {
     let input: ReserveInput = case.input()?;
     let expect: ReserveExpect = case.expect()?;
@@ -397,7 +397,7 @@ struct Same {
 /// Kind `equivalence`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn equivalence(case: &Case) -> Result<Diff, String> {
     let input: PairInput = case.input()?;
     let expect: Same = case.expect()?;

@@ -1,4 +1,4 @@
-//! Victims, and what is said and reckoned of them.
+//! Victims of preemption, with messages about them and their priorities.
 
 use super::statuses::{self, Expected};
 use crate::case::Case;
@@ -56,7 +56,7 @@ struct Victim {
 /// Kind `preemption-targets`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn targets(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;
@@ -129,7 +129,7 @@ struct MessageExpect {
 /// Kind `message`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn message(case: &Case) -> Result<Diff, String> {
     let input: MessageInput = case.input()?;
     let expect: MessageExpect = case.expect()?;
@@ -164,7 +164,7 @@ struct PriorityExpect {
 /// Kind `priority`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn priority(case: &Case) -> Result<Diff, String> {
     let input: PriorityInput = case.input()?;
     let PriorityExpect { effective, base, boost, boost_invalid } = case.expect()?;

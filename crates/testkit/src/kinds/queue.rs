@@ -1,4 +1,4 @@
-//! Queues: order, what is parked, timestamps.
+//! Queues: order, parked workloads, timestamps.
 
 use super::cycle::LocalQueueUsage;
 use crate::case::Case;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Workloads by ClusterQueue.
 pub type ByQueue = BTreeMap<String, Vec<String>>;
 
-/// Pending workloads by ClusterQueue: those that will be tried, and those that are parked. Queues without any are left out.
+/// Pending workloads by ClusterQueue: the active ones, and the parked ones. Queues without any are left out.
 pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     let (mut left, mut parked) = (ByQueue::new(), ByQueue::new());
     for queue in scene.cluster_queues() {
@@ -27,7 +27,7 @@ pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     (left, parked)
 }
 
-/// How many queues have a workload that was taken out and not put back: upstream counts the last such one as active.
+/// Number of queues with a workload that was taken out and not put back: upstream counts the last such one as active.
 pub fn in_flight(scene: &mut Scene) -> u32 {
     let mut all = 0_u32;
     for queue in scene.cluster_queues() {
@@ -42,7 +42,7 @@ pub fn in_flight(scene: &mut Scene) -> u32 {
     all
 }
 
-/// Lets everything parked be tried again: in these ClusterQueues and their trees, or everywhere.
+/// Lets every parked workload be tried again: in these ClusterQueues and their trees, or everywhere.
 pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     let queues = if cluster_queues.is_empty() { scene.cluster_queues() } else { cluster_queues.to_vec() };
     let now = Millis(scene.offline.now().as_millisecond());
@@ -52,10 +52,10 @@ pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     scene.offline.control().look_again();
 }
 
-/// Use of LocalQueues so far, by `namespace/name`.
+/// Usage of LocalQueues so far, by `namespace/name`.
 pub type Usages = BTreeMap<String, LocalQueueUsage>;
 
-/// Writes the use of LocalQueues so far into their statuses, where Kueue keeps it. Returns that of LocalQueues that are not there.
+/// Writes the usage of LocalQueues so far into their statuses, where Kueue keeps it. Returns the usage of LocalQueues that do not exist.
 pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     let mut absent = Usages::new();
     for (key, usage) in usages {
@@ -73,7 +73,7 @@ pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     absent
 }
 
-/// Tells the engine what LocalQueues used that are not there (yet, or any more).
+/// Hands the engine the usage of LocalQueues that do not exist (yet, or any more).
 ///
 /// # Errors
 /// A quantity or time that cannot be read.
@@ -97,12 +97,12 @@ pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
     Ok(())
 }
 
-/// What became of a head, by Kueue's word for it.
+/// The outcome of a head, by Kueue's word for it.
 ///
 /// # Errors
 /// Another word.
 pub fn outcome(reason: &str) -> Result<Outcome, String> {
-    // A migration that waits for its sibling to leave waits as for a victim.
+    // A migration that waits until its sibling has left waits as for a victim.
     let reason = if reason == "PendingMigration" { Outcome::PendingPreemption.as_str() } else { reason };
     let outcomes = [
         Outcome::Generic,
@@ -148,7 +148,7 @@ struct TimestampExpect {
 /// Kind `queue-timestamp`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn timestamp(case: &Case) -> Result<Diff, String> {
     let input: TimestampInput = case.input()?;
     let expect: TimestampExpect = case.expect()?;

@@ -1,4 +1,4 @@
-//! Kind `queue-order`: what goes into queues, in which order it comes out, and where it goes afterwards.
+//! Kind `queue-order`: workloads that enter queues, the order in which they come out, and their place afterwards.
 
 use super::cycle::LocalQueueUsage;
 use super::queue;
@@ -18,7 +18,7 @@ struct Input {
     steps: Vec<Value>,
     active_cluster_queues: Option<Vec<String>>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
-    /// What upstream asserts before the last step.
+    /// The LocalQueues that upstream asserts before the last step.
     assigned: Option<BTreeMap<String, String>>,
     workload: Option<String>,
     already_added: Option<bool>,
@@ -69,7 +69,7 @@ struct Expect {
     pending_workloads: Option<u32>,
 }
 
-/// What the steps brought about.
+/// Results of the steps.
 #[derive(Default)]
 struct Trace {
     popped: Vec<Option<String>>,
@@ -82,7 +82,7 @@ struct Trace {
 /// Kind `queue-order`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     if case.expect.get("progressKept").is_some() {
         return super::progress::kept(case);
@@ -154,8 +154,8 @@ impl<'a> Place<'a> {
         found.ok_or_else(|| format!("no workload {key}"))
     }
 
-    /// Makes what the workloads of direct steps need to come to the only ClusterQueue: a LocalQueue and a namespace. All of it before
-    /// the first step, since it wakes whoever is parked.
+    /// Makes the objects that the workloads of direct steps need to reach the only ClusterQueue: a LocalQueue and a namespace. They are
+    /// made before the first step, since they wake parked workloads.
     fn make_way(&self, scene: &mut Scene, steps: &'a [Step]) -> Result<(), String> {
         let queues: Vec<&Value> = self.case.of_kind("ClusterQueue").collect();
         if self.case.of_kind("Namespace").next().is_none() {
@@ -188,7 +188,8 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts a workload in as it is now: a back-off that is over does not count, though no plan has noticed, and no generation falls.
+    /// Puts a workload in as it is now: a back-off that is over does not count, even if no plan has noticed it, and the generation never
+    /// decreases.
     fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
         let mut object = self.object(key, update)?.clone();
         let requeue_at = text(&object, "/status/requeueState/requeueAt").parse::<Timestamp>();
@@ -252,7 +253,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Puts a head back after its cycle, unless it waits in its queue already. Tells whether that moved it.
+    /// Puts a head back after its cycle, unless it waits in its queue already. Returns whether that moved it.
     fn requeue(&self, scene: &mut Scene, key: &str, step: &'a Step) -> Result<bool, String> {
         let waits = |scene: &mut Scene| {
             let (active, parked) = queue::pending(scene);
@@ -267,11 +268,11 @@ impl<'a> Place<'a> {
         if !known || step.update.is_some() {
             self.put(scene, key, step.update.as_ref())?;
         }
-        // Of the same generation it is what was looked at.
+        // An update of the same generation is the workload that was tried.
         let judged = self.object(key, None).ok().map(generation);
         let is_newer = step.update.as_ref().is_some_and(|update| judged != Some(generation(update)));
         if known && is_newer && waits(scene).0 {
-            // It changed while it was in flight, and is in its queue again for that.
+            // It changed during its cycle, and is in its queue again for that reason.
             return Ok(true);
         }
         let outcome = match step.immediate {
@@ -289,12 +290,12 @@ fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Whether a workload is in a queue that exists.
+/// Checks that a workload is in a queue that exists.
 fn queued(scene: &mut Scene, key: &str) -> Result<bool, String> {
     Ok(refusal(scene, key).is_none())
 }
 
-/// Why a workload is in no queue, in upstream's words.
+/// Reason why a workload is in no queue, in upstream's words.
 fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let now = Millis(scene.offline.now().as_millisecond());

@@ -1,4 +1,4 @@
-//! Figures of quota: what is free, what is used, what statuses say, and whether a queue may admit.
+//! Figures of quota: free and used amounts, statuses, and whether a queue may admit.
 
 use super::{amount, amounts};
 use crate::case::{Case, Cells};
@@ -31,7 +31,7 @@ struct AvailabilityExpect {
 /// Kind `availability`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn availability(case: &Case) -> Result<Diff, String> {
     let input: AvailabilityInput = case.input()?;
     let AvailabilityExpect { available, potentially_available, lendable } = case.expect()?;
@@ -103,7 +103,7 @@ struct Quota {
 /// Kind `snapshot`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn snapshot(case: &Case) -> Result<Diff, String> {
     let input: SnapshotInput = case.input()?;
     let expect: SnapshotExpect = case.expect()?;
@@ -119,7 +119,7 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
     for object in &input.then_apply {
         scene.put(object)?;
     }
-    // Some cases that take workloads out or add them leave the list of workloads empty.
+    // Some cases that remove or add workloads leave the list of workloads empty.
     let edited = !input.remove.is_empty() || !input.add.is_empty();
     let held = super::statuses::assignments(&scene)?;
     let queues = scene.cluster_queues();
@@ -152,11 +152,11 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
         }
     }
     if let Some(want) = expect.cohorts {
-        // Also those of queues that may not admit.
+        // Including cohorts of queues that may not admit.
         let cohorts: BTreeSet<String> = control.cohorts_above(&all);
         diff.eq("cohorts", &want.keys().cloned().collect::<BTreeSet<_>>(), &cohorts);
         for (name, mut want) in want {
-            // The weight of a cohort without an object is nobody's: 1 in the API, 0 in upstream's snapshot.
+            // The weight of a cohort without an object is undefined: 1 in the API, 0 in upstream's snapshot.
             let object = case.of_kind("Cohort").any(|object| text(object, "/metadata/name") == name);
             want.fair_weight = want.fair_weight.filter(|_| object);
             if want.status.is_some() {
@@ -191,7 +191,7 @@ fn node(
         ("usage", &want.usage, (|row: &Row| row.2) as fn(&Row) -> Amount),
         ("subtreeQuota", &want.subtree_quota, |row| row.3),
     ] {
-        // An empty list is left out of the case.
+        // An empty list is absent from the case.
         let empty = Cells::new();
         let want = want.as_ref().unwrap_or(&empty);
         let mut wanted = Amounts::new();
@@ -206,7 +206,7 @@ fn node(
             }
         }
         for (flavor, resources) in &wanted {
-            // Nothing used of a cell that nobody has: a zero without a row.
+            // Zero usage of a cell without usage: the row does not exist.
             for (resource, amount) in resources.iter().filter(|(_, amount)| **amount == Amount::ZERO) {
                 found.entry(flavor.clone()).or_default().entry(resource.clone()).or_insert(*amount);
             }
@@ -235,7 +235,7 @@ fn quotas(
     for (flavor, resources) in want {
         for (resource, quota) in resources {
             let read = |text: &Option<String>| text.as_deref().map(|text| amount(resource, text)).transpose();
-            // A limit that is not there is no limit.
+            // An absent limit means no limit.
             let limit = |text: &Option<String>| read(text).map(|limit| limit.filter(|limit| !limit.is_unlimited()));
             let quota = (read(&quota.nominal)?, limit(&quota.borrowing_limit)?, limit(&quota.lending_limit)?);
             wanted.insert(format!("{flavor}/{resource}"), quota);
@@ -265,10 +265,10 @@ struct UsageExpect {
     not_counted: Option<Vec<String>>,
 }
 
-/// Kind `usage-status`: what control writes into the status of a queue.
+/// Kind `usage-status`: the status of a queue that control writes.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn usage_status(case: &Case) -> Result<Diff, String> {
     let input: UsageInput = case.input()?;
     let UsageExpect { reserving_workloads, admitted_workloads, flavors_reservation, flavors_usage, not_counted } =
@@ -307,7 +307,7 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Flavor, resource, total and borrowed in order; an absent `borrowed` is nothing.
+/// Flavor, resource, total and borrowed in order; an absent `borrowed` is zero.
 fn flavors(list: &Value) -> Vec<(String, String, String, String)> {
     let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows = Vec::new();
@@ -349,7 +349,7 @@ struct ReadinessExpect {
 /// Kind `readiness`: the Active condition that control writes.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn readiness(case: &Case) -> Result<Diff, String> {
     let input: ReadinessInput = case.input()?;
     let ReadinessExpect { status, reason, message, active, terminating } = case.expect()?;
@@ -363,7 +363,7 @@ pub fn readiness(case: &Case) -> Result<Diff, String> {
     }
     let mut scene = Scene::new(&case)?;
     let found = scene.offline.control().world().readiness(&input.cluster_queue);
-    // Nobody is told of a ClusterQueue that does not exist.
+    // A ClusterQueue that does not exist has no readiness.
     let said = |part: fn(&Readiness) -> String| found.as_ref().map(part).unwrap_or_default();
     let mut diff = Diff::default();
     diff.eq_if("status", status.as_ref(), || {
@@ -394,7 +394,7 @@ struct ChecksExpect {
 /// Kind `admission-checks`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn admission_checks(case: &Case) -> Result<Diff, String> {
     let input: ChecksInput = case.input()?;
     let expect: ChecksExpect = case.expect()?;
@@ -402,7 +402,7 @@ pub fn admission_checks(case: &Case) -> Result<Diff, String> {
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let got = scene.offline.control().checks_of(namespace, name, &input.cluster_queue);
     let mut diff = Diff::default();
-    // Nothing and an empty list are the same set.
+    // An absent and an empty list are the same set.
     let want = sorted(&expect.admission_checks.unwrap_or_default());
     diff.eq("admissionChecks", &Some(want), &got.map(|list| sorted(&list)));
     Ok(diff)

@@ -19,7 +19,7 @@ struct QuantityInput {
     resource: String,
     quantity: Option<String>,
     value: Option<i64>,
-    /// Amounts of claimed devices, which are not for us.
+    /// Amounts of claimed devices, which do not apply to Berth.
     #[serde(rename = "binary")]
     _binary: bool,
 }
@@ -41,13 +41,13 @@ type EffectivePodSet = (Option<String>, Option<i32>, PodSpec);
 /// Kind `quantity`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn quantity(case: &Case) -> Result<Diff, String> {
     let input: QuantityInput = case.input()?;
     let QuantityExpect { value, unlimited, quantity } = case.expect()?;
     let mut diff = Diff::default();
     if let Some(text) = &input.quantity {
-        // A quota may be unlimited, a request is clamped; our readers of quotas refuse what is negative, the conversion does not.
+        // A quota may be unlimited, a request is clamped. Our readers of quotas refuse a negative quota, the conversion does not.
         let is_quota = unlimited.is_some() && !text.starts_with('-');
         let read = if is_quota { berth_quantity::quota } else { berth_quantity::value };
         let got = read(&input.resource, text).map_err(|error| error.to_string());
@@ -68,7 +68,7 @@ struct Input {
     pod_spec: Option<Value>,
     summary: Option<BTreeMap<String, LimitRangeItem>>,
     total_requests: Option<Vec<PodSetRequests>>,
-    /// What an update keeps of claims, and what was claimed, which is not for us: of a case for us it says nothing.
+    /// Claims that an update keeps, and claimed devices: a case with either does not apply to Berth.
     #[serde(rename = "preserveTotalRequests")]
     _preserve_total_requests: bool,
     #[serde(rename = "dynamicResources")]
@@ -115,7 +115,7 @@ struct Error {
 /// Kind `requests`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { total_requests, pod_sets, errors, summary, changed, cluster_queue } = case.expect()?;
@@ -173,7 +173,7 @@ fn totals(
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let told = scene.offline.control().told(namespace, name).ok_or("input.workload: no such workload")?;
     if let Some(want) = total_requests {
-        // Flavors are internal to some cases.
+        // Some cases mark flavors as internal.
         let ignored = case.expect.pointer("/internal/ignoredFields").and_then(Value::as_array).cloned();
         let flavors = !ignored.unwrap_or_default().contains(&json!("flavors"));
         if want.iter().any(|set| set.topology_request.is_some()) {
@@ -227,10 +227,10 @@ struct CountsExpect {
     counts: Option<BTreeMap<String, i64>>,
 }
 
-/// Kind `podset-counts`, as far as it is about no slices: how many pods each pod set of a Workload has.
+/// Kind `podset-counts`, without its cases about slices: the number of pods of each pod set of a Workload.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn counts(case: &Case) -> Result<Diff, String> {
     let input: CountsInput = case.input()?;
     let expect: CountsExpect = case.expect()?;
@@ -259,7 +259,7 @@ fn limit_ranges(case: &Case) -> Result<Vec<LimitRange>, String> {
     case.of_kind("LimitRange").map(|object| read(object.clone())).collect()
 }
 
-/// The LimitRanges that concern the workload: those of its namespace, for one without a namespace all.
+/// The LimitRanges that apply to the workload: those of its namespace, or all of them for a workload without a namespace.
 fn limits_around(case: &Case, input: &Input) -> Result<LimitSummary, String> {
     let (namespace, _) = input.workload.as_deref().and_then(|key| key.split_once('/')).unwrap_or_default();
     let all = limit_ranges(case)?;
@@ -309,7 +309,7 @@ fn found_errors(case: &Case, input: &Input) -> Result<Vec<Error>, String> {
         }
         (None, _) => {
             let limits = limits_around(case, input)?;
-            // Upstream has two functions, one for each, of which a test asks one.
+            // Upstream has a function for each, and a test of it calls only one.
             let (own, around) = match case.source.rsplit('.').next() {
                 Some("TestValidateResources") => (true, false),
                 Some("TestValidateLimitRange") => (false, true),

@@ -1,4 +1,4 @@
-//! Kind `requeue`: what becomes of a head after its cycle.
+//! Kind `requeue`: a head after its cycle.
 
 use super::queue;
 use super::statuses::{self, Expected};
@@ -8,7 +8,7 @@ use crate::scene::Scene;
 use berth_engine::{Issued, Outcome};
 use serde::Deserialize;
 
-/// How far heads came that are told why they wait; of others nothing is written.
+/// Results of heads for which control writes the reason to wait; for other results nothing is written.
 const TOLD: [&str; 4] = ["", "notNominated", "skipped", "preemptionGated"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,7 +44,7 @@ struct Expect {
 /// Kind `requeue`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let expect: Expect = case.expect()?;

@@ -49,7 +49,7 @@ struct NodeShare {
 /// Kind `fair-share`.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn run(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { shares, borrowing, borrowing_on_requested, serialized, usage, weight } = case.expect()?;
@@ -121,10 +121,11 @@ struct PenaltyExpect {
     apply_penalty: bool,
 }
 
-/// Kind `entry-penalty`: whether a cycle that admits the workload charges its LocalQueue for it. Who has quota is not admitted again.
+/// Kind `entry-penalty`: whether a cycle that admits the workload charges its LocalQueue for it. A workload with quota is not admitted
+/// again.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     let input: PenaltyInput = case.input()?;
     let expect: PenaltyExpect = case.expect()?;
@@ -156,7 +157,7 @@ pub fn entry_penalty(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Nano units as a number of those that quota is counted in.
+/// Nano units as a number of the units in which quota is counted.
 #[allow(clippy::cast_precision_loss, reason = "amounts of cases are small")]
 fn in_units(resource: &str, nano: i128) -> f64 {
     let unit: i128 = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };

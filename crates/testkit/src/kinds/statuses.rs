@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// An expected workload. What differs from the given object stands there; the rest is as given.
+/// An expected workload. Fields that differ from the given object are set here; all other fields are as given.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -23,7 +23,7 @@ pub struct Expected {
     metadata: Option<Value>,
 }
 
-/// Compares all workloads with those expected; one that is not listed must be gone, but for those in `but`.
+/// Compares all workloads with the expected ones; a workload that is not listed must be gone, except those in `but`.
 ///
 /// # Errors
 /// A status that cannot be read.
@@ -37,7 +37,7 @@ pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected
         let Some(object) = got.get(&key) else { continue };
         let place = format!("{place}[{key}]");
         let mut wanted = fields(&expected.status, &expected.status, scene, &key)?;
-        // A field that the API does not have is looked for as well, in vain.
+        // A field that the API does not have is expected as well, and then never found.
         if let Value::Object(all) = bare(&expected.status) {
             for (field, value) in all.into_iter().filter(|(field, _)| field != "conditions") {
                 wanted.entry(field).or_insert(value);
@@ -55,7 +55,7 @@ pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected
     Ok(())
 }
 
-/// Of `found` the keys that `wanted` has.
+/// The part of `found` whose keys `wanted` has.
 fn only(found: &Value, wanted: &Value) -> Value {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
@@ -66,8 +66,8 @@ fn only(found: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// A status as a map of comparable parts: each condition, and every other field in the API's own form. What `like` does
-/// not say of a condition is left out.
+/// A status as a map of comparable parts: each condition, and every other field in the API's own form. Fields of a condition that `like`
+/// does not have are left out.
 fn fields(status: &Value, like: &Value, scene: &Scene, about: &str) -> Result<BTreeMap<String, Value>, String> {
     let mut status = status.clone();
     let conditions = status.as_object_mut().and_then(|map| map.remove("conditions")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a workload holds, or an assignment asks for.
+//! Usage that a workload holds, or for which an assignment asks.
 
 use super::assignment::{Older, Total};
 use super::{amount, cells};
@@ -26,11 +26,11 @@ struct Expect {
     unassigned_usage: Option<BTreeMap<String, String>>,
 }
 
-/// Kind `usage`: the quota that an assignment asks for, less that of what it replaces; without an assignment, what a workload with
-/// those totals holds.
+/// Kind `usage`: the quota for which an assignment asks, less that of the workload that it replaces; without an assignment, the quota that
+/// a workload with those totals holds.
 ///
 /// # Errors
-/// What cannot be read.
+/// A field of the case that cannot be read.
 pub fn usage(case: &Case) -> Result<Diff, String> {
     let input: Input = case.input()?;
     let Expect { usage, unassigned_usage } = case.expect()?;
@@ -51,7 +51,7 @@ pub fn usage(case: &Case) -> Result<Diff, String> {
         };
         diff.eq("usage", &cells(&want)?, &got);
     }
-    // Nothing unassigned is written as null.
+    // An empty unassigned usage is written as null.
     if case.expect.get("unassignedUsage").is_some() {
         let mut wanted = BTreeMap::new();
         for (resource, text) in unassigned_usage.unwrap_or_default() {
@@ -90,10 +90,10 @@ fn asked(
     Ok(scene.offline.control().world().usage_asked(totals, &counts, replaced.as_deref()))
 }
 
-/// What is booked of totals, and what of them has no flavor.
+/// Usage that is charged for totals, and amounts of them without a flavor.
 type Booked = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
 
-/// What is booked for a workload that was given these totals.
+/// Usage that is charged for a workload with these totals.
 fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<Booked, String> {
     let quantities = |set: &PodSetAssignment| -> BTreeMap<String, String> {
         let text =

@@ -1,4 +1,4 @@
-//! `make demo` and `make decide`: what a newcomer runs first.
+//! `make demo` and `make decide`: the first commands of a newcomer.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::table;
 /// Manifests of the quickstart.
 const QUICKSTART: [&str; 3] = ["01-flavors.yaml", "02-queues.yaml", "03-jobs.yaml"];
 
-/// What Berth would decide about the quickstart, without any cluster.
+/// Berth's decisions on the quickstart, without any cluster.
 ///
 /// # Errors
 /// When a step cannot be started.
@@ -37,7 +37,7 @@ pub(crate) fn decide(run: &Run) -> Result<bool> {
 /// # Errors
 /// When a step cannot be started.
 pub(crate) fn demo(run: &Run) -> Result<bool> {
-    // The demo and its program; what has to be built for the control plane announces itself.
+    // The demo and its program; programs that have to be built for the control plane announce themselves.
     run.runner.expect(2);
     let mut passed = decide(run)?;
     passed &= run.programs(&[CONTROL_PLANE])?;

@@ -14,7 +14,8 @@ use crate::runner::{Class, Step};
 /// The archive, in the target folder.
 const ARCHIVE: &str = "berth-image.tar";
 
-/// The target that the program is built for: named, so that Cargo links build scripts and macros as ever, and the program alone statically.
+/// The target for which the program is built: it is named, so that Cargo links build scripts and macros as ever, and only the program
+/// statically.
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", env::consts::ARCH)
 }
@@ -33,7 +34,7 @@ fn flags(repository: &str, crates: Option<&str>, set: &str) -> String {
     flags.join("\u{1f}")
 }
 
-/// Where Cargo keeps the sources of crates.
+/// The folder in which Cargo keeps the sources of crates.
 fn crates() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cargo = set("CARGO_HOME").or_else(|| Some(set("HOME")?.join(".cargo")))?;

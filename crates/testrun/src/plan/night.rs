@@ -1,4 +1,4 @@
-//! `make night`: what is wide and slow, in parts that end within 80 minutes each. `.ci/night.txt` says when each part last ran.
+//! `make night`: wide and slow tests, in parts that end within 80 minutes each. `.ci/night.txt` has the date of each part's last run.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -37,15 +37,15 @@ pub(crate) struct Wide {
 pub(crate) struct Part {
     /// Name, as `PART=` takes it.
     pub(crate) name: String,
-    /// What it is about.
+    /// Subject of its tests.
     pub(crate) what: &'static str,
-    /// What it runs.
+    /// Its runs.
     pub(crate) runs: Vec<Wide>,
 }
 
 /// The part whose tests run the release build, as the image holds it.
 const SHIPPED: &str = "shipped";
-/// Asks for the real Kueue, built from its Go module. Who names a folder in its place has the Kueue of that folder.
+/// Asks for the real Kueue, built from its Go module. A user who names a folder in its place gets the Kueue of that folder.
 const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
 /// Parts into which ten million worlds a law are cut.
 pub(crate) const SHARDS: usize = 16;
@@ -178,7 +178,7 @@ impl Record {
 }
 
 impl Wide {
-    /// The variables that a run gets, where so much of the environment is named already.
+    /// The variables that a run gets in addition to those that the environment names already.
     fn variables(&self, named: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &str)> {
         let kept = self.set.iter().filter(move |(name, _)| *name != REAL_KUEUE.0 || !named(name));
         kept.map(|(name, value)| (*name, value.as_str()))
@@ -186,7 +186,7 @@ impl Wide {
 }
 
 impl Part {
-    /// Programs of other people that its tests run: the real Kueue only where it is asked for.
+    /// Programs of other projects that its tests run: the real Kueue only where it is asked for.
     fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
         if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
             return Vec::new();
@@ -196,7 +196,7 @@ impl Part {
     }
 }
 
-/// Whether the environment says something of a variable.
+/// Whether the environment sets a variable.
 fn is_named(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
@@ -225,7 +225,7 @@ impl Run {
     }
 }
 
-/// Runs a part, the one that was not run for longest where none is named, and records it.
+/// Runs a part and records it; without a name, the part that was not run for longest.
 ///
 /// # Errors
 /// When there is no such part, or a step cannot be started.
@@ -301,7 +301,7 @@ mod tests {
             assert!(builds(part, false).contains(&"controlplane") && !builds(part, false).contains(&"kueue"), "{part}");
         }
         assert!(builds("laws", false).is_empty());
-        // The Kueue of a folder has its programs.
+        // The Kueue of a folder has its programs already.
         assert!(builds("kueue", true).contains(&"controlplane") && !builds("kueue", true).contains(&"kueue"));
         let part = parts().into_iter().find(|part| part.name == "kueue").unwrap();
         for wide in &part.runs {

@@ -1,4 +1,4 @@
-//! `make test`: everything that a change must pass.
+//! `make test`: all checks that a change must pass.
 
 use std::env;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::lanes::{self, Lanes};
 use crate::runner::{Class, Step};
 use crate::suites::Suite;
 
-/// Programs of other people that the end-to-end tests run.
+/// Programs of other projects that the end-to-end tests run.
 const PROGRAMS: [GoModule; 6] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS, CRANE];
 /// Lanes of end-to-end tests. A control plane at rest takes a sixth of two cores, so that more lanes cost more than they bring.
 const LANES: usize = 2;
@@ -68,7 +68,7 @@ impl Run {
         steps
     }
 
-    /// The machine, for as long as the file is held: another clone's end-to-end tests wait for it.
+    /// Locks the machine, for as long as the file is held: another clone's end-to-end tests wait for it.
     pub(super) fn machine(&self) -> Result<File> {
         let path = folders::cache()?.join("end-to-end.lock");
         let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
@@ -80,7 +80,7 @@ impl Run {
     }
 }
 
-/// Rows of docs/testing.md: a step, and what `make check` and `make test` do of it.
+/// Rows of docs/testing.md: a step, and the part of it in `make check` and `make test`.
 pub(crate) fn summary() -> Vec<[String; 3]> {
     let row = |step: &str, check: &str, test: &str| [step.to_owned(), check.to_owned(), test.to_owned()];
     vec![

@@ -1,4 +1,5 @@
-//! What the webhook configurations must say: whom to trust, and in which namespaces is asked about what names no queue. Pure.
+//! Required content of the webhook configurations: the trusted authorities, and the namespaces in which objects that name no queue are
+//! reviewed. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What is read of a webhook configuration or of a CRD. A CRD's schemas, half a megabyte of it, are passed over.
+/// The part of a webhook configuration or of a CRD that is read. A CRD's schemas, half a megabyte of it, are passed over.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Said {
     #[serde(default)]
@@ -37,21 +38,21 @@ impl Said {
     }
 }
 
-/// Marks, in a webhook's name, the one for objects that name no queue: its namespaces are ours to choose.
+/// Part of the name of each webhook for objects that name no queue: Berth sets its namespaces.
 pub const OPTED_IN: &str = "-opted-in.";
 
-/// What is to be written.
+/// The content to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted<'a> {
-    /// Authorities as PEM; `None` when somebody else takes care of them.
+    /// Authorities as PEM; `None` when an administrator maintains them.
     pub bundle: Option<&'a str>,
-    /// Selector of the namespaces that opt in, by the plural of a kind; what is missing is left as it is.
+    /// Selector of the namespaces that opt in, by the plural of a kind; a missing kind is left as it is.
     pub opted_in: Option<&'a BTreeMap<&'static str, Value>>,
-    /// Our Service: what points elsewhere is not ours.
+    /// Our Service: a client configuration that points elsewhere is not ours.
     pub service: (&'a str, &'a str),
 }
 
-/// The merge patch that makes a webhook configuration say it; `None` when it does.
+/// The merge patch that gives a webhook configuration this content; `None` when it has it already.
 #[must_use]
 pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let webhooks = configuration.get("webhooks")?.as_array()?;

@@ -1,4 +1,4 @@
-//! Makes authorities and leaves, and reads what somebody else may have put in their place.
+//! Makes authorities and leaves, and reads the ones that others may have put in their place.
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
@@ -26,7 +26,7 @@ pub struct Pair {
 #[error("issuing a certificate")]
 pub struct Error(#[from] rcgen::Error);
 
-/// From when and until when something is valid.
+/// Start and end of a certificate's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// Not before.
@@ -64,7 +64,7 @@ fn params(name: &str, sans: Vec<String>, now: Timestamp, life: SignedDuration) -
     Ok(params)
 }
 
-/// A new authority. Its name has the second of its making, so that two of them are told apart.
+/// A new authority. Its name has the second of its making, so that two of them have different names.
 ///
 /// # Errors
 /// When the key or the certificate cannot be made.
@@ -90,7 +90,7 @@ pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDura
     Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
-/// A leaf for these names that nobody signed: it keeps what is said from those who listen, and says nothing of who speaks.
+/// A leaf for these names that nobody signed: it encrypts a connection, and proves nothing about the server.
 ///
 /// # Errors
 /// When the key or the certificate cannot be made.

@@ -1,4 +1,4 @@
-//! Keeps certificates and webhook configurations as `rotate` and `inject` say, and loads what is to be served.
+//! Keeps certificates and webhook configurations as `rotate` and `inject` say, and loads the certificate to serve.
 
 use super::inject::{Said, Wanted, bundles, configuration_patch, conversion_patch};
 use super::issue::{self, Pair, is_signed_by_one_of, validity};
@@ -22,13 +22,13 @@ use tokio::task::JoinSet;
 
 /// Name of our writes.
 const MANAGER: &str = "berth-webhook";
-/// Between two looks when nothing tells of a change.
+/// Between two looks while no change is seen.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Between two looks while something is missing.
 const HURRY: Duration = Duration::from_secs(1);
 /// Changes that come within this time are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Steps in one look: an end to a quarrel with somebody who writes the same Secret.
+/// Steps in one look: an end to a quarrel with another writer of the same Secret.
 const STEPS: usize = 8;
 
 /// Where certificates come from.
@@ -41,7 +41,7 @@ pub enum Source {
         /// Lifetimes and names.
         policy: Policy,
     },
-    /// `tls.crt` and `tls.key` in a folder; who puts them there also tells the API server.
+    /// `tls.crt` and `tls.key` in a folder; an administrator puts them there, and the authority into the API server's configurations.
     Folder(PathBuf),
 }
 
@@ -57,13 +57,13 @@ pub struct Keeper {
     pub configurations: [&'static str; 2],
     /// Where certificates come from.
     pub source: Source,
-    /// What is served.
+    /// The certificate that is served.
     pub served: Arc<Served>,
     /// The cluster.
     pub surroundings: Arc<dyn Surroundings>,
     /// Figures.
     pub meter: Arc<dyn Meter>,
-    /// Told when the surroundings have changed.
+    /// Notified when facts about the cluster have changed.
     pub changed: Arc<Notify>,
     /// CRDs whose conversion is ours.
     pub converted: Vec<String>,
@@ -84,12 +84,12 @@ enum Error {
     Quarrel,
 }
 
-/// What a look has come to.
+/// Result of a look.
 #[derive(Default)]
 struct Told {
     /// The bundles that the configurations hold now.
     bundles: Vec<String>,
-    /// Nobody was told anything in vain.
+    /// No write lost a conflict, so that all configurations have the wanted content.
     whole: bool,
 }
 
@@ -107,8 +107,8 @@ impl Keeper {
             watching.spawn(follow(api, name, Arc::clone(&stirred)));
         }
         let mut failing = false;
-        // Namespaces are told after a change of our own knowledge and now and then, and not because somebody else told others:
-        // two replicas of which one lags would contradict each other for ever.
+        // Namespace selectors are written after a change of our own knowledge and now and then, but not because another replica wrote its
+        // own: two replicas of which one lags would contradict each other for ever.
         let mut namespaces = true;
         loop {
             let pause = match self.look(namespaces).await {
@@ -147,8 +147,8 @@ impl Keeper {
         all
     }
 
-    /// One look at everything, and what follows from it; how long it may be until the next, and whether all were told what there is to
-    /// tell.
+    /// One look at everything, with its consequences. Returns the pause until the next look, and whether all configurations were written
+    /// that had to be.
     async fn look(&self, namespaces: bool) -> Result<(Duration, bool), Error> {
         match &self.source {
             Source::Own { secret, policy } => {
@@ -193,7 +193,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Says whether reviews can arrive: the API server trusts what is served, wherever it has been told to ask us.
+    /// Sets whether reviews can arrive: the API server trusts the served certificate, wherever a configuration points to us.
     fn judge(&self, told: &[String]) {
         let trouble = match self.served.pair() {
             None => Some("the webhooks have no certificate yet".to_owned()),
@@ -202,7 +202,7 @@ impl Keeper {
                 .any(|bundle| !is_signed_by_one_of(&pair.certificate, bundle))
                 .then(|| "the API server does not trust the webhooks' certificate yet".to_owned()),
         };
-        // What others put into a configuration, others must put right: without it we are as ready as we can be.
+        // An administrator must repair a configuration that he maintains: a wrong authority in it does not make us less ready.
         let external = matches!(self.source, Source::Folder(_));
         self.served.set_trouble(trouble.filter(|_| !external || self.served.pair().is_none()));
     }
@@ -212,7 +212,7 @@ impl Keeper {
         api.get_opt(name).await.map_err(|error| Error::Api(format!("reading Secret {}/{name}", self.namespace), error))
     }
 
-    /// Writes the Secret if it still is what was read; if not, the next look shows what it is now.
+    /// Writes the Secret if it has not changed since it was read; if it has, the next look shows its new content.
     async fn store(&self, name: &str, found: Option<Secret>, stored: &Stored) -> Result<(), Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
@@ -230,7 +230,7 @@ impl Keeper {
         }
     }
 
-    /// Makes every configuration that exists say what it must.
+    /// Gives every configuration that exists its wanted content.
     async fn tell(&self, bundle: Option<&str>, namespaces: bool) -> Result<Told, Error> {
         let opted_in = if namespaces { self.surroundings.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
@@ -275,7 +275,7 @@ impl Keeper {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
                 told.bundles.extend(bundles(&object.into_value(), wanted));
             }
-            // Somebody else was faster, perhaps the other replica, and may have said less.
+            // Another writer was faster, perhaps the other replica, and may have written less.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 told.bundles.extend(bundles(&said, wanted));
                 told.whole = false;
@@ -314,7 +314,7 @@ fn configurations() -> [ApiResource; 2] {
     ]
 }
 
-/// Tells of every change of one object, for ever.
+/// Notifies of every change of one object, for ever.
 async fn follow(api: Api<DynamicObject>, name: String, changed: Arc<Notify>) {
     let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
     loop {

@@ -1,11 +1,10 @@
-//! What is to be done about the certificates next: a function of what is stored, of whether the API server has been told,
-//! and of the time.
+//! The next step with the certificates: a function of the stored certificates, of whether the API server knows them, and of the time.
 //!
 //! ```text
-//! a new authority:   next is stored -> told to the API server -> margin -> it signs, the old one is previous -> linger -> gone
+//! a new authority:   next is stored -> published to the API server -> margin -> it signs, the old one is previous -> linger -> gone
 //! a new leaf:        signed by the present authority, which the API server knows
 //! ```
-//! So at every moment each leaf that a replica may serve is signed by an authority that the API server has been told.
+//! So at every moment each leaf that a replica may serve is signed by an authority that the API server knows.
 
 use super::issue::{self, Pair, Validity, authority_validity, leaf_validity, validity};
 use super::store::Stored;
@@ -18,7 +17,7 @@ pub struct Policy {
     pub ca_life: SignedDuration,
     /// Life of a leaf.
     pub leaf_life: SignedDuration,
-    /// From telling the API server to using an authority: every API server must have heard of it.
+    /// From publishing an authority to using it: every API server must have read it.
     pub margin: SignedDuration,
     /// From using an authority to forgetting the one before: every replica must have loaded the new leaf.
     pub linger: SignedDuration,
@@ -40,12 +39,12 @@ impl Policy {
     }
 }
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing before that moment.
     Rest(Timestamp),
-    /// Nothing until the API server has been told.
+    /// Nothing until the API server knows the bundle.
     Tell,
     /// There is no authority that can sign: a new one signs at once.
     Begin,
@@ -61,7 +60,7 @@ pub enum Step {
     Forget,
 }
 
-/// Decides the next step. `told` is whether the API server knows the whole bundle.
+/// Decides the next step. `told` is whether the API server knows the complete bundle.
 #[must_use]
 pub fn next(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) -> Step {
     let sound = |pair: &Option<Pair>| pair.as_ref().and_then(authority_validity).filter(|valid| valid.holds(now));
@@ -106,7 +105,8 @@ fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) 
         (None, true) => Step::Published,
         (Some(at), true) => match at.checked_add(policy.margin) {
             Ok(end) if end > now => Step::Rest(end),
-            // There is room for one previous authority: asked again so soon, the next one waits until it is not needed any more.
+            // There is room for one previous authority: when a rotation is requested so soon, the next one waits until the previous is not
+            // needed any more.
             _ if stored.previous.is_some() => match end_of_previous(stored, policy, now) {
                 end if end > now => Step::Rest(end),
                 _ => Step::Forget,
@@ -116,7 +116,7 @@ fn towards_switch(stored: &Stored, told: bool, policy: &Policy, now: Timestamp) 
     }
 }
 
-/// What is stored after a step; `None` when a step stores nothing.
+/// The certificates to store after a step; `None` when a step stores nothing.
 ///
 /// # Errors
 /// When a certificate cannot be made.

@@ -1,4 +1,4 @@
-//! The certificate that the server shows, exchanged while it runs, and what the figures are shown with.
+//! The certificate that the server shows, exchanged while it runs, and the one for the figures.
 
 use super::issue::{self, Pair};
 use jiff::{SignedDuration, Timestamp};
@@ -42,13 +42,13 @@ impl Served {
         Ok(true)
     }
 
-    /// What is served, as PEM.
+    /// The served certificate, as PEM.
     #[must_use]
     pub fn pair(&self) -> Option<Pair> {
         self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(pair, _)| pair.clone())
     }
 
-    /// Says that reviews can arrive, or why not.
+    /// Sets why reviews cannot arrive; `None` when they can.
     pub fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
@@ -72,7 +72,7 @@ impl Served {
     }
 }
 
-/// The server's side of TLS 1.2 and 1.3, with what is spoken above it.
+/// The server's side of TLS 1.2 and 1.3, with the protocols above it.
 fn side(shows: Arc<dyn ResolvesServerCert>, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -115,8 +115,8 @@ pub enum FiguresError {
 /// How long a certificate of our own making is valid: it is made anew whenever a process starts.
 const OWN_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
-/// The server's side of TLS for figures, which are spoken of in HTTP/1.1 alone; `names` are those of the certificate that is made
-/// where the webhooks have none.
+/// The server's side of TLS for figures, with HTTP/1.1 alone. `names` are those of the certificate that is made where the webhooks have
+/// none.
 ///
 /// # Errors
 /// When no certificate can be made.
@@ -158,7 +158,7 @@ mod tests {
         assert!(served.tls().unwrap().alpn_protocols.len() == 2);
     }
 
-    /// A client that trusts anybody, and remembers whom.
+    /// A client that trusts every server, and remembers its certificate.
     #[derive(Debug, Default)]
     struct Trusting(Mutex<Vec<CertificateDer<'static>>>);
 
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// What a client is shown in a handshake, and what is spoken then.
+    /// The certificate and the protocol that a client is shown in a handshake.
     async fn shown_by(tls: &Arc<ServerConfig>) -> (CertificateDer<'static>, Option<Vec<u8>>) {
         let trusting = Arc::new(Trusting::default());
         let mut client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

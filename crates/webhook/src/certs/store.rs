@@ -1,4 +1,4 @@
-//! The Secret that holds certificates and keys, read and written without loss of what others keep in it.
+//! The Secret that holds certificates and keys, read and written without loss of other data in it.
 
 use super::issue::{Pair, is_signed_by_one_of, validity};
 use jiff::Timestamp;
@@ -12,12 +12,12 @@ const SWITCHED: &str = "berth.dev/ca-switched-at";
 /// Annotation by which people ask for a new authority; its value does not matter.
 pub const ROTATE: &str = "berth.dev/rotate-ca";
 
-/// What the Secret says, in the order in which an authority lives: next, present, previous.
+/// The content of the Secret, in the order in which an authority lives: next, present, previous.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The authority that signs.
     pub ca: Option<Pair>,
-    /// What is served.
+    /// The leaf that is served.
     pub leaf: Option<Pair>,
     /// The authority that will sign once the API server knows it.
     pub next: Option<Pair>,
@@ -32,7 +32,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Reads a Secret; what is missing or no text is `None`.
+    /// Reads a Secret; a missing key, or one that is no text, is `None`.
     #[must_use]
     pub fn read(secret: &Secret) -> Self {
         let text = |key: &str| {
@@ -140,7 +140,7 @@ mod tests {
         let less = Stored { ca: stored.ca.clone(), leaf: stored.leaf.clone(), ..Stored::default() };
         less.write(&mut secret);
         assert_eq!(Stored::read(&secret), less);
-        // A switch of roles is no change to who is trusted.
+        // A switch of roles does not change which authorities are trusted.
         let turned = Stored { ca: stored.next.clone(), next: stored.ca.clone(), ..stored.clone() };
         assert_eq!(turned.bundle(), stored.bundle());
     }

@@ -13,7 +13,7 @@ mod pods;
 struct World(Facts);
 
 impl Surroundings for World {
-    /// It is always the Jobs that are left out.
+    /// The unmanaged kind is always the Job.
     fn has_kind(&self, kind: JobType) -> bool {
         !self.0.unmanaged_kind || kind != JobType::JOB
     }
@@ -111,7 +111,7 @@ fn a_change_of_queue_waits_for_suspension_and_a_deletion_waits_for_nothing() {
         |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
     assert_eq!(denied_fields(&ask(path, change(false))), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
     assert_eq!(ask(path, change(true))["allowed"], json!(true));
-    // What runs is counted by its queue until it has stopped, also while it is being deleted; nothing else holds that up.
+    // A running job is counted by its queue until it has stopped, also while it is being deleted; no other rule holds the deletion up.
     for (mut leaving, allowed) in [(change(false), false), (change(true), true)] {
         leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(ask(path, leaving.clone())["allowed"], json!(allowed), "{leaving}");
@@ -256,7 +256,7 @@ fn a_policy_of_concurrent_admission_stays_and_is_asked_about_where_it_counts() {
         let gates = Gates { concurrent_admission, ..Gates::default() };
         let ask = |request: Value| ask_with(path, request, Facts::default(), gates);
         let update = |old: Value, new: Value| ask(json!({"operation": "UPDATE", "object": new, "oldObject": old}));
-        // Whatever the gate says, as in Kueue.
+        // The gate makes no difference, as in Kueue.
         for new in [mode("RetainFirstAdmission"), Value::Null] {
             let refused = update(queue(moves(), "None"), queue(new.clone(), "None"));
             assert_eq!(denied_fields(&refused), [field], "{new}");
@@ -385,7 +385,7 @@ fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
     assert_eq!(ask(path, json!({"object": training(json!("q"))}))["allowed"], json!(true));
     let refused = ask(path, json!({"object": training(Value::Null)}));
     assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
-    // Its own children are admitted with it, in a namespace whose other jobs are given a queue as well.
+    // Its own child Jobs are admitted with it, in a namespace whose other jobs get a default queue as well.
     let facts = Facts { managed_namespace: true, default_queue: true, without_queue_name: true, ..Facts::default() };
     let mut child = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_some());

@@ -46,7 +46,7 @@ impl Surroundings for Nothing {
     }
 }
 
-/// Alice may create Jobs, Bob may not, and of all others nobody knows.
+/// Alice may create Jobs, Bob may not, and the right of any other user is unknown.
 struct Alice;
 
 impl Authors for Alice {
@@ -56,7 +56,7 @@ impl Authors for Alice {
             "bob" => Leave::Refused(format!("bob cannot in {namespace}")),
             _ => Leave::Unanswered("who?".to_owned()),
         };
-        // As one who asks elsewhere.
+        // The answer takes a while, as that of the API server does.
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             leave
@@ -124,7 +124,7 @@ impl Running {
         TlsConnector::from(Arc::clone(&self.trust)).connect(name, tcp).await.unwrap()
     }
 
-    /// Status line and body of the answer to what is written; the server or we close the connection.
+    /// Status line and body of the answer to these bytes; the server or we close the connection.
     async fn exchange(&self, request: &[u8]) -> (u16, String) {
         let mut stream = self.connect().await;
         let _ = stream.write_all(request).await;
@@ -224,7 +224,7 @@ async fn reviews_are_answered_and_everything_else_is_told_why_not() {
     running.end();
 }
 
-/// The answer waits for what is said of the author, and only where he is asked about.
+/// The answer waits for the verdict about the author, and only on the route that needs one.
 #[tokio::test]
 async fn author_of_a_training_job_is_asked_about() {
     let running = start();
@@ -299,7 +299,7 @@ async fn what_is_under_way_is_answered_before_the_end() {
     let mut stream = running.connect().await;
     let body = review();
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
-    // Its beginning takes room once it was read, and that there is some shows that it is under way.
+    // Its beginning takes room once it was read, and the taken room shows that it is under way.
     stream.write_all(&[head.as_bytes(), &body[..1]].concat()).await.unwrap();
     stream.flush().await.unwrap();
     until("it is under way", || running.handler.beginnings.available_permits() < BEGINNINGS).await;
@@ -434,7 +434,7 @@ async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
     running.end();
 }
 
-/// Twenty of them used to share the room for four, none ever whole, and everybody waited for as long as they were given.
+/// Twenty of them used to share the room for four, and none became complete, so that every other body waited until its time-out.
 #[tokio::test]
 async fn large_bodies_that_do_not_get_on_keep_nobody_else_waiting() {
     let running = start();

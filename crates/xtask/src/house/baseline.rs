@@ -18,7 +18,7 @@ const HEAD: &str = "# Findings that are still there, by measure and package: `xt
 /// Numbers by measure and package, each with its line from 1.
 type Numbers<'b> = BTreeMap<(&'b str, &'b str), (usize, usize)>;
 
-/// Counts that differ from the baseline, and lines of it that mean nothing.
+/// Counts that differ from the baseline, and lines of the baseline without a meaning.
 pub(crate) fn check(baseline: &str, held: &[Held<'_>]) -> Vec<Finding> {
     let (numbers, mut found) = read(baseline);
     let mut met = Vec::new();
@@ -68,7 +68,7 @@ fn read(baseline: &str) -> (Numbers<'_>, Vec<Finding>) {
     (numbers, found)
 }
 
-/// The baseline as it should be now.
+/// The baseline with today's counts.
 ///
 /// # Errors
 ///

@@ -21,7 +21,7 @@ use super::sources::{Package, attributes, each_group, is_for_tests};
 /// Files by index, each with the files that it names and the names.
 type Edges = BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>;
 
-/// A file that another names, and by which names.
+/// A file that another names, with the names.
 type Named = (String, Vec<String>);
 
 /// A circle: each file with the files of the circle that it names.

@@ -1,4 +1,4 @@
-//! The measures of the house: `xtask house`. They tell how far the code is from plain words, from modules without import circles and from
+//! The measures of the house: `xtask house`. They show how far the code is from plain words, from modules without import circles and from
 //! state with owners.
 //!
 //! Each measure is a file with a definition in its doc comment. Two of them may only go down (`baseline.rs`): sentences with a banned

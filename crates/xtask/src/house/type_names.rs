@@ -1,7 +1,7 @@
 //! Type names that several types of one crate have.
 //!
-//! Structs, enums, unions, traits and type aliases count that the whole crate can see: `pub`, `pub(crate)`, and `pub(super)` directly
-//! below the root. Types of an API version (a module such as `v1beta1`) differ from their namesakes in another one. Tests are left
+//! Structs, enums, unions, traits and type aliases count that every module of the crate can see: `pub`, `pub(crate)`, and `pub(super)`
+//! directly below the root. Types of an API version (a module such as `v1beta1`) differ from their namesakes in another one. Tests are left
 //! out, and so are types that macros make.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ fn definition(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     }
 }
 
-/// Whether the whole crate can see an item of this module with this visibility.
+/// Whether every module of the crate can see an item of this module with this visibility.
 fn is_seen(visibility: &Visibility, module: &Module<'_>) -> bool {
     match visibility {
         Visibility::Public(_) => true,
@@ -54,7 +54,7 @@ fn is_seen(visibility: &Visibility, module: &Module<'_>) -> bool {
     }
 }
 
-/// Whether a module is called as an API version: `v1`, `v1beta2`.
+/// Whether a module has the name of an API version: `v1`, `v1beta2`.
 fn is_version(name: &str) -> bool {
     let Some(rest) = name.strip_prefix('v') else { return false };
     let mut parts = rest.split("alpha").flat_map(|part| part.split("beta"));

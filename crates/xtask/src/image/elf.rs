@@ -1,5 +1,5 @@
-//! The head of a program's file: for which machines the program is, and whether it needs others to start. Programs of 64 bits in little
-//! endian alone are known.
+//! The head of a program's file: the machines for which the program is, and whether it needs others to start. Only programs of 64 bits in
+//! little endian are known.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -51,7 +51,7 @@ fn number(file: &[u8], at: u64, bytes: u64) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A program of two headers, the second of the given type, which tells of the text at the end.
+    /// A program of two headers, the second of the given type, which points to the text at the end.
     fn program(machine: u8, kind: u8, text: &str) -> Vec<u8> {
         let mut file = vec![0; 64 + 2 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -33,7 +33,7 @@ pub(super) fn write<'a>(out: &mut impl Write, entries: impl IntoIterator<Item = 
         let path = entry.path;
         ensure!(files.insert(path, entry).is_none(), "{path} is there twice");
     }
-    // A folder's path ends with a slash, so that what is in it comes after it.
+    // A folder's path ends with a slash, so that its files come after it.
     let mut all: Vec<(&str, Option<&Entry<'_>>)> = files.iter().map(|(path, entry)| (*path, Some(entry))).collect();
     all.extend(folders.into_iter().map(|path| (path, None)));
     all.sort_unstable_by_key(|(path, _)| *path);
@@ -66,7 +66,7 @@ fn header(path: &str, mode: u32, size: usize, kind: u8) -> Result<[u8; BLOCK]> {
     put(148, b"        ");
     put(156, &[kind]);
     put(257, b"ustar\x0000");
-    // Numbers of devices, of which there are none.
+    // Numbers of devices: zero.
     put(329, b"0000000");
     put(337, b"0000000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();

@@ -1,4 +1,4 @@
-//! Who may depend on whom: the arrows of docs/ARCHITECTURE.md, and for the pure crates every single dependency.
+//! Dependencies between crates: the arrows of docs/ARCHITECTURE.md, and for the pure crates every single dependency.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +16,11 @@ pub(crate) struct Package {
     tests: Vec<String>,
 }
 
-/// What a crate may depend on.
+/// Dependencies of a crate from outside of the workspace.
 enum Others {
-    /// Nothing from outside but this.
+    /// Nothing from outside but these.
     Only(&'static [&'static str]),
-    /// Anything from outside but this.
+    /// Anything from outside but these.
     AllBut(&'static [&'static str]),
 }
 
@@ -31,7 +31,7 @@ struct Rule {
     others: Others,
 }
 
-/// A client, a runtime, or a second way to do what the runtime does.
+/// A client, a runtime, or a second way to do the runtime's work.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
 const RULES: [Rule; 12] = [
@@ -48,9 +48,9 @@ const RULES: [Rule; 12] = [
         ours: &["api", "engine", "jobs", "quantity"],
         others: Others::Only(&["hashbrown", "jiff", "k8s-openapi", "rustc-hash", "serde", "serde_json"]),
     },
-    // It performs; what decides is reached through control alone.
+    // The runtime performs; the deciding crates are reached through control alone.
     Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
-    // It is asked by the API server: nothing that waits for a watch or for a decision.
+    // The API server calls it: nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
     Rule {
         name: "manager",
@@ -61,7 +61,7 @@ const RULES: [Rule; 12] = [
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
     // It runs before anything of ours is compiled.
     Rule { name: "testrun", ours: &[], others: Others::Only(&["anyhow", "serde_json", "signal-hook"]) },
-    // It looks from outside, with names and manifests of its own: a wrong constant of ours cannot hide itself.
+    // The tests look from outside, with names and manifests of their own: a wrong constant of ours cannot hide itself.
     Rule { name: "e2e", ours: &["testrun"], others: Others::AllBut(&[]) },
 ];
 

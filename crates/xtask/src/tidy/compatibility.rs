@@ -1,5 +1,5 @@
-//! docs/compatibility.md calls nothing working that no test shows, says why of everything else, names no test that does not exist, counts
-//! right, and has a row for all that the sources know of Kueue.
+//! docs/compatibility.md calls a row working only with a test, gives a reason for every other row, names only tests that exist, has the
+//! right counts, and has a row for every name of Kueue's in the sources.
 
 mod known;
 
@@ -10,9 +10,9 @@ use super::requirements::unknown_tests;
 use super::{Finding, Tree};
 
 const PAGE: &str = "docs/compatibility.md";
-/// Columns of its tables: what of Kueue, the state, tests or reasons.
+/// Columns of its tables: the part of Kueue, the state, tests or reasons.
 const COLUMNS: usize = 3;
-/// Heads of the sections that there must be.
+/// Heads of the required sections.
 const SECTIONS: [&str; 7] = [
     "## Feature gates",
     "## Fields",
@@ -71,7 +71,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// What a reason says from the first file in backquotes on: what it quotes before, fields and values, is no test.
+/// The part of a reason from the first file in backquotes on: quoted fields and values before it are no tests.
 fn from_first_file(reason: &str) -> &str {
     let mut quotes = reason.match_indices('`').map(|(at, _)| at);
     while let (Some(from), Some(to)) = (quotes.next(), quotes.next()) {
@@ -82,16 +82,16 @@ fn from_first_file(reason: &str) -> &str {
     ""
 }
 
-/// Whether it is written as the path of a file. Keys of labels and annotations have a slash as well, and no ending.
+/// Whether a name is written as the path of a file. Keys of labels and annotations have a slash as well, and no ending.
 fn is_file(name: &str) -> bool {
     name.contains('/') && Path::new(name).extension().is_some()
 }
 
-/// The sentence that says how many rows there are of each state must say so rightly.
+/// Checks that the sentence with the number of rows of each state is right.
 fn counted(page: &str, counts: &BTreeMap<&str, usize>) -> Option<Finding> {
     let of = |state: &str| counts.get(state).copied().unwrap_or_default();
     let sentence = format!("{} rows work, {} differ, {} are to come.", of("works"), of("differs"), of("not yet"));
-    // It may be broken over two lines.
+    // The sentence may be broken over two lines.
     let text = page.split_whitespace().fold(String::new(), |text, word| text + " " + word);
     (!text.contains(&format!(" {sentence}"))).then(|| Finding::new(PAGE, 0, format!("must say {sentence:?}")))
 }

@@ -1,4 +1,4 @@
-//! Dependencies that nothing uses: each is compiled, and judged by whoever audits them, for nothing.
+//! Dependencies that nothing uses: each is compiled and audited for nothing.
 
 use std::collections::BTreeSet;
 

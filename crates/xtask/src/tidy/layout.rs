@@ -1,4 +1,4 @@
-//! Where things lie, how long files are, and how crates begin.
+//! Places of files, lengths of files, and beginnings of crates.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ const TOP: [&str; 23] = [
 
 /// Lines that a file may have.
 const LINES: usize = 500;
-/// Longer files that are accepted, and why.
+/// Longer files that are accepted, with the reason.
 const LONGER: [(&str, &str); 0] = [];
 /// Written by a program.
 const GENERATED: [&str; 8] = [
@@ -47,7 +47,7 @@ const GENERATED: [&str; 8] = [
     "e2e/prometheus/go.sum",
 ];
 
-/// Names that say nothing.
+/// Names without a meaning.
 const EMPTY_NAMES: [&str; 5] = ["util", "utils", "helpers", "common", "misc"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

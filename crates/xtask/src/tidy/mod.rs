@@ -1,7 +1,7 @@
 //! The house rules as a machine check: `make tidy`.
 //!
-//! Each rule is a function from the repository ([`Tree`]) to findings, and has a test that shows it failing. What clippy and
-//! rustfmt say already is not said again; that the pure crates ask clippy for it, is.
+//! Each rule is a function from the repository ([`Tree`]) to findings, and has a test that shows it failing. Checks of clippy and rustfmt
+//! are not repeated; the rule that the pure crates ask clippy for them is here.
 
 mod boundaries;
 mod compatibility;
@@ -23,11 +23,11 @@ pub(crate) use layout::long_files;
 pub(crate) use source::{CommentLine, comments};
 pub(crate) use tree::Tree;
 
-/// What is wrong, where.
+/// A broken rule with its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
-    /// Line, from 1; 0 means the file as a whole.
+    /// Line, from 1; 0 means all of the file.
     line: usize,
     message: String,
 }

@@ -1,5 +1,5 @@
-//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts; and clippy is
-//! asked to refuse what may panic there.
+//! The pure crates: no clock, no I/O, no async, no randomness, no state of the process, no floats in amounts; and clippy is asked to refuse
+//! code there that may panic.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ pub(crate) const PURE: [&str; 5] = ["quantity", "api", "engine", "jobs", "contro
 
 /// Modules of `std` that reach outside, or that make two runs differ.
 const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];
-/// What of these modules is harmless.
+/// Harmless parts of these modules.
 const HARMLESS: [&str; 3] = ["time::Duration", "sync::Arc", "sync::Weak"];
-/// Words that have no place in a pure crate, and why.
+/// Words that have no place in a pure crate, with the reason.
 const WORDS: [(&str, &str); 21] = [
     ("Instant", "reads a clock: `now` is an argument"),
     ("SystemTime", "reads a clock: `now` is an argument"),
@@ -39,13 +39,13 @@ const WORDS: [(&str, &str); 21] = [
 ];
 /// Calls that read a clock through a type that is welcome otherwise.
 const CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
-/// Where floats may be: nowhere in amounts, and in the engine only where Kueue's published contract is a float.
+/// Files that may have floats: none with amounts, and in the engine only those where Kueue's published contract is a float.
 const FLOATS: [&str; 3] =
     ["crates/engine/src/quota/share.rs", "crates/engine/src/queue/afs.rs", "crates/engine/src/preempt/usage.rs"];
-/// What each pure crate asks of clippy.
+/// Lints that each pure crate asks for.
 const LINTS: [&str; 5] =
     ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];
-/// What those ask besides in which amounts are counted.
+/// Further lints of the crates in which amounts are counted.
 const LINTS_OF_AMOUNTS: [&str; 4] = [
     "clippy::arithmetic_side_effects",
     "clippy::float_arithmetic",
@@ -227,7 +227,7 @@ mod tests {
         let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
         let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         assert!(said.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{said:?}");
-        // Only where amounts are counted is more asked.
+        // Further lints are required only where amounts are counted.
         let rest = ASKS.replace(", clippy::arithmetic_side_effects", "");
         let lacks = |name: &str| {
             let root = format!("crates/{name}/src/lib.rs");

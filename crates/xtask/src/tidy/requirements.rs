@@ -1,4 +1,4 @@
-//! docs/requirements.md names only tests that exist, and no row says nothing.
+//! docs/requirements.md names only tests that exist, and no row is empty.
 
 use super::{Finding, Tree};
 
@@ -33,7 +33,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// What is wrong with the tests that a cell names: files in backquotes, each followed by tests or scenarios in it.
+/// Faults of the tests that a cell names: files in backquotes, each followed by tests or scenarios in it.
 pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut file = None;
@@ -57,7 +57,7 @@ pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     wrong
 }
 
-/// One function that reads every case of the engine, so that its name says nothing.
+/// One function that reads every case of the engine, so that its name shows nothing.
 const ALL_CASES: &str = "golden_cases";
 
 /// Whether a source has a function, a scenario or a case of that name.

@@ -1,4 +1,4 @@
-//! Rust source reduced to what is code and ships: comments, texts and tests become blanks, lines stay where they are.
+//! Rust source reduced to code that ships: comments, texts and tests become blanks, lines stay where they are.
 
 /// The source without comments, without the content of texts, and without items marked `#[cfg(test)]`.
 pub(crate) fn shipped(source: &str) -> String {
@@ -10,7 +10,7 @@ pub(crate) fn shipped_texts(source: &str) -> Vec<(usize, String)> {
     shipped_texts_behind(source, &[""])
 }
 
-/// Those of them that stand directly behind one of these pieces of code.
+/// The texts of [`shipped_texts`] directly behind one of these pieces of code.
 pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize, String)> {
     let marked = without_tests(&filled(source, QUOTE));
     let (mut found, mut text, mut code, mut line) = (Vec::new(), String::new(), String::new(), 1);
@@ -45,7 +45,7 @@ pub(crate) fn test_modules(source: &str) -> Vec<String> {
     names
 }
 
-/// Lines, from 1, that mark what is compiled for tests only, with the code behind the mark and further attributes.
+/// Lines, from 1, with the mark of code that is compiled for tests only, with the code behind the mark and further attributes.
 pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
     let code = code(source);
     let behind = |(start, _): (usize, &str)| {

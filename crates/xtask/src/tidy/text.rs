@@ -1,4 +1,4 @@
-//! What no file says: registries, folders of one machine, work left over.
+//! Words that no file may have: registries, folders of one machine, marks of unfinished work.
 
 use super::{Finding, Tree};
 
@@ -15,9 +15,9 @@ const REGISTRIES: [(&str, &str); 9] = [
     ("npmjs", ".com"),
     ("rubygems", ".org"),
 ];
-/// Folders that exist on somebody's machine only, when a path begins with them.
+/// Folders of one person's machine, when a path begins with them.
 const MACHINES: [(&str, &str); 5] = [("/ho", "me/"), ("/Us", "ers/"), ("/ro", "ot/"), ("/wo", "rk/"), ("/tmp", "/w/")];
-/// Work left over, which belongs into an issue.
+/// Marks of unfinished work, which belongs into an issue.
 const LEFT_OVER: [(&str, &str); 3] = [("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -46,14 +46,13 @@ fn joined(parts: &[(&str, &str)]) -> Vec<String> {
     parts.iter().map(|(a, b)| format!("{a}{b}")).collect()
 }
 
-/// Whether a path in the line begins with the folder: nothing of a longer path or an address stands before it, and a name of
-/// a folder or file follows.
+/// Whether a path in the line begins with the folder: no longer path or address stands before it, and a name of a folder or file follows.
 fn begins_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + folder.len()..].chars().next();
         let alone = before.is_none_or(|c| " \t\"'`=:(<,".contains(c));
-        // Paths of the cohort tree are written `/root/cohort/queue`; of the folder of that name, what is hidden counts.
+        // Paths of the cohort tree are written `/root/cohort/queue`; for the folder of that name, only hidden files count.
         let hidden = line[at + folder.len()..].strip_prefix('.').and_then(|rest| rest.chars().next());
         let named = if folder.contains("oot") { hidden } else { after };
         alone && named.is_some_and(|c| c.is_ascii_alphanumeric())

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Path, from the root and with `/`, to text. Files that are not text are there with an empty one.
+/// Path, from the root and with `/`, to text. A file that is no text has an empty one.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// What git tracks or would add.
+    /// The files that git tracks or would add.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

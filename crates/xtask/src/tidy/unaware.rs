@@ -1,4 +1,4 @@
-//! What decides does not know that it is tested: the engine and control are the same in a test, below the runner of cases and in a
+//! The deciding crates do not know that they are tested: the engine and control are the same in a test, below the runner of cases and in a
 //! cluster. No feature, condition of a build or variable of the environment changes them, and they name nothing of the cases.
 
 use super::purity::that_ship;
@@ -7,11 +7,11 @@ use super::{Finding, Tree};
 
 /// The crates that decide.
 const DECIDE: [&str; 2] = ["engine", "control"];
-/// What makes several crates of one, in its manifest, without the spaces.
+/// Parts of a manifest that make several variants of a crate, without spaces.
 const VARIANTS: [&str; 4] = ["[features]", "features.", "optional=true", "build="];
-/// What the cases are known by.
+/// Names of the cases.
 const CASES: [&str; 3] = ["testkit", "conformance", "cases/"];
-/// The only conditions: what is asked of clippy where it ships.
+/// The only conditions: lints for code that ships.
 const LINTS: [&str; 3] = ["(not(test),deny(", "(not(test),expect(", "(not(test),allow("];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,31 +1,31 @@
-//! What conditions say is written by the constants of berth-api, so that docs/compatibility.md is compared with what is written: control
-//! spells none of them out, the engine, which does not know berth-api, says nothing that is not among them, and none of Berth's own is
-//! left over. The same goes for what events give as their reason.
+//! Texts of conditions are constants of berth-api, so that docs/compatibility.md is compared with the written ones. Control spells none of
+//! them out, the engine, which does not know berth-api, uses no other, and none of Berth's own is unused. The same holds for the reasons of
+//! events.
 
 use std::collections::BTreeSet;
 
 use super::source::{is_name, shipped, shipped_texts, shipped_texts_behind};
 use super::{Finding, Tree};
 
-/// Where the constants are.
+/// Files with the constants.
 const LISTS: [&str; 3] =
     ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs", "crates/api/src/conditions/events.rs"];
-/// The list of what Kueue says: docs/compatibility.md has a row for each of these, whether something uses it or not.
+/// The list of Kueue's reasons: docs/compatibility.md has a row for each of these, whether something uses it or not.
 const OF_KUEUE: &str = "reasons";
-/// How the name of a constant ends that stands before another word.
+/// End of the name of a constant that stands before another word.
 const BEGINNING: &str = "_PREFIX";
-/// Whose sources spell none of them out.
+/// Sources that spell none of them out.
 const CONTROL: &str = "crates/control/src/";
-/// What stands before the reason of an event.
+/// Code before the reason of an event.
 const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
-/// Where the engine has its reasons.
+/// Files with the engine's reasons.
 const ENGINE: [&str; 4] = [
     "crates/engine/src/answers.rs",
     "crates/engine/src/explain/figures.rs",
     "crates/engine/src/preempt/candidates.rs",
     "crates/engine/src/preempt/fair.rs",
 ];
-/// The same word for something else: a kind, a feature gate, the status of a condition.
+/// The same word with another meaning: a kind, a feature gate, the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
     ("crates/control/src/queues/figures.rs", "Unknown"),
@@ -47,7 +47,7 @@ impl Constant<'_> {
         format!("{}::{}", self.list, self.name)
     }
 
-    /// Whether a text is that word, or begins with it where it is made for that.
+    /// Whether a text is this word, or begins with it where the constant is a beginning.
     fn is_in(&self, text: &str) -> bool {
         text == self.value || (self.name.ends_with(BEGINNING) && text.starts_with(self.value))
     }
@@ -108,7 +108,7 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name)
 }
 
-/// Words of the engine that are none of the constants.
+/// Words of the engine that are not among the constants.
 fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in ENGINE {
@@ -121,7 +121,7 @@ fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Constants beside Kueue's reasons that nobody writes.
+/// Constants beside Kueue's reasons that no code writes.
 fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let of_crates = |path: &str| path.starts_with("crates/") && path.ends_with(".rs") && !LISTS.contains(&path);
     let sources: Vec<String> =

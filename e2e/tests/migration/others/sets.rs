@@ -1,5 +1,5 @@
-//! StatefulSets: the template of one that Kueue began says no more than that its pods wait, and no write under Berth adds to it, so that
-//! nothing restarts. What is made anew is gated, told its group, and started on the flavor of the Workload that Kueue made.
+//! StatefulSets: the template of one that Kueue began only says that its pods wait, and no write under Berth adds to it, so that nothing
+//! restarts. A new pod is gated, gets the name of its group, and starts on the flavor of the Workload that Kueue made.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::control_plane::create_namespace;
@@ -14,9 +14,9 @@ use crate::migration::kueue::{self, IN_USE, Kueue};
 
 /// Their namespace, and the name of their ClusterQueue.
 const NAMESPACE: &str = "sets";
-/// The one that Kueue began.
+/// The StatefulSet that Kueue began.
 const SET: &str = "web";
-/// The one that Berth begins.
+/// The StatefulSet that Berth begins.
 const YOUNG: &str = "young";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 
@@ -25,7 +25,7 @@ fn kueue(world: &World) -> Kueue<'_> {
     Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
-/// A StatefulSet as its user writes it, with what Kueue's webhook puts into its template where it `waits`.
+/// A StatefulSet as its user writes it, with the addition of Kueue's webhook to its template where it `waits`.
 fn set(name: &str, replicas: i32, waits: bool) -> Value {
     let mut annotations = json!({"e2e.berth.dev/outcome": "never"});
     if waits {
@@ -53,7 +53,7 @@ fn workload_of(set: &Value) -> Value {
         "spec": {"active": true, "priority": 0, "queueName": "queue", "podSets": [pods]}})
 }
 
-/// What Kueue writes on a pod of a StatefulSet after its creation.
+/// Kueue's metadata on a pod of a StatefulSet after its creation.
 fn told(workload: &str, replicas: i32) -> Value {
     let labels = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "queue", GROUP: workload});
     let annotations = json!({GROUP: workload, "kueue.x-k8s.io/prebuilt-workload-name": workload,
@@ -63,7 +63,7 @@ fn told(workload: &str, replicas: i32) -> Value {
     json!({"labels": labels, "annotations": annotations})
 }
 
-/// A StatefulSet whose two pods run. Nobody gates them here, so that they have no node selector of their flavor.
+/// A StatefulSet whose two pods run. No webhook gates them here, so that they have no node selector of their flavor.
 pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
     create_namespace(&world.client, NAMESPACE, &[]).await?;
     let groups = [group(&[("flavor", &[quota("cpu", "4")])])];
@@ -84,7 +84,7 @@ pub(super) async fn as_kueue_leaves_them(world: &World) -> Result<()> {
     kueue.ready(&workload).await
 }
 
-/// It runs where Berth has put it, as one of that group.
+/// Whether a pod runs where Berth has put it, as one of that group.
 fn started(pod: &Value, workload: &str) -> bool {
     let metadata = &pod["metadata"];
     runs(pod)
@@ -142,9 +142,9 @@ pub(super) async fn taken_over(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What Berth begins, for the way back.
+/// Objects that Berth begins, for the way back.
 pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
-    // Its pods may be made before Berth has seen it, and are told the queue when they start.
+    // Its pods may be made before Berth has seen it, and get the name of the queue when they start.
     kinds::apply(&world.client, &set(YOUNG, 2, false)).await?;
     for name in ["young-0", "young-1"] {
         is_in(world, NAMESPACE, POD, name, "running", runs).await?;
@@ -152,7 +152,7 @@ pub(super) async fn begun_by_berth(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Berth has ended: its Workload and its pods say what Kueue would have written, so that Kueue can make the group of them again.
+/// Berth has ended: its Workload and its pods are as Kueue would have written them, so that Kueue can make the group of them again.
 pub(super) async fn as_kueue_writes_them(world: &World) -> Result<()> {
     let set = STATEFUL_SET.get(&world.client, NAMESPACE, YOUNG).await?.context("what Berth began")?;
     let waits = json!({"e2e.berth.dev/outcome": "never", "kueue.x-k8s.io/pod-suspending-parent": "statefulset"});

@@ -1,4 +1,4 @@
-//! Real sockets: who is slow is hung up on, and who asks is heard.
+//! Real sockets: a slow client loses its connection, and one that sends a request gets its answer.
 
 use super::*;
 use axum::body::{Body, Bytes};
@@ -57,7 +57,7 @@ async fn a_head_that_does_not_arrive_is_not_waited_for() {
         let told = rest(&mut open(address, begin).await).await;
         assert!(!told.contains("200 OK"), "{begin:?}: {told}");
     }
-    // There is always something that has just arrived, and never the end.
+    // New bytes keep arriving, but never the end of the head.
     let mut drip = open(address, "GET / HTTP/1.1\r\nA: ").await;
     let dripping = async {
         while drip.write_all(b"b").await.is_ok() {
@@ -71,7 +71,7 @@ async fn a_head_that_does_not_arrive_is_not_waited_for() {
 async fn neither_a_slow_body_nor_a_slow_reader_is_waited_for() {
     let held = Arc::new(());
     let body = Arc::clone(&held);
-    // More than any socket takes, for as long as somebody wants it.
+    // An answer larger than any socket buffer, for as long as the client reads.
     let endless = move || {
         let body = Arc::clone(&body);
         let pieces = futures::stream::repeat_with(move || {
@@ -88,7 +88,7 @@ async fn neither_a_slow_body_nor_a_slow_reader_is_waited_for() {
     let told = rest(&mut open(address, begin).await).await;
     assert!(!told.contains("200 OK"), "{told}");
 
-    // The test's own, and what the route keeps.
+    // One reference is the test's own, and one is the route's.
     let idle = Arc::strong_count(&held);
     let mut reader = open(address, ASK).await;
     reader.read_exact(&mut [0; 16]).await.unwrap();
@@ -109,7 +109,7 @@ async fn silent_connections_make_room_for_who_asks() {
         silent.push(open(address, "").await);
     }
     assert!(rest(&mut open(address, ASK).await).await.contains("200 OK"));
-    // Of twenty, four were kept, and the one who asked took the place of the oldest.
+    // Four of the twenty connections stay at most, and the one with a request took the place of the oldest.
     for old in &mut silent[..17] {
         assert_eq!(rest(old).await, "");
     }
@@ -139,7 +139,7 @@ async fn who_has_asked_keeps_its_place_before_who_has_not() {
     for one in &mut asking {
         assert!(is_open(one).await);
     }
-    // Where all have asked, the oldest goes.
+    // Where all clients have sent a request, the oldest connection goes.
     asking.push(open(address, ask).await);
     tokio::time::timeout(PATIENCE, arrivals.recv()).await.unwrap().unwrap();
     assert!(rest(&mut open(address, ASK).await).await.contains("200 OK"));

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What is stored, by path, and the conflicts that are still to come.
+/// Stored objects by path, and the number of conflicts that are still to come.
 #[derive(Default)]
 struct Store {
     objects: BTreeMap<String, Value>,
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Serves it; watches hang, so that nobody is told that anything has changed.
+/// Serves it; watches hang, so that no change is seen by them.
 fn server(store: &Arc<Mutex<Store>>) -> Client {
     let store = Arc::clone(store);
     let service = tower::service_fn(move |request: http::Request<Body>| {

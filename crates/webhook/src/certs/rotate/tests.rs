@@ -53,7 +53,7 @@ fn a_new_authority_is_told_before_it_signs_and_the_old_one_is_kept_after() {
     let soon = now + SignedDuration::from_secs(59);
     assert_eq!(next(&published, true, &policy(), soon), Step::Rest(now + SignedDuration::from_secs(60)));
     let then = now + SignedDuration::from_secs(60);
-    // Somebody took it out of the configuration again.
+    // Another writer took it out of the configuration again.
     assert_eq!(next(&published, false, &policy(), then), Step::Tell);
     let (step, switched) = go(&published, true, then);
     assert_eq!(step, Step::Switch);
@@ -122,7 +122,7 @@ fn what_is_missing_expired_foreign_or_rubbish_is_made_anew() {
     assert_eq!(next(&good, true, &elsewhere, start()), Step::Leaf);
     // A clock that was set back: a certificate from the future is none.
     assert_eq!(next(&good, true, &policy(), later(-2)), Step::Begin);
-    // What replaces an authority that still holds keeps it for a while.
+    // An authority that replaces one which is still valid keeps that one as previous for a while.
     let keyless = Stored { ca: good.ca.clone().map(|ca| Pair { key: "y".into(), ..ca }), ..good.clone() };
     let (step, begun) = go(&keyless, true, start());
     assert_eq!(step, Step::Begin);
@@ -132,15 +132,15 @@ fn what_is_missing_expired_foreign_or_rubbish_is_made_anew() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever happens when, an API server that believes what it was last told accepts what any replica serves, the
-    /// beginning aside; and things come to rest.
+    /// In any order of events, an API server that trusts the last published bundle accepts the leaf of every replica, the beginning aside;
+    /// and the steps come to rest.
     #[test]
     fn what_is_served_is_always_trusted(
         moves in proptest::collection::vec((0_u8..5, 1_i64..2000), 1..60),
     ) {
         let mut stored = settled();
         let mut believed = stored.bundle();
-        // Replicas: what each has loaded, and when it last looked.
+        // Replicas: the state that each has loaded, and the time at which it last looked.
         let mut loaded = [stored.clone(), stored.clone()];
         let mut looked = [start(); 2];
         let mut now = start();

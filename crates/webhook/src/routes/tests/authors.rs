@@ -51,7 +51,7 @@ fn author_who_may_not_create_jobs_is_refused_with_the_right() {
     assert_eq!(status["message"], json!(message));
 }
 
-/// Whoever is not known to have the right is not taken at his word.
+/// A user whose right is unknown is refused.
 #[test]
 fn api_server_that_does_not_answer_refuses() {
     for leave in [Some(Leave::Unanswered("late".to_owned())), None] {
@@ -88,7 +88,7 @@ fn only_what_makes_other_jobs_is_asked_about() {
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(asks(update(old.clone(), leaving)), None, "nothing holds up who goes: {change}");
     }
-    // What is stored and does not decode any more counts as other.
+    // A stored object that does not decode any more counts as a change.
     assert!(asks(update(json!("text"), old.clone())).is_some());
     assert_eq!(asks(json!({"operation": "DELETE", "object": null, "oldObject": old})), None);
     let others = route("/validate-batch-v1-job").unwrap();

@@ -1,4 +1,4 @@
-//! What stays of a job that Berth starts and stops, in a change by somebody else.
+//! Fields that stay in a job which Berth starts and stops, when somebody else changes it.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn warning(response: &Value) -> &str {
     warning.as_str().unwrap_or_default()
 }
 
-/// A manifest that says `suspend: true` is applied again: what runs goes on, and kubectl prints how it is stopped.
+/// A manifest with `suspend: true` is applied again: the running job goes on, and kubectl prints how it is stopped.
 #[test]
 fn suspending_a_running_job_is_put_back_with_a_warning() {
     let (old, mut new) = (running("q"), running("q"));
@@ -34,7 +34,7 @@ fn suspending_a_running_job_is_put_back_with_a_warning() {
     for words in ["spec.suspend stays false", "job-n-1a2b3", "{\"spec\":{\"active\":false}}", "-n ns "] {
         assert!(told.contains(words), "{told}");
     }
-    // A write that moves it stops it.
+    // A write that moves the job to another queue stops it.
     new["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("r");
     assert_eq!(change(JOB, &old, &new), json!({"uid": "u", "allowed": true}));
     assert_eq!(change("/validate-batch-v1-job", &old, &new)["allowed"], json!(true));
@@ -47,7 +47,7 @@ fn unsuspending_a_waiting_job_is_put_back_with_a_warning() {
     assert!(warning(&response).contains("waits in queue \"q\""), "{response}");
 }
 
-/// The job controller would make the pods of the raise before Berth sees it.
+/// The job controller would create the pods of the raise before Berth sees it.
 #[test]
 fn raising_a_running_job_stops_it_in_the_same_write() {
     let (old, mut new) = (running("q"), running("q"));
@@ -77,7 +77,7 @@ fn job_of_a_job_set_is_started_and_stopped_by_that() {
         job
     };
     assert_eq!(change(JOB, &owned(true, "s"), &owned(false, "s")), json!({"uid": "u", "allowed": true}));
-    // Whoever only names one is his own master, and waits.
+    // A Job that only names a JobSet as its owner is started and stopped by Berth, and waits.
     let forged = change(JOB, &owned(true, "0"), &owned(false, "0"));
     assert_eq!(patch(&forged)[0]["value"], json!(true));
     // A controller that comes with the write does not start it either.
@@ -85,7 +85,7 @@ fn job_of_a_job_set_is_started_and_stopped_by_that() {
     assert_eq!(patch(&joins)[0]["value"], json!(true));
 }
 
-/// What is stored and does not decode any more is nobody's to put back.
+/// A stored job that does not decode any more is not put back.
 #[test]
 fn job_that_does_not_decode_is_not_changed() {
     let mut broken = running("q");

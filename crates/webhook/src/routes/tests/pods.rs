@@ -21,7 +21,7 @@ fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
     assert_eq!(change(released)["allowed"], json!(true));
 }
 
-/// As Kueue leaves it, the template of a StatefulSet says nothing but that its pods wait.
+/// As Kueue leaves it, the template of a StatefulSet says only that its pods wait.
 #[test]
 fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
     let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
@@ -99,7 +99,7 @@ fn who_names_no_queue_is_given_the_one_for_those() {
         }
         assert_eq!(of(&own()).unwrap()["value"], json!("default"), "{path}");
         assert_eq!(of(&of_template(label)).is_some(), path.ends_with("deployment"), "{path}");
-        // What it got with its queue it has not without.
+        // A field that came with the default queue is absent without it.
         assert_eq!(given(object, Facts { default_queue: false, ..facts }), Value::Null, "{path}");
         let change = json!({"operation": "UPDATE", "object": object, "oldObject": object});
         assert_eq!(ask_in(path, change, facts).get("patch"), None, "{path}: it was there before the queue");
@@ -152,7 +152,7 @@ fn what_is_stored_and_does_not_decode_any_more_is_not_taken_for_new() {
     }
 }
 
-/// The queue that a pod was given is not taken away where it would be given it again.
+/// The default queue of a pod is not taken away where the pod would get it again.
 #[test]
 fn a_queue_that_was_given_stays() {
     let facts = Facts { managed_namespace: true, default_queue: true, pods: true, ..Facts::default() };
@@ -168,7 +168,7 @@ fn a_queue_that_was_given_stays() {
     assert_eq!(without["allowed"], json!(true), "it waits, and there is none that it would be given");
 }
 
-/// A pod that names somebody's Job as its controller would run without a gate, on that Job's quota or on none.
+/// A pod that names another user's Job as its controller would run without a gate, on that Job's quota or on none.
 #[test]
 fn pod_that_only_names_a_job_as_its_controller_is_refused() {
     let here = Facts { managed_namespace: true, pods: true, ..Facts::default() };
@@ -194,7 +194,7 @@ fn pod_that_only_names_a_job_as_its_controller_is_refused() {
         }
         assert_eq!(asked(&forged, "system:serviceaccount:team:job-controller", here)["allowed"], json!(false));
     }
-    // Without the controller it would be nobody's either.
+    // Without a controller it would belong to no job either.
     let plain = pod(false, "batch/v1", "Job", true);
     assert_eq!(asked(&plain, "alice", here)["allowed"], json!(true));
     for forced in [Facts { default_queue: true, ..here }, Facts { without_queue_name: true, ..here }] {
@@ -210,7 +210,8 @@ fn pod_that_only_names_a_job_as_its_controller_is_refused() {
     }
 }
 
-/// Only those who make pods of jobs take from them what they are counted by, whatever else changes, and while they are being deleted, too.
+/// Only the controllers that make pods of jobs may take the metadata by which these are counted, whatever else changes, and while the pods
+/// are being deleted, too.
 #[test]
 fn pod_of_a_job_keeps_what_it_is_counted_by_until_it_has_ended() {
     let pod = |labels: Value, phase: &str, leaves: bool| {

@@ -1,20 +1,20 @@
-//! What the sources know of Kueue, so that docs/compatibility.md cannot leave it out: feature gates, metrics, labels and other names of
-//! its group, reasons of conditions, and the fields of its kinds.
+//! Names of Kueue's in the sources, which docs/compatibility.md must not leave out: feature gates, metrics, labels and other names of its
+//! group, reasons of conditions, and the fields of its kinds.
 
 use serde_json::Value;
 
 use super::super::Tree;
 
-/// Where the gates are listed: in the first of these that does.
+/// Files that may list the gates. The first file with the list counts.
 const GATES: [&str; 2] = ["crates/control/src/feature_gates.rs", "crates/manager/src/gates.rs"];
-/// Where the metrics are, a row each.
+/// The page with the metrics, a row each.
 const METRICS: &str = "docs/metrics.md";
-/// Where the names of labels, annotations, finalizers and scheduling gates are.
+/// File with the names of labels, annotations, finalizers and scheduling gates.
 const LABELS: &str = "crates/api/src/labels.rs";
-/// Where the reasons are.
+/// File with the reasons.
 const CONDITIONS: &str = "crates/api/src/conditions.rs";
 
-/// What has no row; `rows` are sections and first cells.
+/// Names without a row; `rows` are sections and first cells.
 pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     let mut missing = Vec::new();
     for (kind, section, names) in [
@@ -32,7 +32,7 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     }
     for (kind, field) in fields(tree) {
         let of_kind = |cell: &str| cell.split(' ').any(|word| word.trim_matches(',') == kind);
-        // The spec goes without saying.
+        // `spec.` may be left out.
         let short = field.strip_prefix("spec.").unwrap_or(&field);
         let said = |cell: &str| of_kind(cell) && (has(cell, &field) || has(cell, short));
         if !rows.iter().any(|(section, cell)| *section == "## Fields" && said(cell)) {
@@ -61,7 +61,7 @@ fn gates(tree: &Tree) -> Vec<String> {
     let text = GATES.iter().filter_map(|path| tree.text(path)).find(lists).unwrap_or_default();
     let list = text.split_once("const GATES: ").map_or("", |(_, rest)| rest.split("];").next().unwrap_or_default());
     let mut found = quoted(list, &["gate(\"", "locked(\""]);
-    // One is named by a constant, since others need it.
+    // One gate is named by a constant, since others need it.
     found.extend(quoted(text, &["const TAS: &str = \""]));
     found
 }
@@ -85,7 +85,7 @@ fn names(tree: &Tree) -> Vec<String> {
     all.into_iter().filter(|name| name.starts_with("kueue.x-k8s.io/")).collect()
 }
 
-/// Kind and field, as `spec.x`, `status.x` or `x`, of both versions of every kind of Kueue's. What `conditions` say has a section of
+/// Kind and field, as `spec.x`, `status.x` or `x`, of both versions of every kind of Kueue's. The content of `conditions` has a section of
 /// its own.
 fn fields(tree: &Tree) -> Vec<(String, String)> {
     let mut found = Vec::new();
