@@ -158,8 +158,7 @@ pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Op
     })
 }
 
-/// Whether a pod's node selector and required affinity, both restricted to the flavor's own label keys, match the
-/// flavor's labels.
+/// Matches a pod's node selector and required affinity, both restricted to the flavor's own label keys, against the flavor's labels.
 ///
 /// # Errors
 /// The faults of the affinity, where no alternative of it matches.

@@ -9,7 +9,7 @@ use crate::sorted::Sorted;
 use crate::store::{Class, Holders, LocalQueue, Queue, Store, Workload};
 use crate::tree::{Node, Tree};
 
-/// Whether there is a copy of a type: its own constant is there only where it is `Clone`, and goes before that of the trait.
+/// Asks whether a type can be copied: the inherent constant exists only if the type is `Clone`, and goes before that of the trait.
 #[allow(dead_code, reason = "a type is asked, and no value of it")]
 struct Copies<T>(PhantomData<T>);
 
