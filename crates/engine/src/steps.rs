@@ -27,7 +27,7 @@ pub struct AttemptReport {
     pub borrow: u32,
     /// Result of the search for victims, if there was one.
     pub possibility: Option<PreemptionPossibility>,
-    /// Why it is not a plain fit.
+    /// Reasons why it is not a plain fit.
     pub reasons: Vec<String>,
     /// Reason code when it is no fit.
     pub no_fit: Option<PendingReason>,
@@ -55,7 +55,7 @@ pub struct PodSetReport {
     pub requests: BTreeMap<String, Amount>,
     /// Flavor per resource.
     pub flavors: BTreeMap<String, FlavorReport>,
-    /// Why it is not a plain fit.
+    /// Reasons why it is not a plain fit.
     pub reasons: Vec<String>,
     /// Fault in its pods' scheduling fields.
     pub error: Option<String>,
