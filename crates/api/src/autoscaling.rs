@@ -19,11 +19,11 @@ root_object! {
     spec: ProvisioningRequestSpec, status: ProvisioningRequestStatus
 }
 
-/// What is asked for; immutable.
+/// Spec of a ProvisioningRequest; immutable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningRequestSpec {
-    /// How the autoscaler is to go about it.
+    /// Name of the class, which selects the autoscaler's way of provisioning.
     pub provisioning_class_name: String,
     /// Parameters of the class.
     pub parameters: BTreeMap<String, String>,
@@ -37,7 +37,7 @@ pub struct ProvisioningRequestSpec {
 pub struct ProvisioningRequestPodSet {
     /// PodTemplate of the same namespace.
     pub pod_template_ref: PodTemplateReference,
-    /// How many pods.
+    /// Number of pods.
     pub count: i32,
 }
 
@@ -49,14 +49,14 @@ pub struct PodTemplateReference {
     pub name: String,
 }
 
-/// What became of it.
+/// Status of a ProvisioningRequest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningRequestStatus {
     /// `Accepted`, `Provisioned`, `Failed`, `BookingExpired`, `CapacityRevoked`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What the class tells of the capacity.
+    /// Details of the class about the capacity.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub provisioning_class_details: BTreeMap<String, String>,
 }

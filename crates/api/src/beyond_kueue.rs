@@ -1,14 +1,14 @@
-//! Rules in CEL that Kueue's CRDs do not have, because its webhook has them: here they hold while no webhook answers, too.
+//! CEL rules that Kueue's CRDs do not have because its webhook has them. In the CRDs they hold while no webhook answers, too.
 //!
-//! The API server adds up what each may cost at the limits of the schema, where a quota is one of 65,536 and a text without a longest
-//! length has three million characters, and refuses the whole definition above 10,000,000. So texts are not looked through, and are
-//! compared in lists, of which only the entries count. What stays with the webhook and why: `docs/decisions/rules-in-the-crd.md`.
+//! The API server adds up the cost of each rule at the limits of the schema, where a quota is one of 65,536 and a text without a longest
+//! length has three million characters. It refuses the definition above a cost of 10,000,000. Rules therefore do not read texts, and compare
+//! them in lists, where only the number of entries counts. `docs/decisions/rules-in-the-crd.md` has the rules that stay with the webhook.
 
 use serde_json::{Value, json};
 
 use crate::rules::telling;
 
-/// Quotas and limits: what begins with `-0` or `-.` may be zero, which only reading it would tell.
+/// Quotas and limits: a text that begins with `-0` or `-.` may be zero, and a rule would have to read it to know.
 pub(crate) fn not_negative() -> Value {
     telling(&[[
         "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",
@@ -18,7 +18,7 @@ pub(crate) fn not_negative() -> Value {
     ]])
 }
 
-/// A weight stands once in an object, so that it may be read.
+/// An object has one weight, so a rule may read it.
 pub(crate) fn weight() -> Value {
     telling(&[
         [
@@ -38,7 +38,7 @@ pub(crate) fn weight() -> Value {
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Resource groups of a ClusterQueue. A Cohort has none of these bounds, so that the server would give up comparing the names of one with
+/// Resource groups of a ClusterQueue. A Cohort does not have these bounds: the API server would give up comparing the names of a Cohort with
 /// a thousand of them, and refuse it.
 pub(crate) fn groups_of_queue() -> Value {
     telling(&[
@@ -83,7 +83,7 @@ pub(crate) fn groups_of_queue() -> Value {
     ])
 }
 
-/// Of a resource group: what each flavor has is what the group covers, in its order. Kueue's CRD counts them, its webhook compares them.
+/// Rules of a resource group: each flavor has the covered resources, in their order. Kueue's CRD counts them, and its webhook compares them.
 pub(crate) fn resource_group() -> Value {
     telling(&[
         [
@@ -102,7 +102,7 @@ pub(crate) fn resource_group() -> Value {
     ])
 }
 
-/// Of a Cohort: without a parent there is nobody to borrow from and to lend to.
+/// Rules of a Cohort: without a parent there is no other node to borrow from and to lend to.
 pub(crate) const BELOW_A_PARENT: [[&str; 4]; 2] = [
     [
         "has(self.parentName) || !has(self.resourceGroups) || !self.resourceGroups.exists(g, g.flavors.exists(f, \
@@ -147,7 +147,7 @@ pub(crate) fn selector() -> Value {
     ])
 }
 
-/// Of taints, which have no key of a list in Kueue's schema.
+/// Rule of taints, which have no list key in Kueue's schema.
 pub(crate) const TAINTS_ONCE: [&str; 4] = [
     "self.all(a, self.exists_one(b, [a.key, a.effect] == [b.key, b.effect]))",
     "",
@@ -183,8 +183,8 @@ pub(crate) fn slices() -> Value {
     ])
 }
 
-/// A field that never changes and may be absent cannot be removed either: a rule on the field itself is not asked when the field goes, so that
-/// it could come back with another value.
+/// Rule by which an optional immutable field cannot be removed. A rule on the field itself is not evaluated when the field goes, so that it
+/// could come back with another value.
 pub(crate) fn cluster_queue_stays() -> Value {
     telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
 }

@@ -1,7 +1,7 @@
 //! Every label, annotation, finalizer and gate that is part of the contract with Kueue's users.
 //!
-//! Values are literal because manifests, dashboards and scripts depend on them. Those of Kueue's group are here whether Berth acts on
-//! them or not: `make tidy` asks a row of docs/compatibility.md for each.
+//! Values are literal because manifests, dashboards and scripts depend on them. All values of Kueue's group are here, also ones that Berth
+//! does not act on: `make tidy` requires a row of docs/compatibility.md for each.
 
 macro_rules! strings {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {

@@ -1,11 +1,11 @@
-//! Decoding without `metadata.managedFields`: nothing reads them, and they are as large as the rest of an object.
+//! Decoding without `metadata.managedFields`: no code reads them, and they are as large as the rest of an object.
 //!
-//! As it may keep texts (`RawValue`), serde_json takes an object whose first field has a name of its own for such a text: a `Value` is
-//! then what that text says, read however deep it stands by then. Whoever may name a field (an annotation of a JobSet's pods, a managed
-//! field of a Job's) could end the process with texts in texts, so that an object with such a field is none.
+//! serde_json can keep texts (`RawValue`) and marks them by an object whose first field has a special name. A client that sends such an object
+//! makes serde_json parse the text inside, at any depth. A client that may choose the name of a field (an annotation of a JobSet's pods, a
+//! managed field of a Job) could end the process with nested texts, so decoding refuses an object with such a field.
 //!
-//! The filter stands between the JSON reader and the type's own decoding, so that it serves every kind, and costs one
-//! comparison per field of the object and of its metadata.
+//! The filter is between the JSON reader and the type's own decoding. It serves every kind, and costs one comparison per field of the object
+//! and of its metadata.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -19,7 +19,7 @@ pub(crate) const RAW: &str = "$serde_json::private::RawValue";
 /// Decodes an object without its managed fields.
 ///
 /// # Errors
-/// What the type's own decoding says, and when a field has the name that serde_json gives to texts.
+/// Errors of the type's own decoding, and a field with the name that serde_json gives to texts.
 pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_json::Error> {
     if may_name_raw(text) {
         return Err(serde_json::Error::custom(format!("no field may be called {RAW:?}")));
@@ -30,8 +30,8 @@ pub fn decode<'de, K: Deserialize<'de>>(text: &'de str) -> Result<Box<K>, serde_
     Ok(Box::new(object))
 }
 
-/// Whether that name stands in a JSON text, or letters of it that are escaped: an API server escapes others only, but passes on as they
-/// came the managed fields of what is not an object itself.
+/// Whether a JSON text has that name, or letters of it as escapes. An API server does not escape such letters itself, but it passes on managed
+/// fields that are not objects as they came.
 fn may_name_raw(text: &str) -> bool {
     if text.match_indices('$').any(|(at, _)| text.get(at..).is_some_and(|from| from.starts_with(RAW))) {
         return true;

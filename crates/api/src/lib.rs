@@ -1,14 +1,13 @@
 //! Berth API: the `kueue.x-k8s.io/v1beta2` kinds and those of `berth.dev` as Rust types, and the contract strings that go
 //! with them.
 //!
-//! What it is for: decoding whatever the API server stores, writing it back unchanged in meaning, and being the one
-//! source from which `crds/` is generated (`make crds`). What it never does: talk to a
-//! server, read a clock, or decide an admission.
+//! The crate decodes all that the API server stores and writes it back unchanged in meaning. It is the one source of `crds/` (`make crds`). It
+//! does not talk to a server, read a clock, or decide an admission.
 //!
 //! Reading is lenient on purpose: enums are plain strings and every field has a default, because one object stored
 //! under older rules must never make a whole list undecodable. Strictness lives in the schema and in [`validation`].
 //!
-//! Where to start: [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
+//! Start reading at [`Workload`] and [`ClusterQueue`], then [`labels`] and [`conditions`].
 
 #![cfg_attr(
     not(test),

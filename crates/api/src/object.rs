@@ -7,7 +7,7 @@ macro_rules! root_object {
     ($(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?) => {
         root_object! { @in (crate) $(#[$doc])* $name, $plural, $scope, spec: $spec $(, status: $status)? }
     };
-    // Of the group whose constants stand in that module.
+    // The group is the one whose constants are in that module.
     (
         @in ($($home:tt)+)
         $(#[$doc:meta])* $name:ident, $plural:literal, $scope:ident, spec: $spec:ty $(, status: $status:ty)?

@@ -21,9 +21,9 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
     list.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
-/// `x-kubernetes-validations` from (rule, field, message, rest), for values that the API server does not print: objects, lists, and
-/// before Kubernetes 1.35 all that rules judge. What is told is the message and what `rest` makes of the value: CEL that begins within
-/// the text, such as `, not ' + self.name`. It is told of a field below the one that has the rule where one is given, such as `.min`.
+/// `x-kubernetes-validations` from (rule, field, message, rest), for values that the API server does not print: objects, lists, and before
+/// Kubernetes 1.35 all values of rules. The message is `message` with the value by `rest`: CEL that begins within the text, such as
+/// `, not ' + self.name`. The error is about `field` below the field with the rule, such as `.min`, if one is given.
 pub(crate) fn telling(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {
@@ -46,7 +46,7 @@ pub(crate) fn unique() -> Value {
     rules(&[("self.all(a, self.exists_one(b, a == b))", "must be unique")])
 }
 
-/// The same, and the first that is not is told. That takes a longest entry: the API server estimates what it costs.
+/// The same, with the first duplicate in the message. The entries need a `maxLength`, because the API server estimates the cost.
 pub(crate) fn unique_told() -> Value {
     let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
     telling(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])
@@ -60,7 +60,7 @@ pub(crate) fn one_of(first: &str, second: &str) -> Value {
     )])
 }
 
-/// What makes a list of tolerations legal.
+/// Rules of a list of tolerations.
 pub(crate) fn tolerations() -> Value {
     rules(&[
         (
@@ -83,7 +83,7 @@ pub(crate) fn tolerations() -> Value {
     ])
 }
 
-/// What makes a list of taints legal.
+/// Rules of a list of taints.
 pub(crate) fn taints() -> Value {
     let effects = "self.all(t, t.effect in ['NoSchedule', 'PreferNoSchedule', 'NoExecute'])";
     telling(&[[effects, "", TAINT_EFFECTS, ""], TAINTS_ONCE])

@@ -92,7 +92,7 @@ fn world(cohorts: usize, queues: usize, nominal: i64, limit: Option<i64>, fair: 
     world
 }
 
-/// How many are small, medium and large among those that follow each other, in Kueue's two shapes.
+/// Numbers of small, medium and large workloads in a repeated sequence, in Kueue's two shapes.
 const BASELINE: [usize; 3] = [7, 2, 1];
 const LARGE_SCALE: [usize; 3] = [35, 11, 4];
 
@@ -255,8 +255,8 @@ fn report_events() {
     }
 }
 
-/// As many times as there are finishes, work that is always the same, touches no memory and takes so long when nothing interrupts
-/// it: what its tail has above its median is the machine's.
+/// Times of a constant work without memory access, one for each finish event; undisturbed it takes `length`. Its tail above its median is
+/// noise of the machine.
 fn counting(length: Duration) -> Vec<Duration> {
     let count = |turns: u128| {
         let start = Instant::now();
@@ -268,8 +268,8 @@ fn counting(length: Duration) -> Vec<Duration> {
     (0..1500).map(|_| count(turns)).collect()
 }
 
-/// Memory of 50,000 pending workloads, of one shape or each of its own. What is measured is kept, so that the next
-/// measurement does not fill what it left.
+/// Memory of 50,000 pending workloads, of one shape or each of its own. The measured world is kept, so that the next measurement does not
+/// reuse its memory.
 fn memory(name: &str, step: i64) {
     let mut world = world(10, 10, 0, None, false);
     let before = resident();
@@ -282,7 +282,7 @@ fn memory(name: &str, step: i64) {
     std::mem::forget(world);
 }
 
-/// 10,000 admitted workloads in one cohort, half of them borrowing; who leaves for a workload that reclaims.
+/// 10,000 admitted workloads in one cohort, half of them borrowing; the search for victims of a workload that reclaims.
 fn victims(fair: bool) {
     let queues = 10;
     let mut world = world(1, queues, 1_000_000, None, fair);
@@ -310,9 +310,9 @@ fn victims(fair: bool) {
 }
 
 fn main() {
-    // As the operator does at its start: huge pages count whole, however little of them is used.
+    // The operator does the same at its start: huge pages count in full, however little of them is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("Linux");
-    // What criterion does not measure; `cargo bench -p berth-engine -- events` runs one part of it, `-- drain` none.
+    // Measurements outside of criterion; `cargo bench -p berth-engine -- events` runs one part of them, `-- drain` none.
     let parts: [(&str, fn()); 3] = [("memory", memories), ("events", report_events), ("victims", searches)];
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let is_asked = |name: &str| filter.as_deref().is_none_or(|filter| filter.starts_with(name));

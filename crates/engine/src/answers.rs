@@ -1,11 +1,11 @@
-//! What the engine answers: refusals, plans, figures. Part of [`crate::model`].
+//! Answers of the engine: refusals, plans, figures. Part of [`crate::model`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{Amount, Millis, PodSetAssignment};
 
-/// Why a delta was refused; nothing changed.
+/// Reason why a delta was refused; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A workload of that UID is not known.
@@ -30,13 +30,13 @@ pub enum PendingReason {
     WaitingForPreemptedWorkloads,
     /// A limit of the queue's policy is reached (Berth's own reason).
     AdmissionLimit,
-    /// Quota is free, but its capacity was not to be had lately (Berth's own reason).
+    /// Quota is free, but its flavor is out of stock (Berth's own reason).
     OutOfStock,
     /// Topology does not fit.
     TopologyPlacementFailed,
     /// Admissions wait until the pods of those admitted before are ready (`waitForPodsReady.blockAdmission`, by `control`).
     WaitingForPodsReady,
-    /// It would have to preempt, and a preemption gate of it is closed.
+    /// The workload would have to preempt, and one of its preemption gates is closed.
     AdmissionGated,
     /// Not looked at yet.
     PendingEvaluation,
@@ -79,7 +79,7 @@ impl PendingReason {
     }
 }
 
-/// A planned admission: quota is booked in the world until the workload's own delta or a `Forget` arrives.
+/// A planned admission: the world reserves its quota until the workload's own delta or a `Forget` arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Workload UID.
@@ -90,7 +90,7 @@ pub struct Admission {
     pub pod_sets: Arc<[PodSetAssignment]>,
     /// Names of admission checks that apply; empty means admitted at once.
     pub admission_checks: Vec<String>,
-    /// Text of the considered flavors, when more than one was tried (kueue.md 2.6).
+    /// Text of the considered flavors, in Kueue's format; `None` where every attempt was a fit without borrowing.
     pub flavors_considered: Option<String>,
 }
 
@@ -107,7 +107,7 @@ pub struct Eviction {
     pub preemptor_path: String,
     /// The same for the victim.
     pub preemptee_path: String,
-    /// How many of its surplus pods it gives up, in place of leaving.
+    /// Number of surplus pods that it gives up in place of leaving.
     pub gives_up: Option<i64>,
 }
 
@@ -120,11 +120,11 @@ pub struct Verdict {
     pub reason: PendingReason,
     /// Message in Kueue's wording.
     pub message: Arc<str>,
-    /// It was the head of its queue or the first of its class of equals: write its reason first.
+    /// The workload was the head of its queue or the first of its class of equals: write its reason first.
     pub leading: bool,
 }
 
-/// What a call of `plan` decided.
+/// Decisions of one call of `plan`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Plan {
@@ -138,14 +138,14 @@ pub struct Plan {
     pub more: bool,
     /// Earliest `not_before` among waiting workloads, or when the usage of LocalQueues is to be settled next.
     pub wake_at: Option<Millis>,
-    /// Heads that lost against others together with their victims, by ClusterQueue.
+    /// Number of heads that lost against other heads together with their victims, by ClusterQueue.
     pub skipped_preemptions: BTreeMap<String, u32>,
-    /// Searches for victims that were repeated because others had taken them: by ClusterQueue and result (`new_targets`,
-    /// `deferred_fit`, `skipped`).
+    /// Number of searches for victims that were repeated because other heads had taken the victims, by ClusterQueue and result
+    /// (`new_targets`, `deferred_fit`, `skipped`).
     pub recomputed_targets: BTreeMap<(String, &'static str), u32>,
     /// Scheduling cycles that were run.
     pub cycles: u64,
-    /// Heads that they looked at.
+    /// Number of heads that the cycles looked at.
     pub heads: u64,
 }
 
@@ -169,7 +169,7 @@ pub struct CellUsage {
     pub borrowed: Amount,
 }
 
-/// Why a ClusterQueue can not admit, `None` when it can: reason and message of its Active condition.
+/// Reason and message of a ClusterQueue's Active condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// `Ready`, `Stopped`, `FlavorNotFound`, ...

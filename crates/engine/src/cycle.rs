@@ -1,4 +1,4 @@
-//! One scheduling cycle (kueue.md 6.3, 6.6, 6.7): take the heads, nominate them, process them in order, put back the rest.
+//! One scheduling cycle, in Kueue's steps: take the heads, nominate them, process them in order, put back the rest.
 
 pub(crate) mod aside;
 mod back;
@@ -28,11 +28,11 @@ use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 
-/// Where a head goes after its cycle.
+/// The place of a head after its cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
     Admitted,
-    /// Parked with its class, or by itself where the gate for that is off.
+    /// Parked with its class, or by itself if the gate `park_equals` is off.
     NoRoom,
     /// Back at once.
     Retry,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) assignment: Assignment,
     pub(crate) targets: Vec<Target>,
     pub(crate) requeue: Requeue,
-    /// Its next scan over flavors begins anew.
+    /// True if its next scan over flavors begins at the first flavor.
     pub(crate) scans_anew: bool,
     pub(crate) verdict: Option<Finding>,
 }
@@ -64,7 +64,7 @@ impl Entry {
 /// The trees that take part in a plan, each with its queues that have heads.
 pub(crate) type Lines = Vec<(NodeId, Vec<QueueId>)>;
 
-/// What cycles did, for the plan.
+/// Results of cycles, for the plan.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) admissions: Vec<Admission>,
@@ -72,15 +72,15 @@ pub(crate) struct Report {
     /// Last finding per workload, with the order in which they came.
     pub(crate) findings: FxHashMap<WorkloadId, Finding>,
     pub(crate) leading: Vec<WorkloadId>,
-    /// How many heads were looked at.
+    /// Number of heads that were looked at.
     pub(crate) heads: u64,
     /// Roots where something moved in the last cycle, or a head had no turn.
     pub(crate) moved: BTreeSet<NodeId>,
-    /// Roots where a head goes on with the next flavor, and how often it may.
+    /// Roots where a head goes on with the next flavor, each with the number of scans that it may make.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
-    /// By root: heads that stay first in queues in which those behind them should not have to wait for it.
+    /// By root: heads that stay first in queues although the workloads behind them should not have to wait.
     pub(crate) held_up: BTreeMap<NodeId, Vec<(QueueId, WorkloadId)>>,
-    /// What a class was given last, in words.
+    /// Last assignment of each class, by id and in words.
     pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
     /// Heads that lost against others with their victims: skips per queue, for metrics.
     pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
@@ -105,7 +105,7 @@ impl World {
             });
         }
         let mut entries = Vec::with_capacity(heads.len());
-        // Entries are large: what is sorted and passed on is where they are.
+        // Entries are large, so their indexes are sorted and passed on.
         let (mut open, mut done) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for (queue, workload) in heads {
             report.heads = report.heads.saturating_add(1);
@@ -145,16 +145,16 @@ impl World {
                 done.push(at);
             }
         }
-        // What the cycle only booked for its own time is given back in reverse order.
+        // Usage that the cycle reserved for its own time is given back in reverse order.
         for (queue, usage) in run.booked.into_iter().rev() {
             let node = self.store.queues[queue].node;
             self.tree.remove(node, &usage);
         }
-        // Until now usage was that of the cycle's beginning, by which victims are ordered, as in Kueue's snapshot.
+        // LocalQueue usage stays that of the cycle's beginning until here, because it orders victims, as in Kueue's snapshot.
         for workload in run.admitted {
             self.charge(workload, now);
         }
-        // Mostly those of the cycle before are among them.
+        // Most heads of the cycle before are among these.
         report.findings.reserve(done.len().saturating_sub(report.findings.len()));
         report.leading.reserve(done.len());
         for at in done {
@@ -214,7 +214,7 @@ impl World {
         self.store.queues[queue].pending.push(class, lane, key, id);
     }
 
-    /// The workload of a queue that is to be looked at next.
+    /// The workload that a queue looks at next.
     pub(crate) fn head(&self, queue: QueueId) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         let sticky = pending.sticky.filter(|id| {
@@ -243,9 +243,9 @@ impl World {
         }
     }
 
-    /// The lane of a workload that claims what it had freed goes first, else that with the lowest usage; in it the workload that waits for
-    /// its victims. Those victims do not go before it, whatever their LocalQueues used: they would take back what they were evicted
-    /// from, and be evicted for it again.
+    /// The head of a queue. The lane of a workload with a claim goes first, then the lane with the lowest usage. In a lane the workload that waits
+    /// for its victims goes first. Its victims do not go before it, whatever their LocalQueues used: they would take their old quota back and be
+    /// evicted for it again.
     fn first_in_line(&self, queue: QueueId, sticky: Option<WorkloadId>) -> Option<WorkloadId> {
         let pending = &self.store.queues[queue].pending;
         if !self.has_lanes(queue) {
@@ -290,7 +290,7 @@ impl World {
         Some(Entry::new(queue, id, (assignment, targets)))
     }
 
-    /// It may not preempt yet.
+    /// Whether a preemption gate of the workload is closed.
     fn is_gated(&self, id: WorkloadId) -> bool {
         self.store.workload(id).is_some_and(|workload| workload.preemption_gated)
     }
@@ -319,13 +319,13 @@ impl World {
 
     fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
-            // The plan is full: the head stays where it is, untouched, and its tree has its turn with the next plan.
+            // The plan is full: the head stays where it is, unchanged, and its tree has its turn with the next plan.
             let progress = std::mem::take(&mut entry.assignment.progress);
             entry.assignment = Assignment { progress, ..Assignment::default() };
             report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));
             return;
         }
-        // Whether it still fits is asked of those alone who would have room: who has none, and nobody to leave for it, waits anyway.
+        // Only a head with room or victims is checked again: a head without room and without victims waits anyway.
         let has_lost = entry.targets.is_empty() && matches!(entry.assignment.mode(), Mode::NoFit | Mode::Preempt);
         let fits = !has_lost && self.refresh(entry, run, report) && !self.would_close_a_circle(entry, run);
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));

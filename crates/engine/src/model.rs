@@ -1,4 +1,4 @@
-//! What the engine is told (`*Spec`, [`Delta`]) and what it answers ([`Plan`]).
+//! Inputs of the engine (`*Spec`, [`Delta`]) and its answers ([`Plan`]).
 //!
 //! Plain data with owned strings: the border of the crate. Inside, names are interned (see `world`).
 
@@ -79,7 +79,7 @@ pub enum SelectorOp {
     Gt,
     /// Integer value less than (node affinity only).
     Lt,
-    /// None at all: the values say in Kubernetes' words what is wrong, each beginning with its field.
+    /// Not an operator: each value is a fault in Kubernetes' words and begins with its field.
     Illegal,
 }
 
@@ -114,9 +114,9 @@ pub struct FlavorSpec {
     /// Annotation `berth.dev/forbidden-node-labels`: node labels on which its pods must not land, with the values (none:
     /// every value). Pods that select such a label themselves do not belong in the flavor.
     pub forbidden: Vec<(String, Vec<String>)>,
-    /// Label `berth.dev/capacity-tier`: how its capacity is bought.
+    /// Label `berth.dev/capacity-tier`: the tier of its capacity.
     pub tier: Option<Tier>,
-    /// Why the flavor takes nobody (an annotation that cannot be read): the text of the reason.
+    /// Text of the reason why the flavor takes no workloads (an annotation that cannot be read).
     pub unusable: Option<String>,
 }
 
@@ -184,7 +184,7 @@ pub enum StopPolicy {
     HoldAndDrain,
 }
 
-/// What to do after a flavor that would do, but not well.
+/// The next step of the scan after a flavor that needs borrowing or preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fungibility {
     /// `MayStopSearch`.
@@ -217,7 +217,7 @@ impl Default for FlavorFungibility {
 /// Weight 1 of fair sharing: weights are in billionths.
 pub const WEIGHT_ONE: i64 = 1_000_000_000;
 
-/// A ClusterQueue. Its default has no name, no quota and no namespaces, and for the rest what the API's defaults are.
+/// A ClusterQueue. Its default has no name, no quota and no namespaces, and the API's defaults for all else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterQueueSpec {
     /// Object name.
@@ -240,18 +240,18 @@ pub struct ClusterQueueSpec {
     pub weight: i64,
     /// `admissionScope.admissionMode` is `UsageBasedAdmissionFairSharing`.
     pub usage_based: bool,
-    /// The tiers that its workloads accept which name none, best first; empty: flavors as they come.
+    /// Tiers for workloads that name none, best first; empty: flavors in the queue's order.
     pub tiers: Vec<Tier>,
-    /// Most of the nominal quota of a tier in its tree that its workloads may hold, in per cent, by tier in the usual order.
+    /// Most of the nominal quota of a tier in its cohort tree that its workloads may hold, in per cent: reserved, on-demand, spot.
     pub max_shares: [Option<u32>; 3],
-    /// Bounds of preemption, as who asks and as who may be taken from.
+    /// Bounds of preemption, for workloads of the queue as preemptors and as victims.
     pub guard: PreemptionGuard,
-    /// Most workloads that may hold its quota at once.
+    /// Limit of the workloads that hold its quota at once.
     pub max_jobs: Option<JobLimit>,
     /// Set when the queue may admit nothing for a reason outside the engine (a field that Berth does not act on yet,
     /// deletion): the text of the Active condition.
     pub inactive: Option<String>,
-    /// What else keeps the queue from admitting, found outside the engine.
+    /// Further problems that keep the queue from admitting, found outside the engine.
     pub problems: Vec<Problem>,
     /// Admission checks by name with the flavors they apply to (empty: all). A workload is Admitted only when those of the
     /// flavors that it was given are ready; the engine only reports which apply.
@@ -282,12 +282,12 @@ impl Default for ClusterQueueSpec {
     }
 }
 
-/// How many workloads may hold quota of a queue at once.
+/// Limit of the workloads that hold quota of a queue at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobLimit {
-    /// So many.
+    /// Largest number of workloads.
     pub most: u32,
-    /// Where that stands, as those who wait are told.
+    /// The setting that has the limit, for messages to pending workloads.
     pub source: String,
 }
 
@@ -315,7 +315,7 @@ pub struct LocalQueueSpec {
     pub weight: i64,
 }
 
-/// One pod set of a workload, reduced to what decides.
+/// One pod set of a workload, reduced to the fields that decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSetSpec {
     /// Name.
@@ -332,9 +332,9 @@ pub struct PodSetSpec {
     pub affinity: Vec<Vec<Requirement>>,
     /// The template's tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Digest of what else narrows the pods' nodes; 0 when nothing does. Only stock-outs look at it.
+    /// Digest of further constraints on the pods' nodes; 0 when there are none. Only stock-outs look at it.
     pub constraints: u64,
-    /// Its job cannot be given node affinity, and so no flavor that forbids node labels.
+    /// True if Berth cannot add node affinity to its job, so flavors that forbid node labels do not match.
     pub no_affinity: bool,
     /// Asks for topology (an annotation or `topologyRequest` is present).
     pub topology_request: bool,
@@ -342,7 +342,7 @@ pub struct PodSetSpec {
     pub group: Option<String>,
 }
 
-/// What a pod set was given.
+/// Quota that a pod set was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSetAssignment {
     /// Pod set name.
@@ -355,7 +355,7 @@ pub struct PodSetAssignment {
     pub usage: BTreeMap<String, Amount>,
 }
 
-/// What a workload holds.
+/// Quota that a workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// ClusterQueue that gave the quota.
@@ -364,15 +364,15 @@ pub struct Reservation {
     pub pod_sets: Vec<PodSetAssignment>,
     /// When quota was reserved.
     pub at: Millis,
-    /// When it saved its work last, where that is known: among victims of equal priority those go first who lose the least.
+    /// Time of its last checkpoint, if known: among victims of equal priority those with the least lost work go first.
     pub saved: Option<Millis>,
-    /// Its admission checks are ready, too.
+    /// True if its admission checks are ready, too.
     pub admitted: bool,
     /// Evicted and on its way out: still holds its quota.
     pub evicted: bool,
-    /// Nobody could stop it at present: it is preempted for nobody, whatever the policies of queues say.
+    /// True while the workload cannot be stopped: it is no victim, whatever the policies of queues say.
     pub kept: bool,
-    /// The pods that it may do without: asked for quota, it gives these up before it is evicted.
+    /// Surplus pods: preemption takes these before it evicts the workload.
     pub surplus: Option<Surplus>,
 }
 
@@ -381,18 +381,18 @@ pub struct Reservation {
 pub struct Surplus {
     /// Name of their pod set.
     pub pod_set: String,
-    /// How many there are.
+    /// Number of surplus pods.
     pub pods: i64,
-    /// How many go at once; the last ones may be fewer.
+    /// Number of pods that go at once; the last step may be smaller.
     pub step: i64,
 }
 
-/// A workload that another one takes the place of.
+/// The old slice that a replacement slice replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// Its UID.
     pub uid: String,
-    /// What it was given.
+    /// Quota that it was given.
     pub pod_sets: Vec<PodSetAssignment>,
 }
 
@@ -411,33 +411,33 @@ pub struct WorkloadSpec {
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
-    /// Its capacity was taken from it: it goes before its equals in its queue, however old those are, and preempts nobody for that.
+    /// True if its capacity was lost: it goes before workloads of equal priority in its queue, whatever their age. It gets no more victims for
+    /// that.
     pub at_front: bool,
     /// Pod sets.
     pub pod_sets: Vec<PodSetSpec>,
     /// Annotation `workload-allowed-resource-flavors`: the only flavors it may get; `None` is any.
     pub allowed_flavors: Option<Vec<String>>,
-    /// The tiers that it accepts, best first; `None` leaves that to its queue.
+    /// Tiers that it accepts, best first; `None` leaves them to its queue.
     pub tiers: Option<Vec<Tier>>,
-    /// Whom it may preempt.
+    /// Preemption scope, applied after the queue's policy.
     pub preempts: Preempts,
-    /// Points of priority that an hour of waiting is worth where workloads are ordered; nobody is preempted for them.
+    /// Points of priority that an hour of waiting adds to the order of workloads. The points never allow a preemption.
     pub points_per_hour: u32,
-    /// Since when it waits: of one that was evicted for others, since then. Otherwise it would be admitted again before those for
-    /// whom it had to go, and be evicted again.
+    /// Start of its waiting time; after a preemption, the time of the preemption. Otherwise it would be admitted again before its preemptors,
+    /// and be evicted again.
     pub waits_since: Millis,
-    /// The slice that it is to replace (kueue.md 6.19): as long as that holds quota, only what it has more is asked for.
+    /// The old slice that it replaces: as long as the old slice holds quota, only the part beyond that is requested.
     pub replaces: Option<Replaced>,
-    /// Why its requests are out of bounds: it is refused when it comes to the head of its queue.
+    /// Reason why its requests are out of bounds: it is refused when it comes to the head of its queue.
     pub refused: Option<String>,
-    /// An admission check wants it tried later or not at all: it is refused when it comes to the head of its queue.
+    /// True if an admission check asks for a retry or rejects it: it is refused when it comes to the head of its queue.
     pub checks_failed: bool,
-    /// A preemption gate of it is closed: it preempts nobody until all are open.
+    /// True if one of its preemption gates is closed: it preempts no workload until all are open.
     pub preemption_gated: bool,
     /// State.
     pub state: WorkloadState,
-    /// Changes when something that decides changed (spec generation, gates, reclaimable pods): a parked workload is then
-    /// looked at again.
+    /// Number that changes with the inputs of decisions (spec generation, gates, reclaimable pods): a parked workload is then looked at again.
     pub revision: u64,
 }
 
@@ -458,7 +458,7 @@ pub enum Delta {
     RemoveClusterQueue(String),
     /// Create or replace a LocalQueue.
     LocalQueue(LocalQueueSpec),
-    /// What a LocalQueue (namespace, name) used lately, as its status has it: told once, before anything is planned.
+    /// Recent usage of a LocalQueue (namespace, name) from its status: applied once, before the first plan.
     Ledger(String, String, LedgerFigures),
     /// LocalQueue gone (namespace, name).
     RemoveLocalQueue(String, String),
@@ -480,10 +480,10 @@ pub enum Delta {
     Forget(String),
 }
 
-/// What a LocalQueue used lately under admission fair sharing.
+/// Recent usage of a LocalQueue under admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// `consumedResources`, in billionths: usage fades below every unit.
+    /// `consumedResources`, in billionths: decayed usage becomes smaller than any unit.
     pub consumed: BTreeMap<String, Nano>,
     /// `lastUpdate`.
     pub at: Millis,

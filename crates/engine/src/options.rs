@@ -1,4 +1,4 @@
-//! What the installation decides once.
+//! Settings of the installation that change decisions.
 
 pub(crate) mod departures;
 
@@ -20,7 +20,7 @@ impl std::str::FromStr for ShareStrategy {
     /// Kueue's name of a strategy.
     ///
     /// # Errors
-    /// Names what is allowed.
+    /// A message with the allowed names.
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "LessThanOrEqualToFinalShare" => Ok(Self::LessThanOrEqualToFinalShare),
@@ -39,7 +39,7 @@ pub struct FairSharing {
     pub strategies: Vec<ShareStrategy>,
 }
 
-/// What the installation decides once.
+/// Settings of the installation that change decisions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Set when admission fair sharing is on.
@@ -52,7 +52,7 @@ pub struct Options {
     pub partial_admission: bool,
     /// Kueue's feature gates that change decisions.
     pub gates: Gates,
-    /// Where Kueue is not followed.
+    /// Departures from Kueue.
     pub departures: Departures,
 }
 
@@ -62,12 +62,12 @@ pub struct Options {
 pub struct Gates {
     /// `FlavorFungibility`: off, the first flavor that fits is taken, else the one with the best mode.
     pub flavor_fungibility: bool,
-    /// `FlavorFungibilityPreserveScanProgress`: how far a scan got is kept for a cycle whatever changed.
+    /// `FlavorFungibilityPreserveScanProgress`: the progress of a scan is kept for a cycle whatever changed.
     pub preserve_scan_progress: bool,
     /// `PrioritySortingWithinCohort`: priority orders the heads of a cycle.
     pub priority_sorting: bool,
-    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. On, unlike in Kueue, where others
-    /// may take what was freed for them, be evicted for it again, and so on for ever.
+    /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. It is on, unlike in Kueue: there other workloads may take
+    /// the freed quota, be evicted for it again, and so on for ever.
     pub prioritize_preemptors: bool,
     /// `FairSharingPrioritizeNonBorrowing`.
     pub fair_prefer_non_borrowing: bool,
@@ -75,15 +75,15 @@ pub struct Gates {
     pub fair_preempt_within_nominal: bool,
     /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
     pub recompute_overlap: bool,
-    /// What is parked with several pod sets, or scans on past flavors that it could borrow, is tried again once others of its tree were
-    /// admitted, for which Kueue has no gate: there it waits until somebody leaves.
+    /// Parked workloads that have several pod sets, or scan on past flavors that they could borrow, are tried again once other workloads of
+    /// their tree were admitted. Kueue has no such gate: there they wait until a workload leaves.
     pub rouse_after_admissions: bool,
-    /// `SchedulingEquivalenceHashing`: equals of a workload without room are parked with it.
+    /// `SchedulingEquivalenceHashing`: workloads equal to one without room are parked with it.
     pub park_equals: bool,
 }
 
 impl Gates {
-    /// The gates under Kueue's names, each as `value` says; where that says nothing, the default.
+    /// The gates by Kueue's names, each with its `value`; the default where `value` is `None`.
     #[must_use]
     pub fn named(mut value: impl FnMut(&str) -> Option<bool>) -> Self {
         let mut gates = Self::default();

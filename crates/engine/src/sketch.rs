@@ -10,7 +10,7 @@ use crate::model::{
 use crate::options::Options;
 use crate::world::World;
 
-/// A queue that takes everybody, preempts lower priorities, and has those nominal quotas by flavor.
+/// A queue that selects all namespaces, preempts lower priorities, and has those nominal quotas by flavor.
 pub(crate) fn queue(name: &str, cohort: Option<&str>, quotas: &[(&str, i64)]) -> ClusterQueueSpec {
     let quota = |nominal: i64| Quota { nominal: Amount::new(nominal), borrowing_limit: None, lending_limit: None };
     let flavors =
@@ -53,7 +53,7 @@ pub(crate) fn world(options: Options, queues: Vec<ClusterQueueSpec>, workloads: 
     world
 }
 
-/// A workload that waits, with pod sets of one pod each, named, with what they ask for.
+/// A pending workload with pod sets of one pod each, given as name and request.
 pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let pod_set = |(name, asked): &(&str, i64)| PodSetSpec {
         name: (*name).into(),
@@ -84,7 +84,7 @@ pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, 
     }
 }
 
-/// A workload that holds so much of a flavor since the first second.
+/// A workload that holds an amount of a flavor since the first second.
 pub(crate) fn held(queue: &str, uid: &str, priority: i64, flavor: &str, amount: i64) -> WorkloadSpec {
     let given = PodSetAssignment {
         name: "main".into(),

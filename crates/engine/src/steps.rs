@@ -1,6 +1,6 @@
 //! The steps of a cycle one by one, on the functions that cycles themselves call: for conformance checks and tests.
 //!
-//! What ships has of `steps*.rs` only the names of outcomes: it calls nothing else there, and the linker leaves that out.
+//! The shipped program uses only the names of outcomes of `steps*.rs`; the linker leaves out the rest.
 
 pub(crate) mod preempt;
 pub(crate) mod queue;
@@ -29,9 +29,9 @@ pub struct AttemptReport {
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrow: u32,
-    /// What the search for victims said, where there was one.
+    /// Result of the search for victims, if there was one.
     pub possibility: Option<PreemptionPossibility>,
-    /// Why it is not a plain fit.
+    /// Reasons why it is not a plain fit.
     pub reasons: Vec<String>,
     /// Reason code when it is no fit.
     pub no_fit: Option<PendingReason>,
@@ -48,7 +48,7 @@ pub struct FlavorReport {
     pub tried: i32,
 }
 
-/// What assignment found for one pod set.
+/// Result of an assignment for one pod set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSetReport {
     /// Name.
@@ -59,15 +59,15 @@ pub struct PodSetReport {
     pub requests: BTreeMap<String, Amount>,
     /// Flavor per resource.
     pub flavors: BTreeMap<String, FlavorReport>,
-    /// Why it is not a plain fit.
+    /// Reasons why it is not a plain fit.
     pub reasons: Vec<String>,
-    /// What of its pods cannot be understood.
+    /// Fault in its pods' scheduling fields.
     pub error: Option<String>,
     /// Flavors looked at, by name.
     pub attempts: Vec<AttemptReport>,
 }
 
-/// What assignment found for a workload.
+/// Result of an assignment for a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignmentReport {
     /// Worst mode over the pod sets.
@@ -80,14 +80,14 @@ pub struct AssignmentReport {
     pub message: String,
     /// Per pod set, up to the first that found nothing.
     pub pod_sets: Vec<PodSetReport>,
-    /// Usage it would book.
+    /// Usage that it would be charged.
     pub usage: BTreeMap<FlavorResource, Amount>,
 }
 
 /// A stand-in for the search for victims: flavor and resource to possibility and borrowing level.
 pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, u32);
 
-/// What an assignment starts from, besides the world.
+/// Inputs of an assignment, besides the world.
 #[derive(Default)]
 pub struct AssignInput<'o> {
     /// Pods per pod set, in place of all.
@@ -98,12 +98,12 @@ pub struct AssignInput<'o> {
     pub pins: Option<Vec<BTreeMap<String, String>>>,
     /// Per pod set and resource: index of the last flavor tried.
     pub tried: Option<Vec<BTreeMap<String, i32>>>,
-    /// What the slice was given that the workload is to replace, in place of what the world knows of it.
+    /// Quota given to the old slice that the workload replaces, in place of the world's own record.
     pub replaced: Option<Vec<PodSetAssignment>>,
 }
 
 impl Store {
-    /// Usage that is told by name.
+    /// Usage from amounts by name.
     pub(crate) fn usage_named(&mut self, told: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
         for (cell, value) in told {
@@ -158,9 +158,9 @@ impl World {
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))
     }
 
-    /// Quota that an assignment of so many pods per pod set asks for, as the search for victims is told it: what all pods ask for by these
-    /// totals, less what is held by an older one that it replaces, which is as large as it says. What comes to nothing has no cell; a pod
-    /// set without a count is asked for whole. A cycle knows what one pod asks for, and nowhere has to tell it from a total.
+    /// Quota that an assignment of `counts` pods per pod set asks for, in the form for the search for victims. `totals` are the requests of all
+    /// pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and counts do not
+    /// apply. Amounts of zero have no cell. A cycle starts from the requests of one pod instead and never divides totals.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
@@ -196,8 +196,7 @@ impl World {
         usage.into_iter().map(|(cell, value)| (self.store.named(cell), amount(value))).collect()
     }
 
-    /// Uids of the workloads that hold quota of a ClusterQueue; of those that came through one LocalQueue, given as namespace and name,
-    /// where that is asked.
+    /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name) only the workloads of that LocalQueue.
     #[must_use]
     pub fn holders(&self, cluster_queue: &str, local_queue: Option<(&str, &str)>) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {
@@ -257,7 +256,7 @@ impl World {
         needs.sort_unstable();
         let mut wanted = self.store.usage_named(usage);
         wanted.retain(|(_, value)| *value != 0);
-        // Who asks does not hold what it asks for, and is not its own victim.
+        // The asking workload does not hold its own request, and is not its own victim.
         let gone = BTreeSet::from([id]);
         let mut trial = Trial::new(&mut self.tree);
         preempt::classical::leave(&self.store, &mut trial, id, true);
@@ -270,7 +269,7 @@ impl World {
     }
 }
 
-/// What cannot be understood of the pods is told apart from reasons, as an error.
+/// Reasons without the faults in the pods' scheduling fields, which are reported as an error.
 fn without_faults(reasons: &[Why]) -> Vec<Why> {
     reasons.iter().filter(|why| why.fault().is_none()).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! The world: deltas in, books kept. Cycles are in `cycle`, questions in `figures`.
+//! The world: takes in deltas and keeps the accounting. Cycles are in `cycle`, queries in `figures`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,21 +31,21 @@ pub struct World {
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
     /// Roots of trees where a cycle may find something to do.
     pub(crate) live: BTreeSet<NodeId>,
-    /// Roots of trees where somebody was admitted since what is fickle there was looked at.
+    /// Roots of trees with an admission since their fickle classes were looked at.
     pub(crate) stirred: BTreeSet<NodeId>,
     /// Workloads in back-off.
     pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,
-    /// Workloads whose reason to wait is to be told by the next plan.
+    /// Workloads whose reason to wait is in the verdicts of the next plan.
     pub(crate) notices: BTreeSet<WorkloadId>,
     pub(crate) cycle: u64,
     pub(crate) epoch: u64,
-    /// When ledgers of admission fair sharing were settled last.
+    /// Time of the last settlement of admission fair sharing.
     pub(crate) settled_at: Option<Millis>,
-    /// A ledger has something to settle when the sampling interval is over.
+    /// True if a ledger has something to settle when the sampling interval is over.
     pub(crate) unsettled: bool,
-    /// Workloads that were seen to be admitted, and are to be settled with the next plan, by LocalQueue.
+    /// Admitted workloads whose penalty the next plan settles, by LocalQueue.
     pub(crate) admitted_lately: BTreeSet<(LocalQueueId, WorkloadId)>,
-    /// Victims that were refused.
+    /// Number of victim sets that were refused.
     pub(crate) refused_victims: u64,
     pub(crate) changed_queues: Marks<QueueId>,
     pub(crate) changed_local_queues: Marks<LocalQueueId>,
@@ -85,12 +85,11 @@ impl World {
 
     /// Takes in one change. A workload costs O(depth of its tree), a queue or cohort its tree, a flavor all queues.
     ///
-    /// A planned admission stays booked while deltas still show the workload as pending under the `revision` that was
-    /// planned on; a planned eviction stays noted while deltas still show the victim as not evicted. `Forget` takes
-    /// either back.
+    /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction
+    /// stays noted while deltas still show the victim as not evicted. `Forget` takes either back.
     ///
     /// # Errors
-    /// [`Refusal`] when a workload is named that is not known; nothing changed then.
+    /// [`Refusal`] for a workload that is not known; nothing changed then.
     pub fn apply(&mut self, delta: Delta) -> Result<(), Refusal> {
         match delta {
             Delta::Flavor(spec) => {
@@ -206,7 +205,7 @@ impl World {
         (quotas, interned)
     }
 
-    /// Links a node below a cohort and rebuilds and wakes what it left and what it joined.
+    /// Links a node below a cohort, and rebuilds and wakes the trees that it left and joined.
     fn link(&mut self, node: NodeId, parent: Option<NodeId>, quotas: &[OwnQuota]) {
         self.end_feuds();
         let old_root = self.tree.root(node);
@@ -240,7 +239,7 @@ impl World {
         if old == Some(&spec) {
             return;
         }
-        // Their lanes are those of the old spec.
+        // Members have the lanes of the old spec.
         let moves = old.is_none_or(|old| old.usage_based != spec.usage_based);
         let members = if moves { self.unplace_members(id) } else { Vec::new() };
         let old = self.store.queues[id].spec.take();
@@ -253,7 +252,7 @@ impl World {
         self.store.guarded = guarded.saturating_sub(usize::from(was_guarded));
         let lists = |groups: &[Group]| -> Vec<_> { groups.iter().map(|group| group.flavors.clone()).collect() };
         if lists(&self.store.queues[id].groups) != lists(&groups) {
-            // How far a scan got is told by places in these lists.
+            // The progress of scans is kept as indexes into these lists.
             self.forget_progress(id);
         }
         let queue = &mut self.store.queues[id];
@@ -379,7 +378,7 @@ impl World {
         }
     }
 
-    /// Lets what is parked be tried again in the trees of the queues that offer a flavor; returns those queues.
+    /// Lets parked workloads be tried again in the trees of the queues that offer a flavor; returns those queues.
     pub(crate) fn wake_flavor(&mut self, flavor: crate::world::ids::FlavorId) -> Vec<QueueId> {
         let offers = |id: &QueueId| self.store.queues[*id].groups.iter().any(|group| group.flavors.contains(&flavor));
         let offering: Vec<QueueId> = self.store.queues.ids().filter(offers).collect();
@@ -390,7 +389,7 @@ impl World {
         offering
     }
 
-    /// Recomputes whether a queue may admit, and tells its workloads when that changed.
+    /// Recomputes whether a queue may admit; after a change its workloads get new reasons.
     fn refresh_active(&mut self, id: QueueId) {
         let active = self.readiness_of(id).is_some_and(|readiness| readiness.active);
         if self.store.queues[id].active == active {
@@ -439,7 +438,7 @@ impl World {
         self.store.release_local_queue(id);
     }
 
-    /// The pending workloads of a queue look at its flavors from the first one on.
+    /// Lets the pending workloads of a queue scan its flavors from the first one on.
     fn forget_progress(&mut self, id: QueueId) {
         let local_queues = &self.store.queues[id].local_queues;
         let members = local_queues.iter().flat_map(|local| &self.store.local_queues[*local].pending).copied();

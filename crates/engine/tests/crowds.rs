@@ -1,5 +1,5 @@
-//! What one event costs does not depend on how many wait for the same: the plan after it looks at as many heads among 50,000 as among
-//! 1,000.
+//! The cost of one event does not depend on the number of equal pending workloads: the plan after it looks at as many heads among 50,000 as
+//! among 1,000.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn world() -> World {
     world
 }
 
-/// The queue of the workload of that number: they take turns.
+/// The queue of the workload of that number: queues take turns.
 fn queue_of(number: usize) -> String {
     format!("q{}-{}", number % 10, number / 10 % 10)
 }
@@ -76,7 +76,7 @@ fn workload(uid: String, number: usize, priority: i64, at: i64) -> WorkloadSpec 
     }
 }
 
-/// What a plan did: heads, cycles, admissions, verdicts.
+/// Counts of a plan: heads, cycles, admissions, verdicts.
 type Looks = [u64; 4];
 
 fn plan_after(world: &mut World, event: Delta) -> Looks {
@@ -88,7 +88,8 @@ fn plan_after(world: &mut World, event: Delta) -> Looks {
     [plan.heads, plan.cycles, admissions, verdicts]
 }
 
-/// What the plans do after an arrival, a finish and an eviction, where all is in use and so many wait: in four queues of a cohort.
+/// Counts of the plans after an arrival, a finish and an eviction, with all quota in use and `waiting` pending workloads: in four queues of a
+/// cohort.
 fn after_events(waiting: usize) -> Vec<[Looks; 3]> {
     let mut world = world();
     for number in 0..1_000 {
@@ -113,7 +114,7 @@ fn after_events(waiting: usize) -> Vec<[Looks; 3]> {
 #[test]
 fn a_plan_after_one_event_looks_at_as_many_however_many_wait() {
     let [few, many] = [1_000, 50_000].map(after_events);
-    // The first events of a cohort may tell those who wait something for the first time, which is said to all of them.
+    // The first events of a cohort may give all pending workloads a new verdict.
     assert_eq!(&few[1..], &many[1..], "heads, cycles, admissions, verdicts after arrivals, finishes, evictions");
     for [_, finish, eviction] in &many {
         for [heads, _, admissions, _] in [finish, eviction] {

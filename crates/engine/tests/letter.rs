@@ -89,7 +89,7 @@ fn given(pod_sets: &[(&str, i64)]) -> Vec<PodSetAssignment> {
     pod_sets.iter().map(one).collect()
 }
 
-/// The same where it holds what it asks for of a ClusterQueue.
+/// The same workload with quota of a ClusterQueue for its requests.
 fn held(uid: &str, local_queue: &str, queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let reservation = Reservation {
         cluster_queue: queue.into(),
@@ -113,8 +113,8 @@ fn usage_based(name: &str) -> ClusterQueueSpec {
     ClusterQueueSpec { usage_based: true, ..queue(name, Some("c"), 9, None) }
 }
 
-/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`. Of those
-/// whose names begin with `unknown` no usage is known.
+/// Workloads, each with its LocalQueue, ClusterQueue and priority, in the order in which they are tried as victims of `asks`. The usage of
+/// names that begin with `unknown` is not known.
 fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) -> Vec<String> {
     let queues = ["a", "b"].map(usage_based).into_iter().chain([queue("asks", Some("c"), 9, None)]);
     let mut world = world(by_usage(), queues.collect());
@@ -166,7 +166,7 @@ fn local_queues_of_one_name_are_one_to_the_order_of_victims() {
 
 #[test]
 fn where_kueue_has_no_order_the_answer_is_the_same_all_the_same() {
-    // Of the namesakes the one that used less goes first by priority: each of the three comes before another.
+    // The one of the namesakes with less usage goes first by priority: each of the three comes before another one.
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let circle = [("one", "n/x", "a", 7), ("two", "m/x", "a", 5), ("three", "n/y", "a", 0)];
     assert_eq!(order(&usages, &circle).len(), 3);
@@ -226,7 +226,7 @@ fn a_queue_above_its_limit_keeps_less_than_nothing() {
 
 #[test]
 fn what_is_kept_below_nothing_is_given_back_exactly() {
-    // A high borrowing limit lets the head ask for victims; what it asks for on top of that is more than the queue may have.
+    // A high borrowing limit lets the head look for victims; its further request is more than the queue may have.
     let options = Options { departures: Departures::NONE, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 12)]))).unwrap();

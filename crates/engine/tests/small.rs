@@ -2,10 +2,10 @@
 //! each, four workloads, amounts 0 to 2, two priorities, every order of age among those of equal priority, whether they wait or hold
 //! quota, and a pairwise set of policies.
 //!
-//! Worlds that nothing tells apart are counted once (see `choices`): queues of equal quota below the same cohort change places, age
-//! matters among equals only, and so does priority where there are two; worlds in which nobody waits for anything are left out.
-//! 3,805,672,248 are left. `BERTH_WORLDS` says which part is tried: every n-th world, 1 is all of them; a plain test run takes every
-//! 17,789th. `BERTH_WORLDS_SECONDS` is how long five million of them may take (`make small-worlds`).
+//! Equivalent worlds are counted once (see `choices`): queues of equal quota below the same cohort change places, age matters among equals
+//! only, and so does priority where there are two. Worlds without a pending request are left out. 3,805,672,248 worlds are left.
+//! `BERTH_WORLDS` sets the part that is tried: every n-th world, 1 is all of them; a plain test run takes every 17,789th.
+//! `BERTH_WORLDS_SECONDS` is the time in seconds that five million of them may take (`make small-worlds`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,18 +18,18 @@ use crate::worlds::{Named, Objects, amount, hold, pending, queue};
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 100 };
 const QUEUES: [&str; 3] = ["q0", "q1", "q2"];
-/// How many small worlds there are.
+/// Number of small worlds.
 const TOTAL: u64 = 3_805_672_248;
-/// A plain test run tries every one in so many.
+/// A plain test run tries one world in this number.
 const PLAIN: u64 = 17_789;
 
 /// Nominal quotas of a flavor; a queue has one of each of two flavors, and so one of nine pairs.
 const QUOTAS: usize = 3;
 const PAIRS: usize = QUOTAS * QUOTAS;
 
-/// Order of the queue; who may be preempted within it; whose quota it takes back; how it scans; sharing, by equal weights or by those of
-/// [`WEIGHTS`]; limits of quota; strategies of sharing; preemption before borrowing, or while it borrows. Every pair of values of two of
-/// them occurs.
+/// Columns: queueing strategy; `withinClusterQueue`; `reclaimWithinCohort`; scan over flavors; fair sharing, by equal weights or by
+/// [`WEIGHTS`]; limits of quota; strategies of sharing; preemption before borrowing, or while it borrows. Every pair of values of two columns
+/// occurs.
 const RULES: [[usize; 8]; 18] = [
     [0, 0, 0, 0, 0, 0, 0, 0],
     [0, 0, 1, 1, 1, 1, 1, 1],
@@ -51,10 +51,10 @@ const RULES: [[usize; 8]; 18] = [
     [1, 2, 2, 1, 0, 1, 2, 0],
 ];
 
-/// Weights of the queues where they differ. Of two that are alike but for them, each has the same one in all worlds.
+/// Weights of the queues where they differ. Queues that differ in weight only have the same weight in all worlds.
 const WEIGHTS: [i64; 3] = [0, 1_000_000_000, 2_000_000_000];
 
-/// Below which cohort each queue is.
+/// Cohort of each queue, by forest.
 const FORESTS: [[&str; 3]; 2] = [["x", "x", "x"], ["x", "y", "y"]];
 
 /// The pair of quotas of a queue.
@@ -108,7 +108,7 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
             spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
         }
         if extra == 1 {
-            // What is preferred matters only where the scan goes on to the next flavor in either case.
+            // The preference matters only where the scan goes on to the next flavor in either case.
             spec.fungibility = FlavorFungibility {
                 when_can_borrow: Fungibility::TryNextFlavor,
                 when_can_preempt: Fungibility::TryNextFlavor,
@@ -129,7 +129,7 @@ struct Kind {
     queue: usize,
     priority: i64,
     asked: u64,
-    /// 0 waits, the others hold what they ask for in the first or second flavor.
+    /// 0 waits, the others hold their request in the first or second flavor.
     state: usize,
 }
 
@@ -142,7 +142,7 @@ fn kind(number: u8) -> Kind {
     Kind { queue, priority, asked, state }
 }
 
-/// Four kinds, oldest first: every one of the worlds that something tells apart. `alike` says which queues are like the one before.
+/// Four kinds of workload, oldest first, for every distinct world. `alike` has true for queues that are like the one before.
 fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
     let mut found = Vec::new();
     let mut chosen = Vec::new();
@@ -152,7 +152,7 @@ fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
 
 fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
     if let Ok(whole) = <[u8; 4]>::try_from(chosen.as_slice()) {
-        // Somebody must want something.
+        // A world needs a pending request.
         if whole.iter().any(|number| kind(*number).asked > 0 && kind(*number).state == 0) {
             found.push(whole);
         }
@@ -163,13 +163,13 @@ fn choose(alike: [bool; 3], chosen: &mut Vec<u8>, found: &mut Vec<[u8; 4]>) {
         let in_order = match chosen.last().map(|last| kind(*last)) {
             // Two levels of priority, or one, which is called 0.
             None => next.priority == 0,
-            // Age counts among equals only, and who asks for nothing is the oldest of them.
+            // Age counts among equals only, and a workload with an empty request is the oldest of them.
             Some(last) if last.priority == next.priority => {
                 next.asked > 0 || (last.asked == 0 && last.queue <= next.queue)
             }
             Some(last) => last.priority < next.priority,
         };
-        // Of queues that are alike the first one is used first.
+        // Queues that are alike are used in their order.
         let uses_first = !alike[next.queue] || chosen.iter().any(|known| kind(*known).queue + 1 == next.queue);
         if in_order && uses_first {
             chosen.push(number);
@@ -218,7 +218,7 @@ fn quick_laws(objects: &Objects, world: &mut World) -> Result<(), String> {
     Err(format!("evictions without end ({last} rounds)"))
 }
 
-/// Whether the oracle decides a first cycle in the same way.
+/// Fails if the oracle decides a first cycle differently.
 fn agrees(objects: &Objects) -> Result<(), String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let given = |sets: &[PodSetAssignment]| sets.iter().map(|set| (set.count, set.flavors.clone())).collect();
@@ -232,7 +232,7 @@ fn agrees(objects: &Objects) -> Result<(), String> {
     if fast == slow { Ok(()) } else { Err(format!("engine {fast:?} oracle {slow:?}")) }
 }
 
-/// Q2: who is over the quota gets nothing more. Counted from the objects.
+/// Q2: a node over its quota gets nothing more. Counted from the objects.
 fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     let before = Ledger::of(objects).debts();
     let plan = objects.world().plan(NOW, ALL);
@@ -241,7 +241,7 @@ fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     fed.map_or(Ok(()), |(cell, debt)| Err(format!("{cell:?} is over by {debt}")))
 }
 
-/// The forests with the quotas of their queues, symmetric ones once, and which queues are like the one before.
+/// The forests with the quotas of their queues, symmetric ones once; true for queues that are like the one before.
 fn forests() -> Vec<(usize, usize, [bool; 3])> {
     let mut forests = Vec::new();
     for (forest, cohorts) in FORESTS.iter().enumerate() {
@@ -258,13 +258,13 @@ fn forests() -> Vec<(usize, usize, [bool; 3])> {
     forests
 }
 
-/// What was done of the worlds.
+/// Counts of tried worlds.
 #[derive(Default)]
 struct Done {
     tried: u64,
-    /// With the oracle.
+    /// Worlds that were compared with the oracle.
     compared: u64,
-    /// Somebody waits who is as important as a holder, and younger.
+    /// Worlds with a pending workload of a holder's priority that is younger than the holder.
     older_holders: u64,
 }
 
@@ -337,8 +337,8 @@ fn laws_hold_in_every_small_world() {
     }
 }
 
-/// Worlds in which the oracle once differed: forest, quotas, rules, kinds. In the first one an eviction of the very cycle forbids another,
-/// since its victim would come back before the next preemptor of a queue that lets nobody pass.
+/// Worlds in which the oracle once differed: forest, quotas, rules, kinds. In the first one an eviction of the very cycle forbids another one,
+/// because its victim would come back before the next preemptor of a strict queue.
 const DIFFERED: [(usize, usize, usize, [u8; 4]); 1] = [(1, 272, 17, [19, 0, 7, 27])];
 
 #[test]

@@ -1,7 +1,7 @@
-//! What an admission webhook says about a job: what is filled in at its creation, and what is refused then and later.
+//! Reviews of jobs by the admission webhook: defaults at creation, and the rules that refuse a creation or a change.
 //!
-//! Both are functions of the job and of a few facts about the cluster. Whatever slips past them, because no webhook was
-//! asked, is found by control: it suspends what runs without admission and tells what it cannot read.
+//! Both are functions of the job and of a few facts about the cluster. Control finds jobs that bypass them because no webhook was asked: it
+//! suspends jobs that run without admission, and reports fields that it cannot read.
 
 mod held;
 mod topology;
@@ -19,10 +19,10 @@ use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Name of the LocalQueue and of the WorkloadPriorityClass that jobs get which name none.
+/// Name of the LocalQueue and of the WorkloadPriorityClass for jobs that name none.
 pub const DEFAULT_NAME: &str = "default";
 
-/// What is to be known of the cluster beside the job.
+/// Facts about the cluster beside the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The job's namespace is among those whose jobs are managed.
@@ -33,7 +33,7 @@ pub struct Facts {
     pub default_queue: bool,
     /// A WorkloadPriorityClass of the name [`DEFAULT_NAME`] exists.
     pub default_priority_class: bool,
-    /// What owns the job is managed itself, and decides when the job runs.
+    /// The owner of the job is managed itself, and decides when the job runs.
     pub governed: bool,
     /// Pods are managed.
     pub pods: bool,
@@ -41,22 +41,22 @@ pub struct Facts {
     pub deployments: bool,
     /// Pods of StatefulSets are managed.
     pub stateful_sets: bool,
-    /// Jobs of that kind are not: the configuration does not name it.
+    /// Jobs of this kind are not managed: the configuration does not name the kind.
     pub unmanaged_kind: bool,
 }
 
-/// What a job gets at its creation.
+/// Defaults that a job gets at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// The queue name [`DEFAULT_NAME`].
     pub queue_name: bool,
     /// The priority class [`DEFAULT_NAME`].
     pub priority_class: bool,
-    /// It is suspended.
+    /// The job is suspended.
     pub suspend: bool,
 }
 
-/// What is filled in when a job is created.
+/// Defaults for a job at its creation.
 #[must_use]
 pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     let metadata = K::metadata(job);
@@ -73,7 +73,7 @@ pub fn job_defaults<K: JobKind>(job: &K::Object, facts: Facts) -> Defaults {
     }
 }
 
-/// What is wrong with a job by itself.
+/// Faults of a job by itself.
 #[must_use]
 pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     let mut errors = metadata_rules(K::metadata(job), K::queue_name(job));
@@ -83,7 +83,7 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
         errors.extend(elastic_rule(K::metadata(job), K::KIND));
     }
     errors.extend(K::invalid(job));
-    // A job without a queue gets no Workload, and one that was made beforehand is reviewed by itself.
+    // A job without a queue gets no Workload, and a Workload that was made beforehand has a review of its own.
     if K::queue_name(job).is_some() && prebuilt_workload_name(K::metadata(job)).is_none() {
         errors.extend(size_rule(job, 1, || {
             Some(build_workload::<K>(job, K::pod_sets(job).ok()?, Priority::default(), &BTreeSet::new()))
@@ -92,11 +92,11 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the name of a Workload that was made beforehand: for a pod of a group, it is the group's.
+/// Fault of the name of a Workload that was made beforehand. A pod of a group has to name its group.
 pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
     let key = labels::PREBUILT_WORKLOAD_NAME;
     let Some(name) = prebuilt_workload_name(metadata) else {
-        // An annotation that is empty is none, as in Kueue.
+        // An empty annotation counts as absent, as in Kueue.
         let name = written(metadata.labels.as_ref(), key)?;
         return Some(FieldError::new(label_path(key), name, misnamed(name, "Workload")?));
     };
@@ -106,25 +106,25 @@ pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Optio
     Some(FieldError::new(prebuilt_path(metadata), name, wrong))
 }
 
-/// What is wrong with the name of such an object.
+/// Fault of the name of an object of kind `what`.
 fn misnamed(name: &str, what: &str) -> Option<String> {
     let empty = name.is_empty().then(|| format!("must not be empty: leave it out, or name a {what}"));
     empty.or_else(|| subdomain(name))
 }
 
-/// Where the name of a Workload stands that was made beforehand: the annotation wins over the label.
+/// Path of the name of a Workload that was made beforehand: the annotation wins over the label.
 pub(crate) fn prebuilt_path(metadata: &ObjectMeta) -> String {
     let key = labels::PREBUILT_WORKLOAD_NAME;
     if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
 }
 
-/// Where the queue of an object stands that names one: the label wins over the annotation, which some kinds have.
+/// Path of the queue name of an object that has one: the label wins over the annotation, which some kinds have.
 fn queue_path(metadata: &ObjectMeta) -> String {
     let key = labels::QUEUE_NAME;
     if label(metadata, key).is_some() { label_path(key) } else { annotation_path(key) }
 }
 
-/// What is wrong with an object of a kind that cannot be elastic and asks for it.
+/// Fault of an object that asks to be elastic although its kind cannot be.
 pub(crate) fn elastic_rule(metadata: &ObjectMeta, kind: &str) -> Option<FieldError> {
     let message =
         format!("is not supported for a {kind}; of the kinds that Berth knows a batch/v1 Job alone may say so");
@@ -136,7 +136,7 @@ pub(crate) fn is_elastic(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 
-/// What is wrong with how long a job may run.
+/// Fault of the longest time to run.
 pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     let key = labels::MAX_EXEC_TIME_SECONDS;
     let text = written(metadata.labels.as_ref(), key)?;
@@ -144,7 +144,7 @@ pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     wrong.then(|| FieldError::new(label_path(key), text, "must be a whole number of seconds greater than 0"))
 }
 
-/// What is wrong with what every kind keeps in its metadata; a `queue` that no label names stands in the annotation.
+/// Faults of the metadata fields that every kind has. A `queue` without a label is the one of the annotation.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let named = match written(metadata.labels.as_ref(), labels::QUEUE_NAME) {
@@ -162,7 +162,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
     errors
 }
 
-/// What is wrong with a change of a job. Errors that it had before are no reason to refuse.
+/// Faults of a change of a job. Errors that the job had before are no reason to refuse.
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
@@ -175,14 +175,14 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
     errors
 }
 
-/// What is wrong with the change of a job that is being deleted: until it has stopped it stays what its quota is counted by. Nothing else may
-/// hold it up.
+/// Faults of a change of a job that is being deleted. Until the job has stopped, the fields that its quota is counted by must stay; all other
+/// changes are allowed.
 #[must_use]
 pub fn validate_leaving_job<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
     held_rules::<K>(old, new, true)
 }
 
-/// What is wrong with a change of what every kind keeps in its metadata, of a job that was suspended or not, and is.
+/// Faults of a change of the metadata fields that every kind has. The queues and the suspension are given as pairs of before and after.
 pub(crate) fn metadata_change_rules(
     before: &ObjectMeta,
     after: &ObjectMeta,
@@ -191,7 +191,7 @@ pub(crate) fn metadata_change_rules(
     default_queue: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // What is gone stood in the object as it was.
+    // The path of a removed value is that in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     if !suspended && was != is {
         errors.push(running(queue_path(with(is)), is));
@@ -205,7 +205,7 @@ pub(crate) fn metadata_change_rules(
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }
     let seconds = |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS);
-    // The write that stops or starts it is none of a job that waits, as in Kueue.
+    // A write that stops or starts the job counts as a change of a running job, as in Kueue.
     if !(was_suspended && suspended) && seconds(before) != seconds(after) {
         errors.push(running(label_path(labels::MAX_EXEC_TIME_SECONDS), seconds(after)));
     }
@@ -218,7 +218,7 @@ pub(crate) fn metadata_change_rules(
     errors
 }
 
-/// What is wrong with a change of the priority class: it may become another one, but not come under pods that run, nor go.
+/// Fault of a change of the priority class: it may be changed, but not be added while pods run, and not be removed.
 pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, suspended: bool) -> Option<FieldError> {
     match (workload_priority_class(before), workload_priority_class(after)) {
         (Some(was), None) => {

@@ -203,7 +203,7 @@ impl JobKind for BatchJob {
             notes.insert(labels::OWN_PARALLELISM.to_owned(), Value::Null);
         }
         let mut spec = Map::new();
-        // Another number of pod sets is another job's Workload: nothing of it may be put here.
+        // A Workload with another number of pod sets belongs to another job: this job must not get its parts.
         if let ([original], Some(job_spec), Some(have)) = (original, &job.spec, current(job)) {
             if let Some(template) = merge_diff(&have.to_value(), &original.to_value()) {
                 spec.insert("template".to_owned(), template);
@@ -257,8 +257,8 @@ fn accepts_fewer(job: &Job) -> bool {
     annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some()
 }
 
-/// Whether a job has as few pods as its Workload allowed. The annotation may have been lost meanwhile; of a job that never had it, any
-/// number is its user's.
+/// Whether a job has as few pods as its Workload allowed. The annotation may have been lost meanwhile. The number of pods of a job that never
+/// had the annotation is its user's.
 fn ran_in_part(spec: &JobSpec, original: &TemplateParts) -> bool {
     original.min_count.is_some_and(|least| (least..original.count).contains(&pod_count(spec)))
 }
@@ -308,8 +308,8 @@ fn uncounted(job: &Job) -> i32 {
     pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
-/// Pods that need not run again. Of an indexed job these are its indexes that are over, completed or failed for good; some may lie beyond
-/// lowered completions.
+/// Pods that need not run again. An indexed job counts its indexes that completed or failed for good; indexes beyond lowered completions do
+/// not count.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
     let Some(told) = job.status.as_ref().filter(|_| is_indexed(spec)) else { return status(job, |s| s.succeeded) };
     let lists = [&told.completed_indexes, &told.failed_indexes];

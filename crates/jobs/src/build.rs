@@ -48,7 +48,7 @@ pub fn build_workload<K: JobKind>(
     workload
 }
 
-/// What kind of object owns a Workload.
+/// Group, version and kind of the owner of a Workload.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerKind {
     pub(crate) group: &'static str,

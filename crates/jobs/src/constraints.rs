@@ -1,4 +1,4 @@
-//! What narrows the nodes of pods beside their requests, node selector and tolerations.
+//! Constraints on the nodes of pods beside their requests, node selector and tolerations.
 
 use crate::needs::required_terms;
 use crate::pods::shape_with;
@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 /// The scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// Digest of all that may keep a pod set's pods from nodes on which other pods of the same requests and node selector run:
-/// required affinity, spread constraints, volume claims, resource claims, host ports, runtime class, scheduler. 0 when there is
-/// none of it. What pods need near them counts by its topology key only: each job names its own pods there.
+/// Digest of the constraints that may keep a pod set's pods from nodes on which other pods of the same requests and node selector run:
+/// required affinity, spread constraints, volume claims, resource claims, host ports, runtime class, scheduler. 0 when there are none. Pod
+/// affinity counts by its topology key only, because each job selects its own pods there.
 #[must_use]
 pub fn placement_constraints(set: &PodSet) -> u64 {
     let Some(spec) = &set.template.spec else { return 0 };

@@ -1,4 +1,4 @@
-//! Whether a job still is what its Workload says, by digests: control keeps no templates.
+//! Equivalence of a job and its Workload, by digests: control keeps no templates.
 
 use crate::requests::with_own_limits;
 use crate::template::TemplateParts;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// One pod set, reduced to what equivalence looks at.
+/// One pod set, reduced to the fields that equivalence looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodSetDigest {
     /// Name.
@@ -19,11 +19,11 @@ pub struct PodSetDigest {
     pub count: i32,
     /// Least pods.
     pub min_count: Option<i32>,
-    /// Of init containers and containers.
+    /// Digest of init containers and containers.
     pub containers: [u8; 16],
-    /// Of the tolerations.
+    /// Digest of the tolerations.
     pub tolerations: [u8; 16],
-    /// Of everything that may change while a job is suspended, but the count.
+    /// Digest of all parts that may change while a job is suspended, except the count.
     pub parts: [u8; 16],
 }
 
@@ -43,7 +43,7 @@ impl PodSetDigest {
     }
 }
 
-/// How the Workload stands to which a job is compared.
+/// State of the Workload that a job is compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing<'a> {
     /// Admitted pods per pod set, when quota is reserved.
@@ -78,15 +78,15 @@ pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], stan
     }
 }
 
-/// Whether a Workload without reservation holds exactly what its suspended job says, mutable parts of the template
-/// included. When it does not, it must be brought up to date before the job starts, or a stop would restore old values.
+/// Whether a Workload without reservation equals its suspended job, mutable parts of the template included. When it does not, it must be
+/// brought up to date before the job starts, or a stop would restore old values.
 #[must_use]
 pub fn pod_sets_identical(job: &[PodSetDigest], workload: &[PodSetDigest]) -> bool {
     job == workload
 }
 
-/// Digest of what a template asks for: its init containers and containers, whatever way their quantities are written, the resources of the
-/// pod as a whole, and the RuntimeClass, whose overhead is charged.
+/// Digest of a template's containers: init containers and containers, the resources of the pod as a whole, and the RuntimeClass, whose
+/// overhead is charged. The notation of quantities plays no part.
 #[must_use]
 pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
@@ -96,7 +96,7 @@ pub fn template_digest(template: &PodTemplateSpec) -> [u8; 16] {
     digest(&(containers, of_pod, spec.runtime_class_name.as_deref().unwrap_or_default()))
 }
 
-/// Digest of what the requests of a template's pods are computed from: those of the same ask for the same, whatever surrounds them.
+/// Digest of the fields that the requests of a template's pods are computed from: equal digests mean equal requests.
 #[must_use]
 pub fn requests_digest(template: &PodTemplateSpec) -> [u8; 16] {
     let empty = PodSpec::default();
@@ -108,7 +108,7 @@ pub fn requests_digest(template: &PodTemplateSpec) -> [u8; 16] {
     digest(&(of(spec.init_containers.as_deref().unwrap_or_default()), of(&spec.containers), whole))
 }
 
-/// Whether two values say the same, however their quantities are written, and with or without what the API server fills in.
+/// Whether two values are equal apart from the notation of quantities and the defaults of the API server.
 pub(crate) fn same(mut a: Value, mut b: Value) -> bool {
     normalise(&mut a);
     normalise(&mut b);
@@ -122,7 +122,7 @@ fn digest<T: Serialize>(value: &T) -> [u8; 16] {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// What the API server fills into the containers of a job, but not into those of a Workload that somebody makes beforehand.
+/// Whether a field has a default that the API server sets in the containers of a job, but not in those of a Workload made beforehand.
 fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
     match key {
         "imagePullPolicy" => value == pull_policy,
@@ -138,13 +138,13 @@ fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
     }
 }
 
-/// The default policy of pulling an image: what may move is looked for again.
+/// The API server's default of `imagePullPolicy`: `Always` for the tag `latest`.
 fn default_pull_policy(image: &str) -> &'static str {
     let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map_or("latest", |(_, tag)| tag);
     if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" }
 }
 
-/// Drops empty lists, empty maps of resources and what the API server fills in, and writes quantities in one way.
+/// Drops empty lists, empty maps of resources and defaults of the API server, and writes quantities in one way.
 fn normalise(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(normalise),

@@ -1,9 +1,8 @@
 //! jobset.x-k8s.io/v1alpha2 JobSet.
 //!
-//! Its templates may change while it is suspended; affinity never. Of its pods its status says too little to know that
-//! none is left (terminating ones are not counted), so a stop always ends with a look at the pods. Its controller merges a
-//! changed template into Jobs that exist, which would keep the node selectors of another flavor: control deletes the Jobs of a
-//! stopped JobSet, and its controller makes them anew.
+//! The templates of a JobSet may change while it is suspended; affinity never. Its status does not count terminating pods, so a stop always
+//! ends with a look at the pods. The JobSet controller merges a changed template into existing Jobs, which would keep the node selectors of
+//! another flavor: control deletes the Jobs of a stopped JobSet, and the JobSet controller makes them anew.
 
 use crate::admission::{Place, topology_rules};
 use crate::kind::{Finish, JobKind, Part, is_stopping};
@@ -169,7 +168,7 @@ impl JobKind for JobSet {
             let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name);
             status.map_or(0, |status| status.succeeded.min(jobs.replicas))
         };
-        // The last one ends the whole.
+        // The JobSet ends with its last Job.
         if jobs.iter().all(|jobs| done(jobs) >= jobs.replicas) {
             return Vec::new();
         }
@@ -222,7 +221,7 @@ impl JobKind for JobSet {
     }
 
     fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
-        // Quota of Jobs that are over has gone to others where nothing could run them again.
+        // Quota of Jobs that are over was given to other workloads, if nothing could run these Jobs again.
         let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
         if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
             return Vec::new();
@@ -252,7 +251,7 @@ impl JobKind for JobSet {
     fn restore_patch(job: &Object, original: &[TemplateParts]) -> Option<Value> {
         let marker = is_stopping(&job.metadata).then_some(Value::Null);
         let jobs = replicated(job).ok()?;
-        // Another number of pod sets is another job's Workload: nothing of it may be put here.
+        // A Workload with another number of pod sets belongs to another job: this job must not get its parts.
         let changed = (jobs.len() == original.len()).then(|| {
             let changes = jobs.iter().zip(original).map(|(jobs, original)| change(jobs, original));
             with_changes(job, &changes.collect::<Vec<_>>())
@@ -287,13 +286,13 @@ fn is_end(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)
     matches!(condition.type_.as_str(), "Completed" | "Failed") && condition.status == "True"
 }
 
-/// Whether a failure may restart the whole, by `spec.failurePolicy`.
+/// Whether a failure may restart the JobSet, by `spec.failurePolicy`.
 fn may_restart(job: &Object) -> bool {
     let restarts = job.status.as_ref().map_or(0, |status| i64::from(status.restarts_count_towards_max));
     restarts < most_restarts(job)
 }
 
-/// How often a failure may restart the whole.
+/// Number of restarts that failures may cause.
 fn most_restarts(job: &Object) -> i64 {
     let Some(policy) = job.spec.0.get("failurePolicy") else { return 0 };
     let mut rules = policy.get("rules").and_then(Value::as_array).into_iter().flatten();
@@ -301,7 +300,7 @@ fn most_restarts(job: &Object) -> i64 {
     if rules.any(endless) { i64::MAX } else { policy.get("maxRestarts").and_then(Value::as_i64).unwrap_or_default() }
 }
 
-/// Of a JobSet that names no queue: the field of the first of its Jobs that does, and the queue.
+/// For a JobSet without a queue: the field of the first of its Jobs that names one, and that queue.
 fn misplaced_queue(job: &Object) -> Option<(String, &str)> {
     if JobSet::queue_name(job).is_some() {
         return None;
@@ -356,7 +355,7 @@ fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, String> {
     read.collect()
 }
 
-/// What turns the template of a replicated job into these parts.
+/// Merge patch that turns the template of a replicated job into these parts.
 fn change(jobs: &Replicated, want: &TemplateParts) -> Option<Value> {
     merge_diff(&jobs.parts().to_value(), &want.to_value())
 }
@@ -369,7 +368,7 @@ fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
     let entry = |(entry, change): (&Value, &Option<Value>)| {
         let Some(change) = change else { return entry.clone() };
         let mut entry = merged(entry, &json!({"template": {"spec": {"template": change}}}));
-        // What a start has added and a restore has emptied: a server would keep it, and it is not the user's.
+        // Maps that a start has added and a restore has emptied are removed: an API server would keep them, and they are not the user's.
         for (path, field) in [("metadata", "annotations"), ("metadata", "labels"), ("spec", "nodeSelector")] {
             let parent = entry.pointer_mut(&format!("/template/spec/template/{path}")).and_then(Value::as_object_mut);
             if let Some(parent) = parent.filter(|parent| parent.get(field) == Some(&json!({}))) {

@@ -1,4 +1,4 @@
-//! What control must know of a job, whatever its kind, and what every kind keeps in its metadata.
+//! The interface between control and the kinds of job, and the metadata fields that every kind has.
 
 use crate::kinds::JobInfo;
 use crate::placement::{Placement, PlacementError};
@@ -35,12 +35,12 @@ pub struct Part {
     pub pods: i32,
 }
 
-/// What one of these Jobs says of its own pods.
+/// Size of one of these Jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSize {
     /// Pods that it has at once.
     pub pods: i32,
-    /// What each of them asks for, see [`crate::requests_digest`].
+    /// Digest of the requests of one pod, see [`crate::requests_digest`].
     pub asks: [u8; 16],
 }
 
@@ -62,7 +62,7 @@ pub trait JobKind: Debug + Sized + 'static {
     /// Kind.
     const KIND: &'static str;
 
-    /// Who reports events about its jobs: Kueue's name.
+    /// Reporter of events about its jobs, by Kueue's name.
     const REPORTER: &'static str;
     /// Label by which pods name the uid of their job.
     const UID_LABEL: &'static str;
@@ -138,7 +138,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn has_come_to_rest(job: &Self::Object) -> bool;
     /// Its controller has taken note of the last start.
     fn has_seen_start(job: &Self::Object) -> bool;
-    /// How it ended, when it did.
+    /// The end of the job, once it has ended.
     fn finished(job: &Self::Object) -> Option<Finish>;
     /// Its pod sets.
     ///
@@ -161,7 +161,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn has_independent_pods(_: &Self::Object) -> bool {
         false
     }
-    /// How far the role of a TrainingJob has come that it runs, if one controls it.
+    /// State of the TrainingJob's role that it runs, if a TrainingJob controls it.
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
@@ -169,20 +169,20 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_of_pods(_: &Self::Object) -> Option<&str> {
         None
     }
-    /// The field in which the job names a queue that nobody acts on, with the queue; `None` where there is none.
+    /// The field in which the job names a queue that has no effect, with the queue; `None` where there is none.
     fn misplaced_queue(job: &Self::Object) -> Option<String> {
         let queue = annotation(Self::metadata(job), labels::QUEUE_NAME).filter(|_| Self::queue_name(job).is_none())?;
         Some(format!("metadata.annotations[{}] names queue {queue:?}", labels::QUEUE_NAME))
     }
-    /// What is wrong with a job, beyond what every kind keeps in its metadata.
+    /// Faults of a job beyond the metadata fields that every kind has.
     fn invalid(_: &Self::Object) -> Vec<FieldError> {
         Vec::new()
     }
-    /// Whether something that is wrong with the new job, and was not with the old one, is no reason to refuse the change.
+    /// Whether a fault of the new job that the old one did not have is no reason to refuse the change.
     fn is_tolerated(_: &FieldError, _old: &Self::Object, _new: &Self::Object) -> bool {
         false
     }
-    /// What is wrong with a change of a job, beyond what [`JobKind::invalid`] says about the new one.
+    /// Faults of a change of a job, beyond the faults of the new job by [`JobKind::invalid`].
     fn invalid_change(_: &Self::Object, _: &Self::Object) -> Vec<FieldError> {
         Vec::new()
     }
@@ -196,7 +196,7 @@ pub trait JobKind: Debug + Sized + 'static {
     /// A status patch that must come before the template may change, if one is needed. Only right once the job is no
     /// longer active.
     fn unlock_patch(job: &Self::Object) -> Option<Value>;
-    /// Gives the job back what the user wrote; `None` when it has it.
+    /// Restores the template as the user wrote it; `None` when it is so already.
     fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<Value>;
     /// Starts the job with its placements in one write.
     ///
@@ -205,7 +205,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
 }
 
-/// A stop is under way: what a start has put into the templates is still to be taken back.
+/// Whether a stop is under way: the changes of a start are still to be removed from the templates.
 pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::STOPPING) == Some("true")
 }
@@ -215,7 +215,7 @@ pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> 
     metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-/// A label or annotation that is there, empty as it may be: what nobody can mean is refused and not taken for absent.
+/// A label or annotation that is present, even if it is empty: an empty value is refused and not taken for absent.
 pub(crate) fn written<'a>(all: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
     all?.get(key).map(String::as_str)
 }
@@ -271,7 +271,7 @@ pub fn prebuilt_workload_name(metadata: &ObjectMeta) -> Option<&str> {
     annotation(metadata, key).or_else(|| label(metadata, key))
 }
 
-/// Maximum execution time in seconds; what is no positive number is no limit.
+/// Maximum execution time in seconds; a value that is no positive number is no limit.
 #[must_use]
 pub fn max_execution_seconds(metadata: &ObjectMeta) -> Option<i32> {
     label(metadata, labels::MAX_EXEC_TIME_SECONDS)?.parse().ok().filter(|seconds| *seconds > 0)

@@ -1,4 +1,4 @@
-//! The kinds of job that can be suspended, and their objects for whoever knows none of these kinds.
+//! The kinds of job that can be suspended, and their objects for code that knows none of these kinds.
 
 use crate::admission::{
     Defaults, Facts, KeptSuspend, job_defaults, kept_suspend, validate_job, validate_job_update, validate_leaving_job,
@@ -28,7 +28,7 @@ pub const KINDS: [JobType; 2] = [JobType::of::<BatchJob>(), JobType::of::<JobSet
 /// [`JobKind::part_called`].
 type PartCalled = for<'a> fn(&str, &str, &'a [Part]) -> Option<(&'a Part, i32)>;
 
-/// What a kind is called, how its pods name it, and how its objects are read.
+/// Names of a kind, the label by which its pods name their job, and the functions that read its objects.
 #[derive(Debug)]
 pub struct JobInfo {
     /// Name of the integration in Kueue's configuration.
@@ -43,7 +43,7 @@ pub struct JobInfo {
     pub plural: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Who reports events about its jobs.
+    /// Reporter of events about its jobs.
     pub reporter: &'static str,
     /// Label by which pods name the uid of their job.
     pub uid_label: &'static str,
@@ -73,7 +73,7 @@ impl JobInfo {
         format!("/{verb}-{}-{}-{}", self.group.replace('.', "-"), self.version, self.kind.to_lowercase())
     }
 
-    /// What a kind says of itself.
+    /// The facts of a kind `K`.
     pub(crate) const fn of<K: JobKind>() -> Self {
         Self {
             framework: K::FRAMEWORK,
@@ -114,7 +114,7 @@ impl JobType {
         Self(K::INFO)
     }
 
-    /// What it is called, and how its objects are read.
+    /// The names of the kind, and the functions that read its objects.
     #[must_use]
     pub const fn info(self) -> &'static JobInfo {
         self.0
@@ -185,7 +185,7 @@ impl Debug for JobType {
     }
 }
 
-/// A job of any kind, as it is stored: what [`JobKind`] says of the one kind that it is.
+/// A stored job of any kind, with the functions of its [`JobKind`].
 pub trait JobObject: Debug + Send + Sync + Any {
     /// Metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -199,11 +199,11 @@ pub trait JobObject: Debug + Send + Sync + Any {
     fn defaults(&self, facts: Facts) -> Defaults;
     /// [`validate_job`].
     fn errors(&self) -> Vec<FieldError>;
-    /// [`validate_job_update`], after an older state of it; of another kind that counts as none.
+    /// [`validate_job_update`], after an older state of the job; an older state of another kind counts as none.
     fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError>;
-    /// [`validate_leaving_job`], after an older state of it; of another kind that counts as none.
+    /// [`validate_leaving_job`], after an older state of the job; an older state of another kind counts as none.
     fn leaving_errors(&self, old: &dyn JobObject) -> Vec<FieldError>;
-    /// [`kept_suspend`], after an older state of it; of another kind that counts as none.
+    /// [`kept_suspend`], after an older state of the job; an older state of another kind counts as none.
     fn kept_suspend(&self, old: &dyn JobObject, facts: Facts) -> Option<KeptSuspend>;
     /// The object itself.
     ///

@@ -1,8 +1,8 @@
-//! What each kind of job means: its pod sets, how it is suspended, started and restored, when it is done.
+//! The kinds of job: their pod sets, the patches that suspend, start and restore a job, and the conditions for its end.
 //!
-//! For control, which asks and gets plain values or patches. Nothing here talks to a server, reads a clock, keeps state or
-//! decides an admission. Start reading at [`JobKind`] and its implementation [`BatchJob`]; the way of a job through this
-//! crate is [`build_workload`], [`workload_needs`], [`Placement::of`], `start_patch`, `stop_patch`, `restore_patch`.
+//! Control calls this crate and gets plain values or patches. The crate does not talk to a server, read a clock, keep state or decide an
+//! admission. Start reading at [`JobKind`] and its implementation [`BatchJob`]; the way of a job through this crate is [`build_workload`],
+//! [`workload_needs`], [`Placement::of`], `start_patch`, `stop_patch`, `restore_patch`.
 
 #![cfg_attr(
     not(test),

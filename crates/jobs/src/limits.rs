@@ -62,7 +62,7 @@ pub struct Violation {
     pub field: String,
     /// Resources concerned.
     pub resources: Vec<String>,
-    /// What is wrong.
+    /// The fault, in Kueue's words.
     pub detail: String,
 }
 
@@ -91,7 +91,7 @@ pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
     found
 }
 
-/// Amounts in the units of quota, in which Kueue compares them: what is less than a unit apart is the same.
+/// Amounts in the units of quota, in which Kueue compares them: amounts less than a unit apart are equal.
 type Counted = BTreeMap<String, Amount>;
 
 /// Amounts of a list that can be read.
@@ -141,7 +141,7 @@ pub fn limit_range_violations(index: usize, spec: &PodSpec, summary: &LimitSumma
     found
 }
 
-/// Why effective pod specs (in the order of their pod sets) may not be admitted, in Kueue's words; `None` when they may.
+/// Reason why effective pod specs (in the order of their pod sets) may not be admitted, in Kueue's words; `None` when they may.
 #[must_use]
 pub fn validate_requests(specs: &[PodSpec], summary: &LimitSummary) -> Option<String> {
     let over: Vec<_> = specs.iter().enumerate().flat_map(|(i, spec)| limits_exceeded(i, spec)).collect();

@@ -1,4 +1,4 @@
-//! What a Workload's pod sets need of quota and nodes, as plain data.
+//! Needs of a Workload's pod sets for quota and nodes, as plain data.
 
 use crate::limits::{LimitSummary, refused_by, validate_requests};
 use crate::requests::{
@@ -39,7 +39,7 @@ pub struct PodSetNeeds {
 pub struct WorkloadNeeds {
     /// Per pod set, in order.
     pub pod_sets: Vec<PodSetNeeds>,
-    /// Why it may not be admitted: requests above limits, outside of LimitRanges, or not quantities.
+    /// Reason why it may not be admitted: requests above limits, outside of LimitRanges, or not quantities.
     pub refused: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub fn spec_as_run<'a>(
     let overhead = spec.runtime_class_name.as_deref().and_then(overhead);
     if rules.to_the_letter {
         let mut spec = effective_pod_spec(spec, overhead, limits);
-        // To Kueue every limit of the pod as a whole is a request.
+        // Kueue takes every limit of the pod as a whole for a request.
         spec.resources.iter_mut().for_each(limits_as_requests);
         return spec;
     }

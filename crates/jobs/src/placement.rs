@@ -1,4 +1,4 @@
-//! What an admission adds to the pods of a job, and how it is merged into a pod template.
+//! The additions of an admission to the pods of a job, and the merge of these into a pod template.
 
 use crate::names::{is_label_key, is_label_value};
 use crate::template::TemplateParts;
@@ -6,7 +6,7 @@ use berth_api::{AdmissionCheckState, BASTION_TIER, CAPACITY_SELECTORS, PodSetAss
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration};
 use std::collections::BTreeMap;
 
-/// What one pod set gets when its job starts.
+/// Additions to the pods of one pod set when its job starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
     /// Pod set.
@@ -29,7 +29,7 @@ pub struct Placement {
     pub forbidden: Vec<(String, Vec<String>)>,
 }
 
-/// Why a job can not be started as it was admitted.
+/// Reason why a job cannot be started as it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// Two sources want different values under one key.
@@ -63,7 +63,7 @@ pub enum PlacementError {
     Annotation {
         /// Flavor.
         flavor: String,
-        /// What is wrong, with the entry.
+        /// The fault, with the entry.
         problem: String,
     },
     /// A flavor forbids node labels, which takes an affinity that this kind of job cannot be given.
@@ -86,8 +86,8 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// Whether it may pass: an object of an administrator is away, or says something else than when quota was reserved. Otherwise the
-    /// job can never start as it is, and its Workload ends as FailedToStart.
+    /// Whether the cause may pass: an object of an administrator is absent, or has changed since quota was reserved. Otherwise the job can never
+    /// start as it is, and its Workload ends as FailedToStart.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {
@@ -99,7 +99,7 @@ impl PlacementError {
     }
 }
 
-/// What surrounds an admission: names that its pods are labelled with.
+/// Names of an admission that label its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmittedAs<'a> {
     /// Name of the Workload.
@@ -111,9 +111,8 @@ pub struct AdmittedAs<'a> {
 }
 
 impl Placement {
-    /// What an assignment gives its pod set: node labels, tolerations and forbidden labels of the flavors, the names of
-    /// Workload, pod set and queues, and the updates of the admission checks. `default_count` stands in for a missing
-    /// count.
+    /// The placement of an assignment: node labels, tolerations and forbidden labels of the flavors, the names of Workload, pod set and queues,
+    /// and the updates of the admission checks. `default_count` stands in for a missing count.
     ///
     /// # Errors
     /// [`PlacementError`], see there.
@@ -169,7 +168,7 @@ impl Placement {
         Ok(())
     }
 
-    /// Whether something of a template gives way to this placement.
+    /// Whether a part of a template gives way to this placement.
     #[must_use]
     pub fn strips(&self, parts: &TemplateParts) -> bool {
         let stripped = || {
@@ -206,7 +205,7 @@ impl Placement {
     }
 }
 
-/// Takes out what selects a kind of capacity; a stop gives it back.
+/// Removes selectors of a kind of capacity; a stop restores them.
 fn strip_capacity(parts: &mut TemplateParts) {
     parts.labels.remove(BASTION_TIER);
     parts.node_selector.retain(|key, _| !CAPACITY_SELECTORS.contains(&key.as_str()));
@@ -283,7 +282,7 @@ fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
     }
 }
 
-/// Adds what is not there yet.
+/// Adds the entries that are not there yet.
 fn append<T: PartialEq + Clone>(into: &mut Vec<T>, from: &[T]) {
     for item in from {
         if !into.contains(item) {

@@ -1,9 +1,9 @@
 //! v1 Pod, by itself or in a group, and the kinds whose pods are managed one by one or as a group.
 //!
-//! A pod that waits carries a scheduling gate; a start takes it away, together with the placement, in one write. It cannot
-//! be gated again: a stop says why in a condition and deletes the pod. A finalizer keeps what became of a pod until that is
-//! booked. A group is several pods that name it; what is asked of it is counted in a [`Tally`], kept by additions, so that
-//! nobody walks a group to learn how it stands. Start reading at [`PodState`].
+//! A pending pod has a scheduling gate. A start removes the gate and adds the placement in one write. A pod cannot be gated again, so a stop
+//! writes the reason into a condition and deletes the pod. A finalizer keeps the pod until its end is accounted for. A group is the set of
+//! pods that name it. A [`Tally`] counts the states of its pods as they change, so that no decision walks a group. Start reading at
+//! [`PodState`].
 
 mod group;
 mod of_job;
@@ -45,9 +45,9 @@ pub const POD_FRAMEWORK: &str = "pod";
 pub const DEPLOYMENT_FRAMEWORK: &str = "deployment";
 /// The same of StatefulSets.
 pub const STATEFUL_SET_FRAMEWORK: &str = "statefulset";
-/// Who reports events about pods.
+/// Reporter of events about pods.
 pub const POD_REPORTER: &str = "pod-kueue-controller";
-/// Who reports events about StatefulSets.
+/// Reporter of events about StatefulSets.
 pub const STATEFUL_SET_REPORTER: &str = "statefulset-kueue-controller";
 /// Most roles of a group: a Workload has no more pod sets.
 pub const MOST_ROLES: usize = 18;
@@ -67,8 +67,8 @@ pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whether a Deployment or StatefulSet is run as what controls it says, and nobody else. One that names a queue itself waits for that all
-/// the same, as in Kueue: an operator that knows nothing of queues has made it for somebody who does.
+/// Whether a Deployment or StatefulSet is left to its controller. One that names a queue itself is managed all the same, as in Kueue: an
+/// operator without support for queues made it for a user who wants one.
 fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))
 }

@@ -7,7 +7,7 @@ use berth_api::{Workload, labels};
 pub struct EffectivePriority {
     /// `spec.priority`, 0 when absent.
     pub base: i32,
-    /// What the annotation adds; 0 when it is off, absent or no number.
+    /// Boost by the annotation; 0 when it is off, absent or no number.
     pub boost: i32,
     /// Their sum, beyond 32 bits if need be.
     pub effective: i64,

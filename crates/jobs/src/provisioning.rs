@@ -1,4 +1,4 @@
-//! The ProvisioningRequests of a Workload: how they are called, what they ask for, and what an answer means (kueue.md 6.14).
+//! The ProvisioningRequests of a Workload, as in Kueue: their names, their content, and the meaning of an answer.
 
 use crate::limits::LimitSummary;
 use crate::names::cut_name;
@@ -19,7 +19,7 @@ const SAME_TEMPLATES: &str = "IdenticalPodTemplates";
 /// Pod sets count as one where the scheduler sees no difference.
 const SAME_REQUIREMENTS: &str = "IdenticalWorkloadSchedulingRequirements";
 
-/// Name of the request that a check makes for a Workload with its so-many-th attempt.
+/// Name of the request of a check for a Workload and attempt.
 #[must_use]
 pub fn provisioning_request_name(workload: &str, check: &str, attempt: i32) -> String {
     cut_name(format!("{workload}-{check}-{attempt}"))
@@ -104,7 +104,7 @@ fn placed(spec: &PodSpec, parts: &TemplateParts) -> Value {
     template
 }
 
-/// What makes pod sets one: those with equal values are. `None` is like nothing.
+/// Key for merging pod sets: pod sets with equal keys are merged. `None` is never merged.
 fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
     match policy {
         Some(SAME_TEMPLATES) => {
@@ -117,7 +117,7 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
         }
         Some(SAME_REQUIREMENTS) => {
             let spec = template.get("spec")?;
-            // What containers request, and not how far they may go.
+            // Requests of containers count, and limits do not.
             let requests = |part: &str| -> Vec<Option<&Value>> {
                 let all = spec.get(part).and_then(Value::as_array);
                 all.into_iter().flatten().map(|container| container.pointer("/resources/requests")).collect()
@@ -132,7 +132,7 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
     }
 }
 
-/// What a request for these pods says; `own` are the parameters of the job itself.
+/// Spec of a request for these pods; `own` are the parameters of the job itself.
 #[must_use]
 pub fn provisioning_request_spec(
     request: &str,
@@ -162,24 +162,24 @@ pub fn provisioning_parameters(annotations: &BTreeMap<String, String>) -> BTreeM
     annotations.iter().filter_map(own).collect()
 }
 
-/// What an autoscaler says of a request; each with its words.
+/// Answer of an autoscaler to a request, with its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provisioning<'a> {
     /// Nothing.
     Unanswered,
-    /// It is at it; the words tell when it expects to be done, where it knows.
+    /// The autoscaler is provisioning; the message has the expected time, if known.
     Accepted(Option<&'a str>),
     /// The nodes are there.
     Provisioned(&'a str),
     /// There is no capacity.
     Failed(&'a str),
-    /// There were nodes, and nobody came in time.
+    /// The nodes were there, and no pods used them in time.
     BookingExpired(&'a str),
     /// The nodes are gone again.
     CapacityRevoked(&'a str),
 }
 
-/// The state of a request: what ends it goes before what it had before.
+/// The state of a request: conditions that end it go before earlier ones.
 #[must_use]
 pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
     let conditions = request.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -201,8 +201,7 @@ pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
     words("Accepted").map_or(Provisioning::Unanswered, |_| Provisioning::Accepted(expected))
 }
 
-/// What the pods of a Workload get of a request that was provisioned. Of merged pod sets only the first one is named in the
-/// request, as in Kueue.
+/// Updates of the pod sets of a Workload by a provisioned request. The request names only the first of merged pod sets, as in Kueue.
 #[must_use]
 pub fn provisioned_updates<'a>(
     request: &ProvisioningRequest,
@@ -235,7 +234,7 @@ pub fn provisioned_updates<'a>(
     pod_sets.filter(named).map(update).collect()
 }
 
-/// Seconds to wait after an attempt that got nothing, `None` when it was the last one.
+/// Seconds to wait after a failed attempt, `None` when it was the last one.
 #[must_use]
 pub fn retry_after(strategy: Option<&ProvisioningRequestRetryStrategy>, attempt: i32) -> Option<i32> {
     let (mut limit, mut base, mut most) = (None, None, None);

@@ -1,5 +1,5 @@
-//! What one pod asks for: the pod spec as it will run (`effective_pod_spec`), the sum over its containers
-//! (`pod_requests`), and the amounts that quota counts (`quota_requests`).
+//! Requests of one pod: the pod spec as it will run (`effective_pod_spec`), the sum over its containers (`pod_requests`), and the amounts
+//! that quota counts (`quota_requests`).
 
 use crate::limits::LimitSummary;
 use crate::transform::{Transformation, transform};
@@ -19,19 +19,19 @@ pub type Exact = BTreeMap<String, i128>;
 pub struct RequestError {
     /// Resource.
     pub resource: String,
-    /// What is wrong with its text.
+    /// Fault of its text.
     pub source: ParseError,
 }
 
-/// How requests become quota: the `resources` section of the configuration.
+/// Rules that turn requests into quota: the `resources` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestRules {
     /// Resources with one of these prefixes are not counted.
     pub exclude_prefixes: Vec<String>,
     /// `transformations`, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// As Kueue has it: LimitRanges give requests before a container's own limits do, excluded resources are not transformed, a RuntimeClass
-    /// that does not exist is passed over, and LimitRanges are asked for no more than their bounds of requests.
+    /// Kueue's rules in place of Berth's: LimitRanges give requests before a container's own limits do, excluded resources are not transformed, a
+    /// RuntimeClass that does not exist is ignored, and only the bounds of requests count in LimitRanges.
     pub to_the_letter: bool,
 }
 
@@ -67,8 +67,8 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
     spec
 }
 
-/// The pod spec as the server stores it before LimitRanges have their say: a container requests its own limits where it says nothing else.
-/// Kueue asks LimitRanges first (`docs/decisions/own-limits-before-limit-ranges.md`).
+/// The pod spec as the API server stores it before it applies LimitRanges: a container without requests requests its own limits. Kueue applies
+/// LimitRanges first (`docs/decisions/own-limits-before-limit-ranges.md`).
 pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
@@ -78,8 +78,8 @@ pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     spec
 }
 
-/// Limits of the pod as a whole stand for requests that are missing, as the API server has it: but for a resource that a container requests,
-/// of which the pod requests the sum over its containers. Of huge pages, which cannot be lent, the limit is always the request.
+/// Uses limits of the pod as a whole for missing requests, as the API server does. An exception is a resource that a container requests: the
+/// pod requests the sum over its containers. The limit of huge pages is always the request, because huge pages cannot be overcommitted.
 fn pod_limits_as_requests(spec: &mut PodSpec) {
     let PodSpec { resources: Some(whole), containers, init_containers, .. } = spec else { return };
     let all = || containers.iter().chain(init_containers.iter().flatten());
@@ -106,8 +106,8 @@ fn fill(into: &mut Option<Quantities>, from: Option<&Quantities>) {
     }
 }
 
-/// What one pod requests, exactly: the larger of its containers together (with restartable init containers) and each
-/// step of its initialisation; requests of the pod as a whole take the place of those sums; overhead comes on top.
+/// Exact requests of one pod: the maximum of the sum over its containers (with restartable init containers) and of each step of its
+/// initialisation. Requests of the pod as a whole replace those sums; overhead comes on top.
 ///
 /// # Errors
 /// [`RequestError`] for a text that is not a quantity.
@@ -121,7 +121,7 @@ pub fn pod_requests(spec: &PodSpec) -> Result<Exact, RequestError> {
     for container in spec.init_containers.iter().flatten() {
         let mut step = requests_of(container)?;
         if container.restart_policy.as_deref() == Some("Always") {
-            // It keeps running: beside the containers, and beside every later init container.
+            // A restartable init container keeps running beside the containers, and beside every later init container.
             add(&mut total, &step);
             add(&mut sidecars, &step);
             step.clone_from(&sidecars);
@@ -146,8 +146,8 @@ fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What quota counts for one pod of an effective spec: requests transformed, without excluded resources, in quota's units, never negative. To
-/// the letter an excluded resource is not transformed (`docs/decisions/transform-before-exclude.md`).
+/// Quota for one pod of an effective spec: transformed requests without excluded resources, in quota's units, never negative. With
+/// `to_the_letter` an excluded resource is not transformed (`docs/decisions/transform-before-exclude.md`).
 ///
 /// # Errors
 /// [`RequestError`] for a text that is not a quantity.
@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(requests.keys().collect::<Vec<_>>(), ["cpu"]);
     }
 
-    /// What a pod is charged that asks for one slice of a card and two of another resource, where resources of `example.com/` are not
-    /// counted; `retain` keeps the input.
+    /// Quota for a pod that asks for one slice of an accelerator and two of another resource, where resources of `example.com/` are not counted;
+    /// `retain` keeps the input.
     fn charged(output: &str, multiply_by: Option<&str>, retain: bool, to_the_letter: bool) -> Vec<(String, i64)> {
         let asks = json!({"example.com/slice": "1", "example.com/copies": "2"});
         let spec: PodSpec = serde_json::from_value(json!({"containers": [container(asks)]})).expect("pod spec");

@@ -1,5 +1,5 @@
-//! How large a Workload may be. etcd takes objects of 1.5 MiB and no larger ones: a Workload that has no room for its status could be
-//! neither admitted nor told why it waits.
+//! Limit of the size of a Workload. etcd takes objects up to 1.5 MiB. A Workload without room for its status could not be admitted, and could
+//! not have a reason to wait in its conditions.
 
 use berth_api::Workload;
 use berth_api::validation::FieldError;
@@ -14,17 +14,17 @@ fn bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |text| text.len())
 }
 
-/// What is wrong with a Workload that is too large, in the words of the job that it is made of.
+/// Fault of a Workload that is too large, in words about the job that it is made of.
 #[must_use]
 pub fn too_large(workload: &Workload) -> Option<String> {
     let bytes = bytes(workload);
-    // The number stands behind the rule: a stored job that changes its size breaks the same rule as before.
+    // The number comes after the rule in the message: a stored job that changes its size breaks the same rule as before.
     (bytes > MOST_BYTES)
         .then(|| format!("the Workload of a job may have {MOST_BYTES} bytes: this one would have {bytes}"))
 }
 
-/// What is wrong with an object whose Workload is too large; of one template it makes so many `parts`. A small object makes no large
-/// Workload, and is only counted.
+/// Fault of an object whose Workload is too large. The Workload has the template `parts` times. A small object makes no large Workload, so
+/// only its own size is measured.
 pub(crate) fn size_rule(
     object: &impl Serialize,
     parts: usize,
@@ -36,8 +36,8 @@ pub(crate) fn size_rule(
     Some(FieldError::new("spec", "", too_large(&workload()?)?))
 }
 
-/// What is wrong with a Workload by itself that somebody makes beforehand. One that names an owner was made of its job, which was
-/// measured before the API server filled in what the schema has as defaults.
+/// Fault of a Workload that a user makes beforehand. A Workload with an owner was made of its job, which was measured before the API server
+/// filled in the defaults of the schema.
 #[must_use]
 pub fn prebuilt_size_rule(workload: &Workload) -> Option<FieldError> {
     if workload.metadata.owner_references.iter().flatten().next().is_some() {
@@ -94,7 +94,7 @@ mod tests {
             about_size(&errors).map(|error| error.message.as_str()),
             Some("the Workload of a job may have 1048576 bytes: this one would have 1048577")
         );
-        // What is not queued gets no Workload, and one that was made beforehand is looked at by itself.
+        // A job without a queue gets no Workload, and a Workload that was made beforehand is measured by itself.
         let mut alone = job(2 * MOST_BYTES);
         alone.metadata.labels = None;
         assert_eq!(about_size(&validate_job::<BatchJob>(&alone)), None);
@@ -133,7 +133,7 @@ mod tests {
         assert!(about_size(&validate_pod(&serde_json::from_value(pod).unwrap())).is_some());
         let set = json!({"metadata": metadata("q"), "spec": {"selector": {}, "serviceName": "s", "template": template(MOST_BYTES)}});
         assert!(about_size(&crate::pods::validate_stateful_set(&serde_json::from_value(set).unwrap())).is_some());
-        // Of the template of a TrainingJob as many pod sets are made as it has roles.
+        // The Workload of a TrainingJob has the template once for each role.
         let job = |bytes: usize| -> berth_api::berth::TrainingJob {
             let spec = json!({"jobType": "TFJob", "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
                 "roles": [{"name": "ps", "replicas": 1}],

@@ -1,5 +1,5 @@
-//! A job of any kind as control remembers it: what is asked of it again and again at hand, all of it packed as JSON, which
-//! takes a tenth of the memory and is read only to make a Workload or a patch.
+//! A job of any kind as control keeps it: fields that are read often, and the job as packed JSON. The JSON takes a tenth of the memory, and
+//! is read only to make a Workload or a patch.
 
 use crate::equivalence::PodSetDigest;
 use crate::kind::{
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What one state of a job says.
+/// One state of a job.
 #[derive(Clone, Debug)]
 pub struct JobState {
     /// Its kind.
@@ -26,13 +26,13 @@ pub struct JobState {
     pub uid: String,
     /// `metadata.resourceVersion`, 0 when it has none.
     pub version: u64,
-    /// What controls it, when something does.
+    /// Its controller, if it has one.
     pub owner: Option<Box<JobOwner>>,
     /// Being deleted.
     pub deleting: bool,
     /// Being deleted, and its pods are deleted before it goes.
     pub pods_go_first: bool,
-    /// Being deleted, and what it owns is let go before it.
+    /// Being deleted, and the objects that it owns are orphaned first.
     pub leaves_pods: bool,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
@@ -54,7 +54,7 @@ pub struct JobState {
     pub placed: bool,
     /// Jobs that it is made of, none where its pods are its own.
     pub parts: Box<[Part]>,
-    /// Its own pods, of a Job that a start was written into, that cannot be read, or that names one that is made of Jobs as its controller.
+    /// Size of a Job that has the marks of a start, that cannot be read, or whose controller is of a kind that is made of Jobs.
     pub size: Option<Box<PartSize>>,
     /// See [`JobKind::attempt`].
     pub attempt: Option<i32>,
@@ -76,7 +76,7 @@ pub struct JobState {
     pub independent: bool,
     /// The API server accepts changes of the templates now.
     pub may_change_template: bool,
-    /// How it ended, when it did.
+    /// The end of the job, once it has ended.
     pub finished: Option<Box<Finish>>,
     /// Pods per pod set that will not run again.
     pub reclaimable: Vec<ReclaimablePod>,
@@ -84,20 +84,20 @@ pub struct JobState {
     pub unsupported: Option<Box<str>>,
     /// See [`JobKind::training_of_pods`].
     pub training: Option<Box<str>>,
-    /// How far the role of a TrainingJob has come that it runs, if one controls it.
+    /// State of the TrainingJob's role that it runs, if a TrainingJob controls it.
     pub role: Option<Box<RoleState>>,
-    /// Its own labels of those by which a bastion runner shows that it looks after a job.
+    /// Labels by which a bastion runner marks its jobs, as far as this job has them.
     pub runner_labels: Box<[(&'static str, Box<str>)]>,
     /// When it was created, in milliseconds since 1970.
     pub created: i64,
     /// `metadata.generation`: 1 until its spec is changed.
     pub generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
-    /// What it asks for, kept where that is asked for often, as it costs a walk over the templates. The inner `None` is a
-    /// job that cannot be read.
+    /// Digests of its pod sets, kept where they are needed often, because making them costs a walk over the templates. The inner `None` is a job
+    /// that cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
-    /// The packed text holds no more than patches are made of.
+    /// The packed JSON has only the fields that patches need.
     is_lean: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct JobState {
 const LARGE: usize = 64 << 10;
 
 impl JobState {
-    /// What a job of kind `K` says, in place of its older state.
+    /// Reads a job of kind `K`; parts of its older state are reused.
     #[must_use]
     pub fn read<K: JobKind>(job: &K::Object, older: Option<&Self>) -> Self {
         let metadata = K::metadata(job);
@@ -154,13 +154,13 @@ impl JobState {
         let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
         let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
         if let Some(role) = state.role.as_deref_mut().filter(|role| role.finish.is_none()) {
-            // Times are whole seconds, but what was seen to have ended had before it was deleted.
+            // Times are whole seconds, but an end that was seen earlier came before the deletion.
             role.finish = ended;
         }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
         let of_jobs = state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs());
-        // A tenant may make a running job unreadable by an annotation: its size still says whether it has grown.
+        // A tenant may make a running job unreadable by an annotation: its size still shows whether it has grown.
         if of_jobs || state.placed || matches!(state.asked, Some(None)) {
             let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
             state.size = known.or_else(|| K::part_size(job).map(Box::new));
@@ -168,13 +168,13 @@ impl JobState {
         state
     }
 
-    /// How many Jobs it is made of.
+    /// Number of Jobs that it is made of.
     #[must_use]
     pub fn part_count(&self) -> i32 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.replicas))
     }
 
-    /// Which of its Jobs would be called so, if it is called `own`: the pod set, and the index, which may be beyond those that it has.
+    /// The Job of that name, if this job is called `own`: its pod set and index, which may be beyond the existing Jobs.
     #[must_use]
     pub fn part_called(&self, own: &str, name: &str) -> Option<(&Part, i32)> {
         (self.kind.info().part_called)(own, name, &self.parts)
@@ -205,7 +205,7 @@ impl JobState {
         self.suspended && (self.stopping || (self.placed && !original.iter().any(TemplateParts::is_placed)))
     }
 
-    /// What it asks for, `None` when that cannot be read.
+    /// Digests of its pod sets, `None` when the job cannot be read.
     #[must_use]
     pub fn asked(&self) -> Option<Cow<'_, [PodSetDigest]>> {
         match &self.asked {
@@ -214,13 +214,13 @@ impl JobState {
         }
     }
 
-    /// The job itself, to make a patch of it, and where it is not lean a Workload; `None` once it was let go.
+    /// The job itself, for a patch, or for a Workload unless it is lean; `None` after [`JobState::shed`].
     #[must_use]
     pub fn whole(&self) -> Option<Box<dyn JobObject>> {
         self.kind.decode(self.packed.as_deref()?).ok()
     }
 
-    /// Suspends a job into whose templates nothing was put, also one that was let go.
+    /// Suspends a job without marks of a start, also after [`JobState::shed`].
     #[must_use]
     pub fn suspend_patch(&self) -> Value {
         json!({
@@ -229,7 +229,7 @@ impl JobState {
         })
     }
 
-    /// Lets go of what no patch of a large job needs. A Workload can be made of it only when it was read again.
+    /// Drops the fields of a large job that no patch needs. A Workload can be made of it only after it was read again.
     pub fn lighten(&mut self) {
         let Some(text) = self.packed.as_deref().filter(|_| self.is_large()) else { return };
         let Some(lean) = lean_text(self.kind, text) else { return };
@@ -240,32 +240,32 @@ impl JobState {
         self.is_lean = true;
     }
 
-    /// Whether no Workload can be made of what is known.
+    /// Whether no Workload can be made of the kept fields.
     #[must_use]
     pub const fn is_lean(&self) -> bool {
         self.is_lean
     }
 
-    /// Whether it is known with all that its user wrote, and [`JobState::lighten`] would let go of a part.
+    /// Whether all fields are kept, and [`JobState::lighten`] would drop some.
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_whole = self.kind.info().lean_patches && !self.is_lean;
         is_whole && self.packed.as_deref().is_some_and(|text| text.len() > LARGE)
     }
 
-    /// Lets go of the job itself, and of what it asks for: its next state says both again.
+    /// Drops the job itself and its digests: its next state has both again.
     pub fn shed(&mut self) {
         self.packed = None;
         self.asked = None;
     }
 }
 
-/// Finalizer of an object that goes after what it owns.
+/// Finalizer of an object that is deleted after the objects that it owns.
 const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an object that goes after what it owns was let go.
+/// Finalizer of an object that is deleted after the objects that it owns were orphaned.
 const ORPHAN: &str = "orphan";
 
-/// Whether an object is being deleted, and what it owns is let go before it.
+/// Whether an object is being deleted, and the objects that it owns are orphaned first.
 #[must_use]
 pub fn lets_go_first(metadata: &ObjectMeta) -> bool {
     let kept = metadata.finalizers.iter().flatten().any(|name| name == ORPHAN);
@@ -400,7 +400,7 @@ mod tests {
     fn what_it_asks_for_is_read_once_per_generation() {
         let first = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         let digests = |state: &JobState| state.asked().expect("readable").into_owned();
-        // The same generation cannot say something else: it is not looked at again.
+        // The spec of one generation cannot change, so it is not read again.
         let same = JobState::read::<BatchJob>(&job(1, "two", "q"), Some(&first));
         assert_eq!(digests(&same), digests(&first));
         let next = JobState::read::<BatchJob>(&job(2, "two", "q"), Some(&same));

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What the API server lets a suspended job's template change, and the pod count. This is all that control keeps of a
-/// stored pod set to be able to restore a job.
+/// The parts of a suspended job's template that the API server lets change, and the pod count. Control keeps only these of a stored pod set
+/// to restore a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateParts {
     /// Labels of the template, without those of the batch controller.
@@ -52,7 +52,7 @@ impl TemplateParts {
         }
     }
 
-    /// What a Workload's pod set says of them.
+    /// The parts of a Workload's pod set.
     #[must_use]
     pub fn of_pod_set(set: &PodSet) -> Self {
         Self { min_count: set.min_count, ..Self::of(&set.template, set.effective_count()) }
@@ -64,8 +64,8 @@ impl TemplateParts {
         self.labels.contains_key(labels::POD_SET) || self.annotations.contains_key(labels::WORKLOAD)
     }
 
-    /// The parts as they stand in a template's JSON, maps always and lists where they are not empty: so the difference of
-    /// two of them names every key that goes and leaves alone what is not ours, such as the batch controller's labels.
+    /// The parts as in a template's JSON: maps always, and lists if they are not empty. The difference of two of them then names every removed key,
+    /// and does not touch foreign keys such as the batch controller's labels.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let gates: Vec<_> = self.scheduling_gates.iter().map(|name| PodSchedulingGate { name: name.clone() }).collect();

@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet: they hold the workload, with the
-//! field's name, instead of being passed over.
+//! Fields that decide whether or where a job may run and that Berth does not act on yet. Such a field is not ignored: the workload is held,
+//! and the message names the field.
 
 use crate::kind::annotation;
 use berth_api::{Workload, labels};
@@ -53,7 +53,7 @@ pub fn unsupported_template(path: &str, template: &PodTemplateSpec) -> Option<St
     Some(message(&format!("{path}.spec.{list}[name={}].resources.claims", container.name)))
 }
 
-/// What holds a Workload back that has gates on preemption, where these are not acted on.
+/// The reason to hold a Workload with preemption gates, where Berth does not act on these.
 #[must_use]
 pub fn unsupported_gates(workload: &Workload) -> Option<String> {
     (!workload.spec.preemption_gates.is_empty()).then(|| message("spec.preemptionGates"))

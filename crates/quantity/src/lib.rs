@@ -31,7 +31,7 @@ pub use parse::{Nano, ParseError, parse_quantity};
 
 const NANO_PER_MILLI: i128 = 1_000_000;
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
-/// From so many cores on Kueue takes a quota of `cpu` for unlimited.
+/// Number of cores from which on Kueue takes a quota of `cpu` for unlimited.
 const MOST_CPU: Nano = Nano(9_223_372_036_854_775_000_000_000);
 
 const fn is_cpu(resource: &str) -> bool {
@@ -52,24 +52,24 @@ fn in_units(resource: &str, Nano(nano): Nano) -> Amount {
     } else {
         (nano / NANO_PER_WHOLE, nano % NANO_PER_WHOLE)
     };
-    // What is left of a division has the sign of the value, so this leads away from zero.
+    // The remainder of a division has the sign of the value, so this rounds away from zero.
     Amount::clamped(units.saturating_add(rest.signum()))
 }
 
-/// How many [`Nano`] units one unit of `resource` has.
+/// Number of [`Nano`] units in one unit of `resource`.
 #[must_use]
 pub const fn nano_per_unit(resource: &str) -> i128 {
     if is_cpu(resource) { NANO_PER_MILLI } else { NANO_PER_WHOLE }
 }
 
-/// An amount of `resource`, exactly.
+/// Exact value of an amount of `resource`.
 #[must_use]
 pub fn to_nano(resource: &str, amount: Amount) -> Nano {
     Nano(i128::from(amount.get()).saturating_mul(nano_per_unit(resource)))
 }
 
-/// A quota (nominal, borrowing or lending limit): beyond `i64` it is [`Amount::UNLIMITED`], for `cpu` from the last whole core on that
-/// `i64` can tell in milli units.
+/// A quota (nominal, borrowing or lending limit). Beyond `i64` it is [`Amount::UNLIMITED`]; for `cpu` that begins with the last full core that
+/// `i64` has in milli units.
 ///
 /// # Errors
 /// [`ParseError`] when the text is not a Kubernetes quantity, or [`ParseError::Negative`].

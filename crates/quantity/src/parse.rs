@@ -2,7 +2,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nano(pub i128);
 
-/// Why a text is not a usable quantity.
+/// Reason why a text is not a usable quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The text is empty.
@@ -46,7 +46,7 @@ pub fn parse_quantity(text: &str) -> Result<Nano, ParseError> {
     Ok(Nano(if negative { magnitude.saturating_neg() } else { magnitude }))
 }
 
-/// Whether it is negative, the digits before and after the point, and the suffix.
+/// Sign (true if negative), digits before and after the point, and suffix.
 pub(crate) fn parts(text: &str) -> (bool, &str, &str, &str) {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -115,7 +115,7 @@ fn arithmetic_saturates() {
     assert_eq!(Amount::new(i64::MAX / 2).mul(3), Amount::UNLIMITED);
 }
 
-/// What apimachinery 0.36.2 writes for what it has read, told by a Go program. Some texts it keeps as they came.
+/// Texts that apimachinery 0.36.2 writes for texts that it has read, from a Go program. It keeps some texts as they came.
 #[test]
 fn texts_as_kubernetes_writes_them() {
     let table = "

@@ -1,5 +1,5 @@
-//! Q4: random texts are read as a slow reader reads them, which was written apart: it keeps every decimal digit and never a number
-//! that can overflow.
+//! Law Q4: random texts are read as by a slow reader that was written apart from the code. The slow reader keeps every decimal digit and has
+//! no number that can overflow.
 //!
 //! A failure names its text. `BERTH_CASES` sets how many are tried, `BERTH_SEED` where they begin; `BERTH_SHARD=2/8` tries the second
 //! of eight parts of them, as the engine's laws do.
@@ -15,7 +15,7 @@ fn seeds() -> std::ops::Range<u64> {
     part(number("BERTH_SEED", 1), number("BERTH_CASES", 100_000), &shard)
 }
 
-/// Of so many seeds from the first on, those of a part that is written like `2/8`.
+/// The seeds of a part such as `2/8`, of `all` seeds from the first on.
 fn part(first: u64, all: u64, shard: &str) -> std::ops::Range<u64> {
     let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
     let known = parts.filter(|(part, of)| (1..=*of).contains(part));
@@ -77,7 +77,7 @@ struct Exact {
     behind: i64,
 }
 
-/// How a text that is a number begins: its sign, and the rest.
+/// Sign of a number in a text, and the rest.
 fn sign(text: &str) -> (bool, &str) {
     match text.chars().next() {
         Some('-') => (true, &text[1..]),
@@ -91,7 +91,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
     (&text[..count], &text[count..])
 }
 
-/// What a text is, or nothing where Kubernetes refuses it. One without any digit is zero, as it is there.
+/// Value of a text, or `None` if Kubernetes refuses it. A text without any digit is zero, as in Kubernetes.
 fn read(text: &str) -> Option<Exact> {
     if text.is_empty() {
         return None;
@@ -121,7 +121,7 @@ fn read(text: &str) -> Option<Exact> {
     Some(Exact { is_negative, digits, behind })
 }
 
-/// As at school.
+/// Doubles a number in decimal digits.
 fn double(digits: &mut Vec<u8>) {
     let mut carry = 0;
     for digit in digits.iter_mut().rev() {
@@ -134,7 +134,7 @@ fn double(digits: &mut Vec<u8>) {
 }
 
 impl Exact {
-    /// How many units of ten to the minus `places` it is, away from zero; nothing where that is more than `most`.
+    /// Number of units of ten to the minus `places`, rounded away from zero; `None` above `most`.
     fn units(&self, places: i64, most: i128) -> Option<i128> {
         let behind = self.behind - places;
         let count = i64::try_from(self.digits.len()).unwrap();
@@ -185,7 +185,7 @@ fn random_text(dice: &mut Dice) -> String {
     text.into_iter().collect()
 }
 
-/// In units of a resource, as far as an amount goes.
+/// Amount in units of a resource, clamped to the range of an amount.
 fn amount(exact: &Exact, resource: &str) -> Amount {
     let places = if resource == "cpu" { 3 } else { 0 };
     let ends = if exact.is_negative { i64::MIN } else { i64::MAX };

@@ -1,5 +1,5 @@
-//! QueuePolicy: what ClusterQueues do that Kueue has no word for. A queue without one behaves as in Kueue, but for what
-//! docs/decisions lists.
+//! QueuePolicy: settings of ClusterQueues that Kueue does not have. A queue without one behaves as in Kueue, except for the departures in
+//! docs/decisions.
 
 use std::collections::BTreeMap;
 
@@ -103,9 +103,9 @@ fn selector() -> Value {
     })
 }
 
-/// Rule of a back-off: what is the longest is not shorter than the first.
+/// Rule of a back-off: the longest time is not shorter than the first.
 fn longest_is_longest() -> Value {
-    // What is no time is told where it stands, and cannot be compared.
+    // A text that is no duration breaks the rule of its own field, and cannot be compared.
     let times = format!("self.initial.matches('{DURATION}') && self.max.matches('{DURATION}')");
     let rule =
         format!("!has(self.initial) || !has(self.max) || !({times}) || duration(self.initial) <= duration(self.max)");

@@ -1,4 +1,4 @@
-//! What a QueuePolicy shows: where it holds, how many jobs are in which tier, and what is out of stock.
+//! Status of a QueuePolicy: its ClusterQueues, the number of jobs by tier, and the stock-outs.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,13 @@
-//! What texts in Berth's own kinds may be, in words. A pattern or a limit of a schema is told as it stands; a rule says what is
-//! meant, and what was written instead.
+//! Shapes of texts in Berth's own kinds, in words. The API server reports a broken pattern or limit of a schema as it is written; a rule
+//! reports the meaning, and the wrong value.
 
 use serde_json::{Value, json};
 
 use crate::rules::telling;
 
-/// What a text may be.
+/// Shape of a text.
 pub(super) struct Text {
-    /// What it is.
+    /// Its meaning, for messages.
     pub(super) what: &'static str,
     /// Fewest and most characters.
     pub(super) size: (u32, u32),
@@ -43,13 +43,13 @@ pub(super) const LABEL_VALUE: Text = Text {
     pattern: crate::rules::LABEL_VALUE,
 };
 
-/// So much of a text that is wrong is repeated, and how long it is where that is not all.
+/// The end of a message: the first 60 characters of a wrong text, and the length of a longer one.
 const REPEATED: &str = ", not %s%s'.format([strings.quote(self.size() > 60 ? self.substring(0, 60) : self), \
                         self.size() > 60 ? '... of %d characters'.format([self.size()]) : ''])";
 
 impl Text {
-    /// Where the API server stops reading, whatever the rule would say: it must know what a rule may cost. There is room
-    /// for what is too long, since it says of that neither the value nor how long it is.
+    /// `maxLength` of the schema, above which the API server does not call the rule: it must know the cost of a rule. The bound is above the
+    /// rule's own limit, because the API server's message has neither the value nor its length.
     pub(super) const fn bound(&self) -> u32 {
         let most = self.size.1.saturating_mul(4);
         if most > SHORT_BOUND { most } else { SHORT_BOUND }
@@ -60,19 +60,19 @@ impl Text {
         text_rule(&self.fits("self"), &self.must())
     }
 
-    /// Whether what this expression names is such a text.
+    /// A CEL expression that is true if `name` stands for such a text.
     fn fits(&self, name: &str) -> String {
         let Self { size: (least, most), pattern, .. } = self;
         format!("{name}.size() >= {least} && {name}.size() <= {most} && {name}.matches(r'{pattern}')")
     }
 
-    /// What is allowed.
+    /// The allowed texts, in words.
     fn must(&self) -> String {
         let Self { what, size: (least, most), shape, .. } = self;
         format!("must be {what} of {least} to {most} characters: {shape}")
     }
 
-    /// The rule of a map whose keys are such texts. The first that is not is told.
+    /// The rule of a map whose keys are such texts. The message has the first key that is not.
     pub(super) fn rule_of_keys(&self) -> Value {
         let fits = self.fits("k");
         telling(&[[
@@ -89,10 +89,10 @@ impl Text {
     }
 }
 
-/// Where the API server stops reading short texts.
+/// `maxLength` of short texts in the schema.
 pub(super) const SHORT_BOUND: u32 = 1024;
 
-/// A rule about a text, which is told with the text.
+/// A rule about a text, whose message has the text.
 pub(super) fn text_rule(rule: &str, message: &str) -> Value {
     telling(&[[rule, "", message, REPEATED]])
 }

@@ -1,4 +1,4 @@
-//! TrainingJob: one object for the researcher. What runs, how much of it, in which queue; Berth makes the pods.
+//! TrainingJob: one object for the researcher, with the pod template, the resources and the queue. Berth makes the pods.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -21,7 +21,7 @@ root_object! {
 /// Longest name of a TrainingJob: its pods' host names add role and index, and must fit into a DNS label.
 pub const MAX_TRAINING_JOB_NAME: usize = 43;
 
-/// The value of the node label that tells cards apart.
+/// The value of the node label for the type of accelerator.
 const GPU_TYPE: Text = Text { size: (1, 63), ..LABEL_VALUE };
 /// A folder in a container.
 const MOUNT_PATH: Text = Text { what: "a path", size: (1, 1024), shape: "any but colons", pattern: "^[^:]+$" };

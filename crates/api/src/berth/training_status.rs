@@ -1,4 +1,4 @@
-//! What Berth says about a TrainingJob.
+//! Status of a TrainingJob.
 
 use std::collections::BTreeMap;
 

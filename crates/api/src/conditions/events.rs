@@ -1,4 +1,4 @@
-//! What Kueue says in events alone.
+//! Reasons that Kueue uses in events alone.
 
 /// Kueue's reasons of events that are no reasons of conditions.
 pub mod event_reasons {

@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// What is read from an object only: a derived type would take the list of its fields' values for it, too.
+/// A value that is read from a JSON object only: a derived type would accept an array of its fields' values, too.
 #[derive(Serialize)]
 pub(super) struct InBraces<T>(pub(super) T);
 

@@ -1,11 +1,11 @@
-//! The annotation in which an object in v1beta1 carries what only v1beta2 can say.
+//! The annotation in which an object in v1beta1 carries fields that only v1beta2 has.
 
 use serde_json::{Map, Value};
 
 use super::plain::Plain;
 use super::{Fields, NOT_IN_V1BETA1};
 
-/// What an object's annotations may have in bytes, keys and values together; more makes the API server refuse a conversion.
+/// Most bytes of an object's annotations, keys and values together; with more the API server refuses a conversion.
 const ANNOTATIONS: usize = 256 * 1024;
 /// Under this key the annotations themselves are carried, where adding one to them would not be undone by removing it.
 const OWN: &str = "metadata.annotations";
@@ -29,7 +29,7 @@ pub(super) fn put(object: &mut Fields, mut carried: Fields) {
             return;
         }
     };
-    // An object that has the annotation already keeps it as part of what is carried.
+    // An object that has the annotation already keeps it as a part of the carried fields.
     if let Some(entry) = annotations.remove_entry(NOT_IN_V1BETA1) {
         carried.insert(OWN.to_owned(), Value::Object(Map::from_iter([entry])));
     }
@@ -45,7 +45,7 @@ pub(super) fn put(object: &mut Fields, mut carried: Fields) {
     }
 }
 
-/// Takes what an object in v1beta1 carries; nothing when there is no annotation or it was not written by [`put`].
+/// Takes the carried fields of an object in v1beta1; none when there is no annotation or it was not written by [`put`].
 pub(super) fn take(object: &mut Fields) -> Fields {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return Fields::new() };
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return Fields::new() };

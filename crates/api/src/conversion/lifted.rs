@@ -1,8 +1,8 @@
-//! An object as it comes in a review: what no unit looks into stays text, and is written out as it came.
+//! An object of a review. Fields that no unit looks into stay text, and are written out as they came.
 //!
-//! In the place of such a text stands its number. What is looked into follows from the units of all kinds together, as the kind
-//! may come last. A text is only checked for its form: a number out of range or half a surrogate pair in it passes, and of two
-//! fields of one name in it both do; the API server sends none of these.
+//! The value has the number of such a text in its place. The units of all kinds together decide which fields are read, because the kind may
+//! come last. A text is checked for its form only: a number out of range, half a surrogate pair and two fields of one name pass. The API
+//! server sends none of these.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,18 +18,18 @@ use super::plain::Plain;
 use super::unit::{Names, Unit};
 use super::{Fields, Version, convert_within, known, looked_into};
 
-/// The objects of a review, up to the first that cannot be converted, which fails all of it: those after it take no room.
+/// The objects of a review, up to the first that cannot be converted. That one fails the review, so later objects take no memory.
 #[derive(Default)]
 pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
-    /// The object, with numbers of texts in the place of what no unit looks into.
+    /// The object, with numbers of texts in place of fields that no unit looks into.
     pub(super) value: Value,
     lifted: Vec<Lifted<'a>>,
 }
 
-/// What was lifted out of the way.
+/// A field that was taken out of the value.
 enum Lifted<'a> {
     Text(&'a RawValue),
     Rewritten(Rewritten<'a>),
@@ -41,7 +41,7 @@ impl Object<'_> {
         self.value.as_object().is_some_and(|object| known(object).is_ok())
     }
 
-    /// Brings the object into the version `to`, as one of several that together may write out so many domains.
+    /// Brings the object into the version `to`; `left` is the number of domains that the rest of the review may write out.
     pub(super) fn convert(&mut self, to: Version, left: &mut usize) -> Result<(), String> {
         let Value::Object(object) = &mut self.value else { return Err("is not an object".to_owned()) };
         let (from, units) = known(object)?;
@@ -59,7 +59,7 @@ impl Object<'_> {
     }
 }
 
-/// Converts what is limited from the texts themselves; when that is not possible for all of it, the unit gets to see it.
+/// Converts limited fields from their texts; when that is not possible for all of them, the unit reads them.
 fn rewrite(
     unit: &Unit,
     object: &mut Fields,
@@ -94,7 +94,7 @@ fn rewrite(
         for field in unit.fields {
             let Some((_, text)) = text(parent, field, lifted) else { continue };
             match serde_json::from_str::<Plain>(text.get()) {
-                // It would look like the number of a text, and no unit does anything with it.
+                // A number would look like that of a text, and no unit converts numbers.
                 Ok(Plain(Value::Number(_))) => {}
                 Ok(Plain(value)) => drop(parent.insert((*field).to_owned(), value)),
                 Err(error) => outcome = Err(format!("{field} cannot be read: {error}")),
@@ -117,18 +117,18 @@ fn number(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|at| usize::try_from(at).ok())
 }
 
-/// A place in an object to which the way of a unit leads.
+/// A place in an object on the path of a unit.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Names from the root to there, and maybe further.
+    /// Names from the root to the place, and maybe further.
     way: Names,
-    /// How many of them lead there.
+    /// Number of names that lead to the place.
     depth: usize,
-    /// Whether a list is expected there, whose items are looked into.
+    /// True if a list is expected there whose items are read.
     list: bool,
 }
 
-/// How a field is looked into.
+/// The way in which a field is read.
 enum Look {
     Into(Place),
     Whole,
@@ -137,7 +137,7 @@ enum Look {
 impl Place {
     const ROOT: Self = Self { way: &[], depth: 0, list: false };
 
-    /// How the field of that name is looked into, if it is.
+    /// The way in which the field of that name is read, if it is.
     fn look(self, name: &str) -> Option<Look> {
         let here = self.way.get(..self.depth)?;
         if name == "name" && here.last().is_some_and(|step| step.ends_with("[]")) {
@@ -198,7 +198,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Reads what is at a place.
+/// Reads the value at a place.
 struct Reading<'l, 'a> {
     place: Place,
     lifted: &'l mut Vec<Lifted<'a>>,
@@ -276,7 +276,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
     }
 }
 
-/// Writes what is at a place: it was read as what it is there, for a unit changes no parent into something else.
+/// Writes the value at a place. The value has the type that was read, because no unit changes the type of a parent.
 fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     match value {
         Value::Object(fields) if !place.list => {

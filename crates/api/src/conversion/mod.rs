@@ -1,12 +1,12 @@
 //! v1beta1 ↔ v1beta2, as changes to the JSON of an object: total, without a clock or I/O, and lossless from v1beta2.
 //!
-//! An object is never decoded: what neither version knows stays where it is, and only fields whose names or forms differ are
-//! touched. Those are listed as *units* (`unit.rs`): fields of one parent that mean something only together. What a unit cannot
-//! say in v1beta1 travels in the annotation [`NOT_IN_V1BETA1`], and counts on the way back only while the v1beta1 fields are
-//! those that it would become; so an edit through v1beta1 always wins.
+//! An object is never decoded: unknown fields stay where they are, and only fields whose names or forms differ are changed. Such fields are
+//! listed as *units* (`unit.rs`): fields of one parent that have a meaning only together. Values that a unit cannot have in v1beta1 travel in
+//! the annotation [`NOT_IN_V1BETA1`]. They count on the way back only while the v1beta1 fields are equal to their conversion, so an edit
+//! through v1beta1 always wins.
 //!
-//! Where to start: [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) what no unit
-//! looks into is not even read (`lifted.rs`). `docs/decisions/conversion.md` says what is lost and why.
+//! Start reading at [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) fields that no unit
+//! looks into are not read at all (`lifted.rs`). `docs/decisions/conversion.md` lists the losses and their causes.
 
 mod braces;
 mod carried;
@@ -36,7 +36,7 @@ const KINDS: [(&str, &[Unit]); 5] = [
     ("MultiKueueCluster", queues::MULTIKUEUE_CLUSTER),
     ("Workload", workload::UNITS),
 ];
-/// What is looked into of every object beside its units: what it is, whom to name, and what it carries.
+/// Fields that are read of every object beside its units: apiVersion and kind, name and namespace, and annotations.
 const OF_ALL: [(Names, Names); 2] =
     [(&[], &["apiVersion", "kind"]), (&["metadata"], &["name", "namespace", "annotations"])];
 
@@ -59,7 +59,7 @@ impl Version {
         }
     }
 
-    /// As it stands in `apiVersion`.
+    /// The text of `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1beta1 => crate::v1beta1::API_VERSION,
@@ -78,7 +78,7 @@ pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), Strin
     convert_within(object, to, &mut left)
 }
 
-/// The same, for one of several objects that together may write out so many domains.
+/// The same for one of several objects; `left` is the number of domains that they may still write out.
 fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
     let (from, units) = known(object)?;
     match (from, to) {
@@ -90,7 +90,7 @@ fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<
     Ok(())
 }
 
-/// The version of an object, and what is to be converted of its kind.
+/// The version of an object, and the units of its kind.
 fn known(object: &Fields) -> Result<(Version, &'static [Unit]), String> {
     let from = version_of(object)?;
     let kind = text(object, "kind");
@@ -147,10 +147,10 @@ fn units(kind: &str) -> Option<&'static [Unit]> {
     KINDS.into_iter().find(|(name, _)| *name == kind).map(|(_, units)| units)
 }
 
-/// Ways to parents in objects of all kinds, and the fields there that somebody looks into.
+/// Paths to parents in objects of all kinds, and the fields there that are read.
 fn looked_into() -> impl Iterator<Item = (Names, Names)> {
     let of_units = KINDS.into_iter().flat_map(|(_, units)| units).map(|unit| {
-        // What is limited may be long, and is mostly converted from its text.
+        // Limited fields may be long, and are mostly converted from their text.
         let fields: Names = if unit.limited.is_some() { &[] } else { unit.fields };
         (unit.parent, fields)
     });

@@ -13,14 +13,14 @@ use super::{Fields, Version};
 
 /// Values that one list in a slice may have.
 const SLICE: usize = 100_000;
-/// Domains that are written out for one question: a slice says in a few bytes how many it has.
+/// Domains that are written out for one review: a slice of a few bytes can stand for very many.
 pub(super) const DOMAINS: usize = 100_000;
 /// Bytes that all domains of a slice may repeat; with more of them a domain counts as several, since the answer would be as long.
 const REPEATED: usize = 256;
-/// Bytes that stand around one value of a domain.
+/// Bytes of JSON around one value of a domain.
 const AROUND: usize = 3;
 
-/// Whether `flat` keeps everything: the slices are in order, and their domains not more than may be written out yet.
+/// Whether `flat` loses nothing: the slices are in order, and their domains are within the number that may still be written out.
 pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     let Value::Object(assignment) = assignment else { return true };
     let rest = slices(assignment).and_then(|slices| left_after(*left, &slices));
@@ -28,7 +28,7 @@ pub(super) fn fits(assignment: &Value, left: &mut usize) -> bool {
     rest.is_some()
 }
 
-/// What is left when the domains of the slices are written out.
+/// Domains that may still be written out after those of the slices; `None` if they are too many.
 fn left_after(left: usize, slices: &[InBraces<Slice<'_>>]) -> Option<usize> {
     slices.iter().try_fold(left, |left, InBraces(slice)| left.checked_sub(slice.counts_as()))
 }
@@ -43,7 +43,7 @@ pub(super) fn flat(assignment: &mut Fields) {
     assignment.insert("domains".to_owned(), domains.unwrap_or_else(|| json!([])));
 }
 
-/// From v1beta2 to v1beta1, of an assignment that does not: one without domains.
+/// From v1beta2 to v1beta1, of an assignment that does not fit: the result has no domains.
 pub(super) fn blank(assignment: &mut Fields) {
     assignment.remove("slices");
     assignment.insert("domains".to_owned(), Value::Array(Vec::new()));
@@ -82,7 +82,7 @@ pub(super) struct InDomains<'a> {
     domains: Vec<InBraces<Domain<'a>>>,
 }
 
-/// What `flat` or `sliced` make of an assignment, from its text; nothing of one that is anything but in order, or that says more.
+/// The result of `flat` or `sliced` for an assignment, from its text; `None` for one that is not in order or has further fields.
 pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -> Option<Rewritten<'a>> {
     match to {
         Version::V1beta1 => {
@@ -94,7 +94,7 @@ pub(super) fn rewritten<'a>(text: &'a RawValue, to: Version, left: &mut usize) -
         Version::V1beta2 => {
             let InBraces(read) = serde_json::from_str::<InBraces<InDomains<'a>>>(text.get()).ok()?;
             let in_order = read.domains.iter().all(|InBraces(domain)| domain.values.len() == read.levels.len());
-            // One without domains may stand for what is carried.
+            // An assignment without domains may stand for carried slices.
             (in_order && !read.domains.is_empty()).then_some(Rewritten::Sliced(read))
         }
     }
@@ -122,7 +122,7 @@ impl Rewritten<'_> {
     }
 }
 
-/// A text, which is no copy where it stands in the JSON without escapes.
+/// A text, borrowed from the JSON if it has no escapes.
 #[derive(Default, Deserialize, Serialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -146,7 +146,7 @@ struct Domain<'a> {
     values: Vec<Text<'a>>,
 }
 
-/// A slice of v1beta2: for each level what its values have in common is written once.
+/// A slice of v1beta2: the common part of the values of a level is written once.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Slice<'a> {
@@ -210,7 +210,7 @@ fn values_of_level<'l>(values: &[&'l str]) -> Values<'l> {
     Values::Individual(InBraces(Individual { prefix: prefix.into(), roots, suffix: suffix.into() }))
 }
 
-/// What two texts have in common at their beginning, or at their end.
+/// The common beginning of two texts, or their common end.
 fn common<'a>(one: &'a str, other: &str, at_end: bool) -> &'a str {
     let all = if at_end { other.ends_with(one) } else { other.starts_with(one) };
     if all {
@@ -231,7 +231,7 @@ fn list(slices: &[InBraces<Slice<'_>>], out: &mut Vec<u8>) -> serde_json::Result
     out.push(b'[');
     let mut is_first = true;
     for InBraces(slice) in slices {
-        // All that the domains of a slice have in common is put together once.
+        // The common part of the domains of a slice is written once.
         let mut same = Vec::from(*b"{\"count\":");
         let counts = match &slice.pod_counts {
             Counts::Universal(count) => {
@@ -319,7 +319,7 @@ fn texts(values: &[Value]) -> Option<Vec<Text<'_>>> {
 }
 
 impl Slice<'_> {
-    /// Domains that it takes from what may be written out.
+    /// Number of domains that it counts as.
     fn counts_as(&self) -> usize {
         let repeated = self.values_per_level.iter().map(|values| match values {
             Values::Universal(value) => size(&value.0),
@@ -342,7 +342,7 @@ impl Slice<'_> {
     }
 }
 
-/// The slices of an assignment; nothing when one is not in order.
+/// The slices of an assignment; `None` when one is not in order.
 fn slices(assignment: &Fields) -> Option<Vec<InBraces<Slice<'_>>>> {
     let levels = assignment.get("levels")?.as_array()?.len();
     let slices = assignment.get("slices")?.as_array()?.iter().map(|slice| {

@@ -1,5 +1,5 @@
-//! JSON read as it stands, whatever its fields are called: see [`crate::lean`] for what serde_json makes of one of a certain name. Who
-//! decodes can turn such an object away; a review with it is answered, since others stand beside it.
+//! JSON that is read as it is, whatever the names of its fields; [`crate::lean`] describes a field name with a special meaning to serde_json.
+//! A decoder can refuse an object with such a field, but a review with one is answered, because other objects are beside it.
 
 use std::fmt;
 

@@ -27,14 +27,14 @@ fn carried(object: &Value) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Both versions say the same.
+/// Both versions have the same content.
 fn alike(kind: &str, in_older: Value, in_newer: Value) {
     let (in_older, in_newer) = (older(kind, in_older), newer(kind, in_newer));
     assert_eq!(to(Version::V1beta2, &in_older), in_newer);
     assert_eq!(to(Version::V1beta1, &in_newer), in_older);
 }
 
-/// v1beta1 has another word for what v1beta2 says.
+/// v1beta1 has another form of the v1beta2 content.
 fn reads_as(kind: &str, in_older: Value, in_newer: Value) {
     assert_eq!(to(Version::V1beta2, &older(kind, in_older)), newer(kind, in_newer));
 }
@@ -270,10 +270,10 @@ fn the_domains_of_all_objects_of_a_review_are_limited_together() {
     assert_eq!(domains.collect::<Vec<_>>(), [60_000, 0, 40_000, 0]);
     for ((shown, stored), whole) in objects.iter().zip(&stored).zip([true, false, true, false]) {
         assert_eq!(carried(shown).is_null(), whole);
-        // What was left out comes back, also where there would be room for it now.
+        // Slices that were left out come back, also where there would be room for them now.
         assert!(whole || to(Version::V1beta2, shown) == *stored, "{stored}");
     }
-    // Nobody who reads one object alone lacks anything.
+    // A client that reads a single object gets all of it.
     assert!(stored.iter().all(|stored| carried(&to(Version::V1beta1, stored)).is_null()));
 }
 
@@ -395,13 +395,13 @@ fn what_is_carried_may_fill_the_annotations_and_is_lost_one_byte_further() {
     assert_eq!(to(Version::V1beta2, &full), filled(room), "at the limit nothing is lost");
     let beyond = to(Version::V1beta1, &filled(room + 1));
     assert_eq!(beyond["metadata"], filled(room + 1)["metadata"], "an annotation of the user's never gives way");
-    // Just what was to be carried is lost, as docs/decisions/conversion.md says.
+    // Only the carried fields are lost, as in docs/decisions/conversion.md.
     let mut left = filled(room + 1);
     left["spec"].as_object_mut().unwrap().remove("preemptionGates");
     left["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});
     left["status"] = json!({});
     assert_eq!(to(Version::V1beta2, &beyond), left);
-    // Annotations that are too large by themselves are the API server's to refuse, and no reason to fail.
+    // The API server refuses annotations that are too large by themselves, and the conversion must not fail.
     for length in [256 * 1024, 16 * 1024 * 1024] {
         assert_eq!(to(Version::V1beta1, &filled(length))["metadata"], filled(length)["metadata"]);
     }

@@ -1,4 +1,4 @@
-//! A unit of conversion: fields of one parent that mean something only together.
+//! A unit of conversion: fields of one parent that have a meaning only together.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) type Names = &'static [&'static str];
 
 /// Fields of one parent that are converted together.
 pub(super) struct Unit {
-    /// Names from the root to the parent; a name that ends in `[]` is a list whose items are told apart by `name`.
+    /// Names from the root to the parent; a name that ends in `[]` is a list whose items are identified by `name`.
     pub(super) parent: Names,
     /// Names of the fields, of both versions.
     pub(super) fields: Names,
@@ -23,19 +23,19 @@ pub(super) struct Unit {
     pub(super) down: fn(Fields) -> Fields,
     /// From v1beta1 to v1beta2.
     pub(super) up: fn(Fields) -> Fields,
-    /// Whether fields of v1beta2 are what Berth could read; anybody who may write an object may write its annotations.
+    /// Returns true if Berth can decode these fields of v1beta2; any client that may write an object may write its annotations.
     pub(super) decodes: fn(&Fields) -> bool,
-    /// Where `down` is not to be tried in vain, as it may be too much.
+    /// Functions for fields whose result of `down` may be too large; `None` for other fields.
     pub(super) limited: Option<Limited>,
 }
 
-/// What may be too much to write out, and is then carried whole.
+/// Functions for fields that may be too large to write out, and are then carried as they are.
 pub(super) struct Limited {
-    /// Whether `down` loses nothing of these fields of v1beta2 and is within what is left, from which it takes its share.
+    /// Returns true if `down` loses nothing of these fields of v1beta2 and is within the number that is left, from which it takes its part.
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
-    /// What v1beta1 shows of them in its place.
+    /// The v1beta1 fields to show in their place.
     pub(super) without: fn(Fields) -> Fields,
-    /// What a field becomes in that version, from its text and within what is left; nothing where only the functions above know.
+    /// A field in that version, from its text and within the number that is left; `None` if the functions above have to decide.
     pub(super) rewritten: for<'a> fn(&'a RawValue, Version, &mut usize) -> Option<Rewritten<'a>>,
 }
 
@@ -46,7 +46,7 @@ impl Unit {
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));
     }
 
-    /// Rewrites the fields of `parent` for v1beta1, within what is `left`; gives what they were when that loses something.
+    /// Rewrites the fields of `parent` for v1beta1, within the number `left`; returns the original fields when that loses something.
     pub(super) fn down(&self, parent: &mut Fields, left: &mut usize) -> Option<Fields> {
         let newer = self.take(parent);
         if let Some(limited) = &self.limited {
@@ -63,13 +63,13 @@ impl Unit {
         (!faithful).then_some(newer)
     }
 
-    /// Rewrites the fields of `parent` for v1beta2: as they were `carried`, unless they were edited since.
+    /// Rewrites the fields of `parent` for v1beta2: the `carried` fields, unless the v1beta1 fields were edited since.
     pub(super) fn up(&self, parent: &mut Fields, carried: Option<Value>) {
         let older = self.take(parent);
         let mut newer = match carried {
             Some(Value::Object(mut carried)) => {
                 carried.retain(|name, _| self.fields.contains(&name.as_str()));
-                // What is limited is carried only where it was not written out, whatever is left now.
+                // Limited fields are carried only if they were not written out, whatever number is left now.
                 let shown = self.limited.as_ref().map_or(self.down, |limited| limited.without);
                 let unedited = settled(shown(carried.clone())) == settled(older.clone());
                 if unedited && (self.decodes)(&carried) { carried } else { (self.up)(older) }
@@ -84,7 +84,7 @@ impl Unit {
     }
 }
 
-/// Without fields that say as much as absent ones: the server adds `""` where that is the default.
+/// Fields without those that are equal to absent ones: the API server adds `""` where that is the default.
 fn settled(mut fields: Fields) -> Fields {
     fields.retain(|_, value| match value {
         Value::Null => false,
@@ -117,7 +117,7 @@ fn walk(here: &mut Fields, way: &[&str], path: String, visit: &mut dyn FnMut(Str
     }
 }
 
-/// Whether the fields are some of a `T`.
+/// Whether the fields decode as a `T`.
 pub(super) fn decodes<T: DeserializeOwned>(fields: &Fields) -> bool {
     serde_json::from_value::<T>(Value::Object(fields.clone())).is_ok()
 }
@@ -127,7 +127,7 @@ pub(super) fn renamed(mut fields: Fields, from: &str, to: &str) -> Fields {
     fields.remove(from).into_iter().map(|value| (to.to_owned(), value)).collect()
 }
 
-/// Nothing: the other version has no such field.
+/// No fields: the other version does not have them.
 pub(super) fn nothing(_: Fields) -> Fields {
     Fields::new()
 }

@@ -1,4 +1,4 @@
-//! Whether an admission fits the pod sets of its Workload: one that does not is none, and nothing may run on it
+//! Fit of an admission to the pod sets of its Workload: an admission that does not fit is void, and no pods may run by it
 //! (`docs/decisions/admissions-fit.md`).
 
 use super::{FieldError, supported};
@@ -6,8 +6,8 @@ use crate::conditions::{is_true, types};
 use crate::labels::ELASTIC_JOB;
 use crate::{PodSet, Workload, WorkloadStatus, berth};
 
-/// Why the admission of a Workload does not fit its pod sets, while quota is reserved by it: each pod set is admitted once and no other, and
-/// with as many pods as it may have. Pods that are over by now may be among them, since they were not when the quota was given.
+/// Faults of a Workload's admission against its pod sets, while it reserves quota. The admission must have each pod set once and no other, with
+/// an allowed number of pods. The number may include pods that are over by now, because they were not when the quota was given.
 pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     let reserved = workload.status.as_ref().filter(|status| is_true(&status.conditions, types::QUOTA_RESERVED));
     let Some((status, admission)) = reserved.and_then(|status| Some((status, status.admission.as_ref()?))) else {
@@ -40,7 +40,7 @@ pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Says why a pod set cannot be admitted with `count` pods; `None` where it can.
+/// Reason why a pod set cannot be admitted with `count` pods; `None` where it can.
 fn wrong(count: i32, set: &PodSet, status: &WorkloadStatus, shrinks: bool) -> Option<String> {
     let name = set.effective_name();
     let over = status.reclaimable_pods.iter().find(|pods| pods.name == name).map_or(0, |pods| pods.count.max(0));

@@ -1,5 +1,5 @@
-//! Whether two objects say the same. A program in Go that changes one field writes all others back in its own words: quantities in one
-//! way, and what is empty not at all, or as an empty struct where nothing was.
+//! Equality of two objects apart from notation. A Go program that changes one field writes all others back in its own notation: quantities in
+//! one form, and empty values not at all, or as an empty struct where there was no value.
 
 use berth_quantity::{Nano, parse_quantity};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde_json::Value;
 const QUANTITIES: [&str; 4] = ["requests", "limits", "overhead", "resourceUsage"];
 /// Fields that are a quantity.
 const AMOUNTS: [&str; 2] = ["divisor", "sizeLimit"];
-/// Maps whose keys are their user's: an empty text says something there.
+/// Maps whose keys are their user's: an empty text has a meaning there.
 const OF_USERS: [&str; 8] = [
     "annotations",
     "flavors",
@@ -22,7 +22,7 @@ const OF_USERS: [&str; 8] = [
 ];
 /// Structs that Go writes when there is nothing in them.
 const STRUCTS: [&str; 3] = ["metadata", "resources", "spec"];
-/// Flags that Go leaves out when they are false; of all others false says something.
+/// Flags that Go leaves out when they are false; false has a meaning in all other flags.
 const FLAGS: [&str; 10] = [
     "chapAuthDiscovery",
     "chapAuthSession",
@@ -45,7 +45,7 @@ const NUMBERS: [&str; 7] = [
     "successThreshold",
     "timeoutSeconds",
 ];
-/// Texts that say something when they are empty: no class, and not the default one; a wish about the place of pods, and not none.
+/// Texts that have a meaning when they are empty: no class in place of the default one; a request for a topology in place of none.
 const TEXTS: [&str; 7] = [
     "podIndexLabel",
     "podSetGroupName",
@@ -56,12 +56,12 @@ const TEXTS: [&str; 7] = [
     "subGroupIndexLabel",
 ];
 
-/// Whether both say the same, as Kueue compares what must not change.
+/// Whether both are equal apart from notation, as Kueue compares immutable fields.
 pub(super) fn alike<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
     a == b || plain(a).is_some_and(|a| plain(b) == Some(a))
 }
 
-/// `None` of what cannot be written: nothing else says the same.
+/// The value in one notation; `None` for a value that cannot be written, which is equal to no other.
 fn plain(value: &impl Serialize) -> Option<Value> {
     let mut value = serde_json::to_value(value).ok()?;
     normalise(&mut value);

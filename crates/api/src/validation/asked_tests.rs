@@ -1,5 +1,5 @@
-//! What is refused here is asked of a real API server, too: each message stands in the end-to-end tests of the webhook or in the tables
-//! of `e2e/cases`. As in `crates/jobs/tests/kinds/reviews.rs`, which does the same for jobs.
+//! Refusals of this crate are tried on a real API server, too: each message is in the end-to-end tests of the webhook or in the tables of
+//! `e2e/cases`. `crates/jobs/tests/kinds/reviews.rs` does the same for jobs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Messages that no webhook comes to tell, since the schema refuses the object first: the table with its answer, and the case.
+/// Messages that no webhook sends because the schema refuses the object first: the table with its answer, and the case.
 const ANSWERED_BEFORE: [(&str, &str, &str); 4] = [
     ("must have at least one pod set", "Workload.yaml", "wl empty podsets"),
     ("must be between 1 and the count, {count}", "Workload.yaml", "wl mincount"),
     ("must be unique", "Workload.yaml", "wl dup"),
     ("must be greater than 0", "Workload.yaml", "wl slice size"),
 ];
-/// What errors and values are put together of.
+/// Formats that errors and values are made of.
 const PARTS: [&str; 4] = ["{}: Invalid value: {:?}: {}", "and {more} more", "covered resources", "{} x{}"];
 
 fn root() -> PathBuf {
@@ -84,7 +84,7 @@ fn literal(text: &str) -> (String, &str) {
     (literal, "")
 }
 
-/// What stands between the values of a message. A value that is quoted has its quotes.
+/// The words between the values of a message. A quoted value includes its quotes.
 fn words(message: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut rest = message;
@@ -142,7 +142,7 @@ fn every_message_is_asked_of_an_api_server() {
     }
     let all: Vec<Vec<String>> = messages.iter().map(|message| words(message)).collect();
     let is_told = |message: &[String]| {
-        // A message in which another one stands does not tell that one.
+        // A message that contains another one does not count as that one.
         let within: Vec<&Vec<String>> =
             all.iter().filter(|other| other.as_slice() != message && has(&other.concat(), message)).collect();
         asked.iter().any(|text| has(text, message) && !within.iter().any(|other| has(text, other)))

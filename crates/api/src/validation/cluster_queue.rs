@@ -41,7 +41,7 @@ pub fn validate_cohort(cohort: &Cohort) -> Vec<FieldError> {
     errors
 }
 
-/// What stands above a queue or cohort, and so makes limits meaningful.
+/// The parent of a queue or cohort, without which limits have no meaning.
 struct Above {
     name: &'static str,
     present: bool,
@@ -174,12 +174,12 @@ pub fn validate_label_selector(selector: &LabelSelector, path: &str) -> Vec<Fiel
     errors
 }
 
-/// Words of which the schema knows a few: one that came in by another schema must not be read as the default.
+/// Fields with a few allowed words: a word that an older schema let in must not be read as the default.
 fn choices(spec: &ClusterQueueSpec, errors: &mut Vec<FieldError>) {
     let preemption = spec.preemption.as_ref();
     let borrow = preemption.and_then(|preemption| preemption.borrow_within_cohort.as_ref());
     let fungibility = spec.flavor_fungibility.as_ref();
-    // What v1beta1 calls `MayStopSearch` is understood as well.
+    // The v1beta1 words for `MayStopSearch` are accepted as well.
     let choices: [(&str, Option<&str>, &[&str]); 9] = [
         ("stopPolicy", spec.stop_policy.as_deref(), &["None", "Hold", "HoldAndDrain"]),
         ("queueingStrategy", spec.queueing_strategy.as_deref(), &["StrictFIFO", "BestEffortFIFO"]),

@@ -11,7 +11,7 @@ const GROUPS: &str = "spec.resourceGroups";
 /// The mode in which a Workload goes on to better flavors.
 const MOVES: &str = "TryPreferredFlavors";
 
-/// What must not change of a ClusterQueue: its variants of Workloads are made by the policy that it had when they were made.
+/// Faults of a change of a ClusterQueue's policy: existing variants of Workloads were made by the old policy.
 pub fn validate_cluster_queue_update(old: &ClusterQueue, new: &ClusterQueue) -> Vec<FieldError> {
     let policy = |queue: &ClusterQueue| queue.spec.concurrent_admission_policy.clone();
     if policy(old) == policy(new) {
@@ -22,7 +22,7 @@ pub fn validate_cluster_queue_update(old: &ClusterQueue, new: &ClusterQueue) -> 
     vec![FieldError::new("spec.concurrentAdmissionPolicy", value, "is immutable: make the ClusterQueue anew")]
 }
 
-/// What the policy of concurrent admission asks of the rest of its ClusterQueue, where the gate ConcurrentAdmission is on.
+/// Faults of a ClusterQueue under its policy of concurrent admission, where the gate ConcurrentAdmission is on.
 pub fn validate_concurrent_admission(queue: &ClusterQueue) -> Vec<FieldError> {
     let spec = &queue.spec;
     let Some(policy) = &spec.concurrent_admission_policy else { return Vec::new() };
@@ -46,7 +46,7 @@ pub fn validate_concurrent_admission(queue: &ClusterQueue) -> Vec<FieldError> {
     errors
 }
 
-/// Only who goes on to better flavors can say which one is good enough.
+/// Only a policy that moves Workloads to better flavors can name the one that is good enough.
 fn migration_limits(spec: &ClusterQueueSpec, policy: &ConcurrentAdmissionPolicy) -> Option<FieldError> {
     let path = "spec.concurrentAdmissionPolicy.migration.constraints";
     let constraints = policy.migration.constraints.as_ref()?;

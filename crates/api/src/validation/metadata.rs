@@ -47,7 +47,7 @@ pub(super) fn tolerations(tolerations: &[Toleration], path: &str, errors: &mut V
 /// The names in an admission-gated-by annotation, in order; empty when there is none or its value is empty.
 ///
 /// # Errors
-/// What is wrong with the value: an empty entry, a duplicate, a name without a domain prefix or of more than 63 bytes.
+/// The fault of the value: an empty entry, a duplicate, a name without a domain prefix or of more than 63 bytes.
 pub fn admission_gates(annotations: &BTreeMap<String, String>) -> Result<Vec<&str>, FieldError> {
     let Some(value) = annotations.get(ADMISSION_GATED_BY).filter(|value| !value.is_empty()) else {
         return Ok(Vec::new());
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("a.io/x"), Ok("a.io/x".into()));
         assert_eq!(read("a.io/x,b.io/y"), Ok("a.io/x|b.io/y".into()));
-        // What Kueue takes, which is no label key.
+        // Kueue accepts these texts, although they are no label keys.
         assert_eq!(read("a.io/team/x, a.io/_x~1"), Ok("a.io/team/x|a.io/_x~1".into()));
         for (bad, word) in
             [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix"), ("a.io/x y", "path")]

@@ -1,9 +1,9 @@
-//! Rules about stored objects: what the schema and its CEL rules cannot say, and again what they do say, since an older schema let in
-//! what today's refuses. What CEL can say, it says first (`docs/decisions/rules-in-the-crd.md`).
+//! Rules about stored objects: rules that the schema and its CEL rules cannot have, and again the ones that they have, because an older schema
+//! accepted objects that today's refuses. A rule that CEL can have is in the CRD first (`docs/decisions/rules-in-the-crd.md`).
 //!
-//! What they are for: the operator has to live with objects that no webhook saw, so it asks here before it uses one
-//! and shows the answer in a condition. All functions are pure and total; an empty list means legal. Rules behind
-//! feature gates that are off by default stand by themselves (concurrent admission, priority boost).
+//! The operator has to live with objects that no webhook saw, so it calls these rules before it uses an object, and shows the errors in a
+//! condition. All functions are pure and total; an empty list means legal. Rules behind feature gates that are off by default are functions
+//! of their own (concurrent admission, priority boost).
 
 mod admission;
 mod alike;
@@ -35,7 +35,7 @@ pub struct FieldError {
     pub field: String,
     /// The offending value as text, empty when something is missing.
     pub value: String,
-    /// What is wrong and, where there is a choice, what is allowed.
+    /// The fault and, if there is a choice, the allowed values.
     pub message: String,
 }
 
@@ -62,7 +62,7 @@ pub fn summary(errors: &[FieldError]) -> String {
 }
 
 impl FieldError {
-    /// What it is about wherever it stands in its lists, and whatever else is allowed besides.
+    /// The error without list indexes and without the list of allowed values, for comparisons.
     fn likeness(&self) -> (String, &str, &str) {
         let mut field = String::with_capacity(self.field.len());
         for (at, part) in self.field.split('[').enumerate() {
@@ -76,7 +76,7 @@ impl FieldError {
     }
 }
 
-/// The errors that an object did not have before: what was stored under older rules may stay as it is, and may move in its list.
+/// The errors that an object did not have before: values stored under older rules may stay, and may move in their lists.
 pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<FieldError> {
     let mut known: Vec<_> = before.iter().map(FieldError::likeness).collect();
     let mut is_new = |error: &FieldError| match known.iter().position(|known| *known == error.likeness()) {
@@ -89,14 +89,14 @@ pub fn newly_broken(errors: Vec<FieldError>, before: &[FieldError]) -> Vec<Field
     errors.into_iter().filter(|error| is_new(error)).collect()
 }
 
-/// So many supported values are told.
+/// Most supported values in a message.
 const SHOWN: usize = 16;
 
 /// Not supported value, with the supported ones.
 fn supported<'a>(field: String, value: &str, allowed: impl IntoIterator<Item = &'a str>) -> FieldError {
     let mut all = allowed.into_iter();
     let mut told: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    // One error is told for each of thousands of names, and each would repeat all that are allowed.
+    // There may be an error for each of thousands of names, and each would repeat all allowed values.
     let more = all.count();
     if more > 0 {
         told.push(format!("and {more} more"));

@@ -21,7 +21,7 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Nothing is admitted that has no quota: where both are said of a Workload, the quota is what counts.
+/// Fault of a Workload with the condition Admitted and no quota: the quota decides.
 fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
     let conditions = &workload.status.as_ref()?.conditions;
     let wrong = is_true(conditions, types::ADMITTED) && !is_true(conditions, types::QUOTA_RESERVED);
@@ -29,7 +29,7 @@ fn admitted_without_quota(workload: &Workload) -> Option<FieldError> {
     wrong.then(|| FieldError::new(field, "True", "must not be True while QuotaReserved is not"))
 }
 
-/// Names of conditions: the schema bounds the length of the whole only. They keep nobody from running, whoever wrote them.
+/// Faults of condition names: the schema only bounds their length. Such a fault keeps no job from running, whoever wrote the name.
 fn condition_names(workload: &Workload) -> Vec<FieldError> {
     let conditions = workload.status.iter().flat_map(|status| &status.conditions).enumerate();
     let told = conditions.filter_map(|(index, condition)| {
@@ -39,7 +39,7 @@ fn condition_names(workload: &Workload) -> Vec<FieldError> {
     told.collect()
 }
 
-/// What [`validate_workload`] finds and [`validate_pod_sets`] does not: metadata, status, and the pod sets together.
+/// Errors of [`validate_workload`] beside those of [`validate_pod_sets`]: metadata, status, and the pod sets together.
 pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let sets = &workload.spec.pod_sets;
@@ -61,7 +61,7 @@ pub fn validate_beside_pod_sets(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// The boost of its priority is a number; asked for where the gate `PriorityBoost` is on.
+/// The boost of its priority is a number; called where the gate `PriorityBoost` is on.
 pub fn validate_priority_boost(workload: &Workload) -> Option<FieldError> {
     let boost = workload.metadata.annotations.as_ref()?.get(PRIORITY_BOOST)?;
     let message = format!("must be a whole number from {} to {}", i32::MIN, i32::MAX);
@@ -69,7 +69,7 @@ pub fn validate_priority_boost(workload: &Workload) -> Option<FieldError> {
     boost.parse::<i32>().is_err().then(|| FieldError::new(path, boost, message))
 }
 
-/// Pod sets by themselves: what they ask for can be counted, and each can be told from the others.
+/// Pod sets by themselves: their requests are quantities, and their names are distinct.
 pub fn validate_pod_sets(sets: &[PodSet]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names = BTreeSet::new();

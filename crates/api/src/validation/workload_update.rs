@@ -11,8 +11,8 @@ use crate::conditions::{is_true, types};
 use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};
 
-/// What holds quota stays what it was when it got it: pod sets, admission, and the demands of checks that are ready; pods
-/// that were given back stay given back, and nothing is gated after the fact.
+/// Faults of a change of a Workload. A Workload with quota keeps the pod sets and the admission that it got the quota with, and the updates of
+/// checks that are ready. Reclaimed pods stay reclaimed, and gates are not added afterwards.
 pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let none = WorkloadStatus::default();
@@ -31,7 +31,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
         errors.push(FieldError::new("status.admission", shown(after), message));
     }
     ready_checks(before, after, &mut errors);
-    // A slice goes where the one is that it takes the place of.
+    // A replacement slice goes to the cluster of its old slice.
     let replaces =
         new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WORKLOAD_SLICE_REPLACEMENT_FOR));
     if let (None, Some(name)) = (&before.cluster_name, &after.cluster_name)
@@ -45,7 +45,7 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     errors
 }
 
-/// The names that keep a workload out of scheduling may only become fewer. What cannot be read is somebody else's error.
+/// The names that keep a workload out of scheduling may only become fewer. Other rules report a value that cannot be read.
 pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Option<FieldError> {
     let new = new.annotations.as_ref()?;
     let before = old.annotations.as_ref().and_then(|old| admission_gates(old).ok()).unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Op
     Some(FieldError::new(format!("metadata.annotations[{ADMISSION_GATED_BY}]"), value, message))
 }
 
-/// Equal, but for the counts of an elastic job, which may go down. Kueue lets anybody lower any count while its gate
+/// Whether pod sets are equal except for the counts of an elastic job, which may go down. Kueue lets any client lower any count while its gate
 /// ElasticJobsViaWorkloadSlices is on, and with the count goes the quota of pods that run on.
 fn same_pod_sets(old: &Workload, new: &Workload) -> bool {
     let elastic = is_elastic(old) && is_elastic(new);
@@ -74,7 +74,7 @@ fn is_elastic(workload: &Workload) -> bool {
     annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
 }
 
-/// Pod sets of an elastic Workload with fewer pods than it was admitted with: of those that are left, fewer may have been given back.
+/// Pod sets of an elastic Workload with fewer pods than it was admitted with: their number of reclaimable pods may go down.
 fn shrunk(workload: &Workload) -> BTreeSet<&str> {
     let size = |name: &str| {
         let set = workload.spec.pod_sets.iter().find(|set| set.effective_name() == name);
@@ -121,7 +121,7 @@ fn reclaimable(before: &WorkloadStatus, after: &WorkloadStatus, shrunk: &BTreeSe
     }
 }
 
-/// An admission without what is decided about it later: the place of its pods.
+/// An admission without the topology of its pods, which is decided later.
 fn fixed(admission: &Admission) -> Admission {
     let mut fixed = admission.clone();
     for assignment in &mut fixed.pod_set_assignments {
@@ -168,7 +168,7 @@ mod tests {
         status
     }
 
-    /// What is refused of a change, field and words.
+    /// Faults of a change, as field and message.
     fn refused(old: &Workload, new: &Workload) -> Vec<String> {
         let errors = validate_workload_update(old, new).into_iter();
         errors.map(|error| format!("{}: {}", error.field, error.message)).collect()
@@ -226,7 +226,7 @@ mod tests {
             least.spec.pod_sets[0].min_count = Some(1);
             least
         };
-        // Who runs with fewer pods than were asked for is for Berth to say, which no webhook is asked about.
+        // Berth decides which jobs run with fewer pods than requested, and its own writes ask no webhook.
         assert_eq!(refused(&least(3), &least(2)), [POD_SETS]);
         assert_eq!(refused(&least(3), &least(4)), [POD_SETS]);
     }

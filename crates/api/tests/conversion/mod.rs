@@ -1,7 +1,7 @@
-//! Laws of conversion over generated objects: what v1beta2 says survives v1beta1, what v1beta1 can say survives v1beta2, each
-//! version gets only fields it knows, and nothing whatever makes it fail. Start with the laws below; `generate.rs` makes objects
-//! from the schemas in `crds/`, `server.rs` does to them what an API server does, `reviews.rs` asks about them in reviews, and `widest.rs`
-//! measures. `BERTH_CASES` is the number of objects.
+//! Laws of conversion over generated objects: v1beta2 content survives v1beta1, v1beta1 content survives v1beta2, each version gets only
+//! fields it knows, and no object makes the conversion fail. Start with the laws below. `generate.rs` makes objects from the schemas in
+//! `crds/`, `server.rs` treats them as an API server does, `reviews.rs` sends them in reviews, and `widest.rs` measures. `BERTH_CASES` is the
+//! number of objects.
 
 mod generate;
 mod reviews;
@@ -16,7 +16,7 @@ use generate::{Dice, broken, metadata};
 use serde_json::{Value, json};
 use server::{Kind, complete, kinds, prune};
 
-/// What `berth` ships with: most of the time of a conversion goes into small pieces of memory.
+/// The allocator of `berth`: most of the time of a conversion goes into small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -137,7 +137,7 @@ fn what_no_version_knows_is_left_alone() {
     });
 }
 
-/// Removes what v1beta1 has a field for and v1beta2 has not, or what it says in two ways.
+/// Removes fields that only v1beta1 has, and values with two forms in v1beta1.
 fn sayable(kind: &Kind, object: &mut Value) {
     let mut drop = |place: &str, fields: &[&str]| {
         if let Some(Value::Object(parent)) = object.pointer_mut(place) {
@@ -243,8 +243,8 @@ fn workload(nodes: usize) -> Value {
     })
 }
 
-/// What one conversion may take, with reading the question and writing the answer. It is the promise itself without a margin for noise:
-/// half of the conversions must keep it, which only a machine that is busy throughout prevents.
+/// Longest time of one conversion, with reading the request and writing the answer. It is the promise itself without a margin for noise: half
+/// of the conversions must keep it, and only a machine that is busy all the time prevents that.
 const MOST: Duration = Duration::from_millis(1);
 
 fn median(times: &mut [Duration]) -> Duration {

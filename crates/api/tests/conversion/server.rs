@@ -1,4 +1,4 @@
-//! What an API server does to an object between two conversions, from the schemas in `crds/`.
+//! The steps of an API server on an object between two conversions, from the schemas in `crds/`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What flavor assignment found for one workload, and its texts.
+//! The result of flavor assignment for one workload, and its texts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::world::ids::{FlavorId, ResourceId};
 use crate::world::slices::Older;
 use crate::world::store::{PodSet, Progress, Store};
 
-/// How a flavor can be had; later is better.
+/// The way in which a flavor can be had; later is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// Not at all for now.
@@ -39,7 +39,7 @@ impl Mode {
     }
 }
 
-/// What a preemption search for one cell found.
+/// Result of a preemption search for one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreemptionPossibility {
     /// No victims.
@@ -67,7 +67,7 @@ impl PreemptionPossibility {
 pub enum Granular {
     /// No way.
     NoFit,
-    /// Needs preemption, nobody to preempt.
+    /// Needs preemption, and there are no candidates.
     NoCandidates,
     /// Preempts in its own queue.
     Preempt,
@@ -104,7 +104,7 @@ pub(crate) struct Choice {
     pub(crate) mode: Mode,
     pub(crate) borrow: u32,
     pub(crate) tried: i32,
-    /// It needs preemption, and the search for victims found nobody.
+    /// True if it needs preemption and the search found no victims.
     pub(crate) hopeless: bool,
 }
 
@@ -119,13 +119,13 @@ pub(crate) struct Attempt {
     pub(crate) no_fit: Option<PendingReason>,
 }
 
-/// What a pod set is given: count, and flavor and amount by resource.
+/// Quota given to a pod set: count, and flavor and amount by resource.
 pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
 
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
-    /// Its place among the pod sets that were asked for.
+    /// Its index among the pod sets of the request.
     pub(crate) index: usize,
     pub(crate) count: i64,
     /// Requests of all pods, by resource name.
@@ -143,7 +143,7 @@ impl PodSetResult {
         self.choices.iter().map(|choice| choice.mode).min().unwrap_or(Mode::NoFit)
     }
 
-    /// It asks for nothing, and was told of no more than quota.
+    /// Whether the pod set asks for nothing and its reasons are about quota alone.
     fn lacks_nothing(&self) -> bool {
         self.requests.iter().all(|(_, value)| *value <= 0) && self.reasons.iter().all(Why::is_of_quota)
     }
@@ -169,16 +169,16 @@ pub(crate) struct Assignment {
     pub(crate) usage: Usage,
     pub(crate) progress: Progress,
     pub(crate) no_fit: Option<PendingReason>,
-    /// Set when the assignment only fits after preemptions that are under way: others', in this cycle, or its own from before.
+    /// Set when the assignment fits only after preemptions under way: those of other heads in this cycle, or its own from an earlier one.
     pub(crate) held_to: Option<Mode>,
-    /// The scan began behind the first flavor somewhere.
+    /// True if the scan began behind the first flavor in some group.
     pub(crate) resumed: bool,
     /// Set when victims were found and refused.
     pub(crate) breach: Option<Breach>,
 }
 
 impl Assignment {
-    /// Takes in what was found for the pod set of that name. What the slice that it replaces holds already is not asked for again.
+    /// Adds the result for the pod set of that name. Quota that the replaced slice holds already is not charged again.
     pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, name: &str, replaced: Option<&Older>) {
         self.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
@@ -199,19 +199,19 @@ impl Assignment {
         self.held_to.unwrap_or_else(worst)
     }
 
-    /// Why it is not a plain fit, in Kueue's words; empty when it is.
+    /// Reason why the assignment is not a plain fit, in Kueue's words; empty when it is.
     pub(crate) fn message(&self, store: &Store, asked: &[PodSet]) -> String {
         let told = self.named(asked).filter(|(_, pod_set)| self.tells(pod_set));
         unfit(store, told.map(|(name, pod_set)| (name, pod_set.reasons.as_slice())))
     }
 
-    /// Results with the names of the pod sets that were asked for, groups together.
+    /// Results with the names of their pod sets; pod sets of one group are together.
     pub(crate) fn named<'a>(&'a self, asked: &'a [PodSet]) -> impl Iterator<Item = (&'a str, &'a PodSetResult)> {
         let name = |at: usize| asked.get(at).map_or("", |pod_set| pod_set.spec.name.as_str());
         self.pod_sets.iter().map(move |pod_set| (name(pod_set.index), pod_set))
     }
 
-    /// Something of each result, in the order in which the pod sets were asked for.
+    /// A value of each result, in the order of the pod sets of the request.
     pub(crate) fn by_place<T: Default>(&self, of: impl Fn(&PodSetResult) -> T) -> Vec<T> {
         let mut all = Vec::with_capacity(self.pod_sets.len());
         for pod_set in &self.pod_sets {
@@ -223,20 +223,21 @@ impl Assignment {
         all
     }
 
-    /// Takes out why it is not a plain fit, to be told later.
+    /// Takes out the reasons why the assignment is not a plain fit, for a message that is made later.
     pub(crate) fn take_unfit(&mut self, issued: Issued) -> Said {
         let told: Vec<bool> = self.pod_sets.iter().map(|pod_set| self.tells(pod_set)).collect();
         let unfit = self.pod_sets.iter_mut().zip(told).filter(|(_, told)| *told);
         Said::Unfit(unfit.map(|(set, _)| (set.index, std::mem::take(&mut set.reasons))).collect(), issued)
     }
 
-    /// Whether the reasons of a pod set are told. A pod set that asks for nothing lacks no quota: it is told so only where no other one is.
+    /// Whether the message has the reasons of a pod set. A pod set that asks for nothing lacks no quota, so its reasons are named only where no
+    /// other pod set has any.
     fn tells(&self, pod_set: &PodSetResult) -> bool {
         let lacks = |set: &PodSetResult| !set.reasons.is_empty() && !set.lacks_nothing();
         !pod_set.reasons.is_empty() && (!pod_set.lacks_nothing() || !self.pod_sets.iter().any(lacks))
     }
 
-    /// The flavors that were considered, where more was found than a plain fit.
+    /// The flavors that were considered, except plain fits without borrowing; `None` where there are no others.
     pub(crate) fn considered(&self, store: &Store, asked: &[PodSet]) -> Option<String> {
         let mut parts = Vec::new();
         for (name, pod_set) in self.named(asked) {
@@ -253,7 +254,7 @@ impl Assignment {
         (!parts.is_empty()).then(|| parts.join(" | "))
     }
 
-    /// The scan goes on with further flavors.
+    /// Whether the scan goes on with further flavors.
     pub(crate) fn has_pending_flavors(&self) -> bool {
         let progress = &self.progress;
         let is_open = |choice: &Choice| choice.tried != -1;
@@ -261,12 +262,12 @@ impl Assignment {
             || (!progress.waits && self.pod_sets.iter().flat_map(|pod_set| &pod_set.choices).any(is_open))
     }
 
-    /// Its flavors, for an assignment that is held to them.
+    /// Flavors of this assignment, for a later one that is restricted to them.
     pub(crate) fn pins(&self) -> Pins {
         self.by_place(|pod_set| pod_set.choices.iter().map(|c| (c.resource, c.flavor)).collect())
     }
 
-    /// The next scan begins anew.
+    /// Lets the next scan begin at the first flavor.
     pub(crate) fn forget_progress(&mut self) {
         self.progress = Progress::default();
         for choice in self.pod_sets.iter_mut().flat_map(|pod_set| &mut pod_set.choices) {
@@ -274,7 +275,7 @@ impl Assignment {
         }
     }
 
-    /// How far the scan got.
+    /// Takes out the progress of the scan.
     pub(crate) fn take_progress(&mut self) -> Progress {
         let mut progress = std::mem::take(&mut self.progress);
         if progress.tried.is_empty() && !progress.waits {
@@ -283,7 +284,7 @@ impl Assignment {
         progress
     }
 
-    /// Whether it gives the same as another to a workload of the same class.
+    /// Whether it gives the same quota as another assignment of the same class.
     pub(crate) fn gives_as(&self, other: &[Given]) -> bool {
         let is_same = |(own, (count, given)): (&PodSetResult, &Given)| {
             own.count == *count && own.given().eq(given.iter().copied())
@@ -291,12 +292,12 @@ impl Assignment {
         self.pod_sets.len() == other.len() && self.pod_sets.iter().zip(other).all(is_same)
     }
 
-    /// What is given, by id.
+    /// Quota given per pod set, by id.
     pub(crate) fn given_ids(&self) -> Vec<Given> {
         self.pod_sets.iter().map(|pod_set| (pod_set.count, pod_set.given().collect())).collect()
     }
 
-    /// What `status.admission` gets.
+    /// Pod set assignments for `status.admission`.
     pub(crate) fn given(&self, store: &Store, asked: &[PodSet]) -> Arc<[PodSetAssignment]> {
         let given = |(name, pod_set): (&str, &PodSetResult)| {
             let mut flavors = BTreeMap::new();

@@ -6,7 +6,7 @@ use crate::model::{FlavorSpec, PodSetSpec, Requirement, Selector, SelectorOp, Ta
 
 type Labels = BTreeMap<String, String>;
 
-/// Node labels by which the clouds and Karpenter tell kinds of capacity apart. A pod that selects one asks for a tier.
+/// Node labels by which clouds and Karpenter distinguish kinds of capacity. A pod that selects one asks for a capacity tier.
 pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "cloud.google.com/gke-preemptible",
     "cloud.google.com/gke-spot",
@@ -17,12 +17,12 @@ pub(crate) const CAPACITY_LABELS: [&str; 7] = [
     "berth.dev/capacity-tier",
 ];
 
-/// Those of them that stand for one kind, whatever their value. Of the others the value tells the kind.
+/// Capacity labels that stand for one kind, whatever their value. The kind of the other labels is in their value.
 const OF_ONE_KIND: [&str; 3] =
     ["cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot", "cloud.google.com/reservation-name"];
 
 impl Requirement {
-    /// Whether it asks for one kind of capacity: who accepts spot and on-demand is not pinned.
+    /// Whether it asks for one kind of capacity: a requirement that accepts spot and on-demand pins nothing.
     fn asks_for_capacity(&self) -> bool {
         let key = self.key.as_str();
         match self.op {
@@ -52,8 +52,8 @@ impl PodSetSpec {
     }
 }
 
-/// What keeps every alternative of an affinity that matches a flavor from it, the first such requirement with its alternative; `None`
-/// where one of them has nothing of the sort.
+/// The first requirement, with its alternative, that keeps pods off a flavor although the affinity matches. `None` if one of the matching
+/// alternatives has no such requirement.
 pub(crate) fn in_each_alternative<'a>(
     labels: &Labels,
     affinity: &'a [Vec<Requirement>],
@@ -68,13 +68,14 @@ pub(crate) fn in_each_alternative<'a>(
     found
 }
 
-/// Whether pods require capacity of which a flavor says nothing. `is_offered` tells whether other flavors say something of a label.
+/// Whether a requirement asks for a kind of capacity whose label the flavor does not have. `is_offered` returns true for labels that
+/// other flavors have.
 pub(crate) fn is_other_capacity(labels: &Labels, r: &Requirement, is_offered: impl Fn(&str) -> bool) -> bool {
     r.asks_for_capacity() && !labels.contains_key(&r.key) && is_offered(&r.key)
 }
 
-/// Whether pods require a node label that a flavor forbids with every value that they accept: of a requirement, those that the others of
-/// its alternative accept, too. Where these leave none, no node fits whatever is forbidden.
+/// Whether pods require a node label that a flavor forbids with every value that they accept. Accepted values are the values of the
+/// requirement that all other requirements of its alternative accept. Without accepted values no node fits, whatever is forbidden.
 pub(crate) fn requires_forbidden(
     forbidden: &[(String, Vec<String>)],
     alternative: &[Requirement],
@@ -109,19 +110,19 @@ pub(crate) fn selects_forbidden<'a>(
     })
 }
 
-/// How the value of a taint must stand to that of a toleration.
+/// Relation between the value of a taint and the value of a toleration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum TolerationOp {
-    /// It is the same.
+    /// The values are equal.
     #[default]
     Equal,
-    /// It may be any.
+    /// The taint may have any value.
     Exists,
-    /// It is a larger integer.
+    /// The taint's value is a larger integer.
     Gt,
-    /// It is a smaller integer.
+    /// The taint's value is a smaller integer.
     Lt,
-    /// Nobody knows the operator or the effect: it tolerates nothing.
+    /// The operator or the effect is unknown: the toleration tolerates nothing.
     Illegal,
 }
 
@@ -157,11 +158,10 @@ pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Op
     })
 }
 
-/// Whether a pod's node selector and required affinity, both restricted to the flavor's own label keys, match the
-/// flavor's labels.
+/// Matches a pod's node selector and required affinity, both restricted to the flavor's own label keys, against the flavor's labels.
 ///
 /// # Errors
-/// What is illegal about the affinity, where no alternative of it matches.
+/// The faults of the affinity, where no alternative of it matches.
 pub(crate) fn affinity_matches(
     labels: &Labels,
     node_selector: &Labels,
@@ -174,7 +174,7 @@ pub(crate) fn affinity_matches(
     let relevant =
         |term: &Vec<Requirement>| -> Vec<_> { term.iter().filter(|r| labels.contains_key(&r.key)).cloned().collect() };
     let terms: Vec<Vec<Requirement>> = affinity.iter().map(relevant).collect();
-    // A term that says nothing about this flavor matches it, and terms are alternatives.
+    // A term without any label of this flavor matches it, and terms are alternatives.
     if terms.is_empty() || terms.iter().any(Vec::is_empty) {
         return Ok(true);
     }

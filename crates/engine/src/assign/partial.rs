@@ -1,8 +1,9 @@
-//! Partial admission: the largest counts that find room, by bisection (kueue.md 6.10).
+//! Partial admission: the largest counts that find room, by bisection as in Kueue.
 
-/// Tries counts, given with their `minCount`, between full size and `minCount`. Room is taken to be monotonous in the counts.
+/// Tries counts, given with their `minCount`, between full size and `minCount`. The search assumes that smaller counts find room whenever
+/// larger ones do.
 pub(crate) fn search<R>(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> Option<R>) -> Option<R> {
-    // Where fewer pods are left than the fewest that start, all that are left do.
+    // If fewer pods are left than `minCount`, all of them are needed.
     let delta =
         |(count, least): &(i64, Option<i64>)| count.saturating_sub(least.map_or(*count, |least| least.min(*count)));
     let deltas: Vec<i64> = pod_sets.iter().map(delta).collect();

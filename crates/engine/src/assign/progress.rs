@@ -1,4 +1,4 @@
-//! How far the scan of a workload over the flavors of its queue got (kueue.md 6.5).
+//! Progress of a workload's scan over the flavors of its queue.
 
 use crate::cycle::claims::Claim;
 use crate::world::ids::ResourceId;
@@ -6,25 +6,25 @@ use crate::world::ids::ResourceId;
 /// No epoch of a tree.
 pub(crate) const UNSURE: u64 = u64::MAX;
 
-/// How far the scan over flavors got.
+/// Progress of a scan over flavors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Per pod set: resource and index of the last flavor tried, -1 when the list was exhausted.
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
-    /// Epoch of the tree when this round of scans began at the first flavors; [`UNSURE`] where it found more than that there is no room.
+    /// Epoch of the tree when this round of scans began at the first flavors; [`UNSURE`] if the head's outcome was not a plain lack of room.
     pub(crate) began: u64,
     /// Scans of this round.
     pub(crate) scans: usize,
     /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
     pub(crate) waits: bool,
-    /// What they were issued for.
+    /// The claim of the issued preemptions.
     pub(crate) claim: Option<Box<Claim>>,
 }
 
 impl Progress {
-    /// Whether the scan over flavors has to begin anew: the quota has changed since. `preserves` forgives that for a cycle.
+    /// Whether the scan over flavors has to begin anew because the quota has changed since. `preserves` ignores a change for one cycle.
     pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
         !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
     }
@@ -33,7 +33,7 @@ impl Progress {
         !self.waits && self.tried.iter().flatten().any(|(_, index)| *index != -1)
     }
 
-    /// While its victims leave, a workload goes on asking for the flavors that they hold.
+    /// Keeps the workload at the chosen flavors while its victims leave.
     pub(crate) fn wait_for(&mut self, chosen: impl Iterator<Item = Vec<(ResourceId, i32)>>) {
         let before = |(resource, index): (ResourceId, i32)| (resource, index.saturating_sub(1));
         self.tried = chosen.map(|set| set.into_iter().map(before).collect()).collect();

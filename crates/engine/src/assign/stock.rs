@@ -1,7 +1,7 @@
-//! Stock-outs: capacity that quota promises and that was not to be had lately. A flavor that is out of stock for pods of a
-//! shape is skipped by every workload that asks for as many of them, until its time has passed.
+//! Stock-outs: quota promises capacity, but its nodes did not come lately. A flavor that is out of stock for pods of a shape is skipped by
+//! every workload that asks for at least as many of them, until the stock-out ends.
 //!
-//! Who learns of stock-outs and how long they last is `control`'s business; here they are data with an end.
+//! `control` detects stock-outs and sets their length; here they are data with an end.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::world::World;
 use crate::world::ids::FlavorId;
 use crate::world::store::{PodSet, Store};
 
-/// What capacity is asked for pod by pod: devices, or cpu and memory where there are none, and what the pods select.
+/// The capacity that one pod needs: devices, or all requests where there are no devices, and the constraints on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// Requests of one pod.
     pub requests: BTreeMap<String, Amount>,
     /// The template's own node selector: zone, topology, machine.
     pub node_selector: BTreeMap<String, String>,
-    /// Digest of what else narrows the pods' nodes: whoever asks for what no node has, runs out of it alone.
+    /// Digest of further constraints on the pods' nodes: pods with constraints that no node meets cause no stock-out for other pods.
     pub constraints: u64,
 }
 
@@ -44,7 +44,7 @@ impl Shape {
     }
 }
 
-/// The requests by which machines are chosen: a sidecar's cpu beside a device tells nothing.
+/// The requests by which machines are chosen: beside devices, other requests such as a sidecar's cpu do not count.
 fn telling<'a>(requests: impl Iterator<Item = (&'a str, Amount)> + Clone) -> impl Iterator<Item = (&'a str, Amount)> {
     let is_device = |resource: &str| resource.contains('/');
     let devices = requests.clone().any(|(resource, amount)| is_device(resource) && amount > Amount::ZERO);
@@ -58,11 +58,11 @@ pub struct StockOut {
     pub flavor: String,
     /// Shape of the pods.
     pub shape: Shape,
-    /// So many pods at once were not to be had; fewer may be tried.
+    /// Number of pods for which the capacity did not come; fewer pods may be tried.
     pub pods: i64,
-    /// Until then it is not tried.
+    /// End of the stock-out.
     pub until: Millis,
-    /// What workloads are told that skip it, after the flavor's name.
+    /// Reason for workloads that skip the flavor, to follow the flavor's name.
     pub text: String,
 }
 
@@ -71,14 +71,14 @@ pub struct StockOut {
 pub(crate) struct StockOuts(BTreeMap<FlavorId, Vec<StockOut>>);
 
 impl StockOuts {
-    /// Why a flavor is not tried for pods.
+    /// Reason why a flavor is not tried for `count` pods; `None` if it is tried.
     pub(crate) fn find(&self, store: &Store, flavor: FlavorId, pod_set: &PodSet, count: i64) -> Option<&str> {
         let known = self.0.get(&flavor)?;
         let found = known.iter().find(|out| out.pods <= count && out.shape.is_of(store, pod_set));
         found.map(|out| out.text.as_str())
     }
 
-    /// When the next one ends.
+    /// End of the stock-out that ends next.
     pub(crate) fn next_end(&self) -> Option<Millis> {
         self.0.values().flatten().map(|out| out.until).min()
     }
@@ -98,14 +98,14 @@ impl StockOuts {
 }
 
 impl World {
-    /// A flavor is out of stock; what was known of the same shape is replaced.
+    /// Takes in a stock-out, in place of an earlier one of the same flavor and shape.
     pub(crate) fn set_stock_out(&mut self, out: StockOut) {
         let flavor = self.store.flavor_names.intern(&out.flavor);
         self.drop_stock_out(flavor, &out.shape);
         self.store.stock_outs.0.entry(flavor).or_default().push(out);
     }
 
-    /// A flavor is in stock again for a shape.
+    /// Ends the stock-out of a flavor for a shape.
     pub(crate) fn end_stock_out(&mut self, flavor: &str, shape: &Shape) {
         if let Some(flavor) = self.store.flavor_names.get(&flavor.to_owned()) {
             self.drop_stock_out(flavor, shape);
@@ -121,12 +121,12 @@ impl World {
             self.store.stock_outs.0.remove(&flavor);
         }
         if found {
-            // Also where another one follows at once: it may concern fewer workloads.
+            // The flavor is also woken where another stock-out follows at once: that one may concern fewer workloads.
             self.wake_flavor(flavor);
         }
     }
 
-    /// Lets flavors be tried again whose time has passed.
+    /// Lets flavors be tried again whose stock-outs have ended.
     pub(crate) fn release_stock(&mut self, now: Millis) {
         for flavor in self.store.stock_outs.take_over(now) {
             self.wake_flavor(flavor);

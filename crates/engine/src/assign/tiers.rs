@@ -1,4 +1,4 @@
-//! Tiers of capacity: which a workload accepts, and in which order the flavors of a resource group are tried for it.
+//! Capacity tiers: the tiers that a workload accepts, and the order in which the flavors of a resource group are tried for it.
 //!
 //! Family and tier are two axes: tiers order the flavors, and within a tier the order of the ClusterQueue holds.
 
@@ -15,7 +15,7 @@ use crate::world::World;
 use crate::world::ids::{CellId, FlavorId, ResourceId};
 use crate::world::store::{Group, PodSet, Store};
 
-/// How capacity is bought.
+/// The way in which capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Guaranteed: bought beforehand.
@@ -50,8 +50,8 @@ pub(crate) fn listed(tiers: &[Tier]) -> String {
 }
 
 impl World {
-    /// The best tier that a workload which holds quota could have now with nobody leaving for it, and the flavors there, where
-    /// it accepts one better than the worst that it has. Costs a scan over the flavors.
+    /// The best tier that a workload with quota could have now without preemption, and the flavors there. `None` unless it accepts a tier that is
+    /// better than its worst current one. Costs a scan over the flavors.
     pub fn better_tier(&mut self, uid: &str) -> Option<(Tier, Vec<String>)> {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;
@@ -78,8 +78,8 @@ impl World {
 }
 
 impl<'a> Request<'a> {
-    /// The tiers that a pod set accepts, best first; `None` when it takes the queue's flavors as they come. What the
-    /// workload says comes before what the queue says, and pods that select a kind of capacity are pinned by that.
+    /// The tiers that a pod set accepts, best first; `None` when it takes the flavors in the queue's order. The workload's tiers come before the
+    /// queue's tiers, and the queue's tiers do not apply to pods that select a kind of capacity themselves.
     pub(crate) fn tiers_of(&self, pod_set: &PodSet) -> Option<&'a [Tier]> {
         let default = || {
             let tiers = self.queue.spec.as_ref().map(|spec| spec.tiers.as_slice()).filter(|tiers| !tiers.is_empty());
@@ -88,8 +88,7 @@ impl<'a> Request<'a> {
         self.tiers.or_else(default)
     }
 
-    /// The flavors of a group in the order in which they are tried for a pod set. A group without tiers is tried as it is:
-    /// it says nothing about them.
+    /// The flavors of a group in the order in which they are tried for a pod set. A group without any tier is tried in its own order.
     pub(crate) fn line(&self, store: &Store, pod_set: &PodSet, group: &'a Group) -> Cow<'a, [FlavorId]> {
         let tier_of = |flavor: &FlavorId| store.flavors.get(flavor).and_then(|spec| spec.tier);
         match self.tiers_of(pod_set).filter(|_| group.flavors.iter().any(|flavor| tier_of(flavor).is_some())) {
@@ -104,8 +103,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Held, asked for and the most, where so much of a resource in the tier of a flavor is more than the share that the queue may
-    /// hold. Costs the nodes of its tree, where a share is set.
+    /// Amounts held, requested and allowed, if `value` more of a resource in the tier of a flavor exceeds the share that the queue may hold. Costs
+    /// the nodes of its tree, if a share is set.
     pub(crate) fn over_share(
         &self,
         store: &Store,
@@ -132,7 +131,7 @@ impl<'a> Request<'a> {
         (held.saturating_add(value) > most).then_some([held, value, most])
     }
 
-    /// Why a flavor is not in the line.
+    /// Reason why a flavor is not among the flavors that are tried; `None` if it is.
     pub(crate) fn not_accepted(
         &self,
         store: &Store,

@@ -1,4 +1,4 @@
-//! Where a head goes after its cycle.
+//! The place of a head after its cycle.
 
 use super::{Entry, Report, Requeue};
 use crate::model::PendingReason;
@@ -6,17 +6,17 @@ use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, UNSURE};
 
-/// How the scan of a head over flavors ended.
+/// The end of a head's scan over flavors.
 struct ScanEnd {
     class: ClassId,
-    /// There are flavors to be tried at once.
+    /// True if there are flavors to be tried at once.
     goes_on: bool,
-    /// How many scans are made before that ends.
+    /// Number of scans after which it ends.
     most: usize,
 }
 
 impl World {
-    /// Puts a head where it waits after its cycle, and keeps what was found about it.
+    /// Puts a head where it waits after its cycle, and keeps its verdict.
     pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.findings.remove(&entry.workload);
@@ -36,12 +36,12 @@ impl World {
             self.stay(queue, id);
             let root = self.tree.root(self.store.queues[queue].node);
             if scan.goes_on {
-                // A round that may have missed something is followed by a whole one.
+                // A round that may have missed something is followed by a full one.
                 let rounds = scan.most.saturating_mul(2).saturating_add(1);
                 let known = report.scanning.entry(root).or_default();
                 *known = rounds.max(*known);
             }
-            // What a preemptor had freed for itself is not for those behind it.
+            // Quota that a preemptor had freed for itself is not for the workloads behind it.
             if !is_strict && !waits && requeue != Requeue::PendingPreemption {
                 report.held_up.entry(root).or_default().push((queue, id));
             }
@@ -52,7 +52,7 @@ impl World {
         if requeue == Requeue::PendingPreemption {
             let pending = &mut self.store.queues[queue].pending;
             pending.preemptor = Some(id);
-            // In a strict queue nobody goes first, not even who did before it became one.
+            // No workload goes first in a strict queue, not even one that did before the queue became strict.
             pending.sticky = (!is_strict).then_some(id);
         }
         self.changed_queues.insert(queue);
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Keeps of a head's scan over flavors what its next one begins with. `None` where there is no such workload.
+    /// Keeps the progress of a head's scan over flavors for its next scan. `None` where there is no such workload.
     fn end_scan(&mut self, entry: &mut Entry) -> Option<ScanEnd> {
         let Entry { queue, workload: id, assignment, requeue, scans_anew, .. } = entry;
         if *scans_anew {
@@ -76,11 +76,11 @@ impl World {
         let (began, scans) = (assignment.progress.began, assignment.progress.scans);
         let class = self.store.workload(*id)?.class;
         let most = queue.most_scans(self.store.classes[class].pod_sets.len());
-        // What groups of flavors have in turn comes to an end after as many scans as there are combinations.
-        // Without FlavorFungibility no scan goes on where one has stopped, whatever it has recorded.
+        // Scans over several flavor groups end after as many scans as there are combinations of flavors.
+        // Without FlavorFungibility no scan continues an earlier one, whatever progress is recorded.
         let is_over = !self.options.gates.flavor_fungibility || scans >= most;
         let goes_on = assignment.has_pending_flavors() && !(is_over && self.options.departures.scans_end);
-        // A scan that began behind the first flavor says nothing about what has become free before it since: scan all before parking.
+        // A scan that began behind the first flavor has not seen quota of earlier flavors that has become free: scan all of them before parking.
         let resumed = self.options.departures.scan_over && assignment.resumed && *requeue == Requeue::NoRoom;
         let missed = resumed && !goes_on && began != epoch;
         let keeps = !missed && (goes_on || assignment.progress.waits);
@@ -90,7 +90,7 @@ impl World {
         Some(ScanEnd { class, goes_on: goes_on || missed, most })
     }
 
-    /// Puts a head where it is not tried before something changes.
+    /// Parks a head until something changes.
     fn park(
         &mut self,
         (queue, id): (QueueId, WorkloadId),
@@ -101,11 +101,11 @@ impl World {
         let root = self.tree.root(self.store.queues[queue].node);
         match requeue {
             Requeue::NoRoom if self.options.gates.park_equals => {
-                // Of its class all others are told; it has a word of its own.
+                // The other members of its class get a notice; the head has a verdict of its own.
                 if self.class_it_waits_in(id).is_none() {
                     self.push(queue, id);
                 }
-                // One by one: appending a whole set would rebuild all notices, whoever they are for.
+                // Notices are added one by one: appending a set would rebuild the set of all notices.
                 let told = self.store.queues[queue].pending.park(class, reason);
                 if self.is_fickle(queue, class) {
                     self.store.queues[queue].pending.fickle.insert(class);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Puts a workload back that was looked at, or leaves it where it is.
+    /// Puts a head back into its class, or leaves it there.
     fn stay(&mut self, queue: QueueId, id: WorkloadId) {
         match self.class_it_waits_in(id) {
             Some(class) => self.store.queues[queue].pending.stay(class, id),

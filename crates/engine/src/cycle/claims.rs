@@ -1,7 +1,7 @@
-//! What a preemptor had freed for itself is its claim: the flavors of all its pod sets, their counts, and those who were evicted for
-//! it. It is kept until the preemptor starts, or could not start so even with the last of them gone. Looking anew in each cycle, as
-//! Kueue does, may find other flavors or other victims than those that are on their way out, and then what the first ones left is
-//! free for anybody.
+//! A claim is the quota that a preemptor had freed for itself: the flavors of all its pod sets, their counts, and its victims. The claim is
+//! kept until the preemptor starts, or could not start with it even after the last victim has left. Kueue looks anew in each cycle instead.
+//! That may find other flavors or other victims than the ones that are leaving, and then the quota of the first victims is free for any
+//! workload.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{PodSet, Store, Workload};
 
-/// What a workload issued preemptions for.
+/// The assignment that a workload issued preemptions for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// Pods of each pod set: fewer than asked for under partial admission.
@@ -29,7 +29,7 @@ pub(crate) struct Claim {
     leavers: Vec<Leaver>,
 }
 
-/// One who was evicted, or gives up pods. By uid: ids are given anew to others.
+/// A workload that was evicted or gives up pods. It is named by uid because ids are reused for other workloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Leaver {
     uid: Arc<str>,
@@ -43,7 +43,7 @@ impl Leaver {
         Some(Self { uid, reason: target.reason, gives_up: target.gives_up })
     }
 
-    /// What is still to come of it: nothing when it is gone, or stays after all.
+    /// The preemption that is still under way; `None` when the victim is gone or stays after all.
     fn target(&self, store: &Store) -> Option<Target> {
         let workload = store.by_uid.get(&*self.uid).copied()?;
         let held = store.workload(workload)?.held()?;
@@ -54,7 +54,7 @@ impl Leaver {
     }
 }
 
-/// The assignment that fits once these have left; gives them back when it does not fit even then.
+/// The assignment that fits once the targets have left; returns the targets as an error when it does not fit even then.
 fn once_gone(
     store: &Store,
     tree: &mut Tree,
@@ -73,15 +73,15 @@ fn once_gone(
 }
 
 impl Workload {
-    /// Whether it waits for what it had freed.
+    /// Whether the workload waits for quota that it had freed.
     pub(crate) fn has_claim(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| progress.claim.is_some())
     }
 }
 
 impl World {
-    /// What a claim gives its workload now: a start, or a wait for those who are still leaving. `None` when it can no longer become a
-    /// fit, and the workload has to look anew. Costs up to three assignments without a search for victims.
+    /// Nomination by a claim: a start, or a wait for victims that are still leaving. `None` when the claim can no longer become a fit, and the
+    /// workload has to look anew. Costs up to three assignments without a search for victims.
     pub(crate) fn nominate_claim(&mut self, queue: QueueId, id: WorkloadId, claim: &Claim) -> Option<Nomination> {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);
@@ -94,7 +94,7 @@ impl World {
         let found = match once_gone(&self.store, &mut self.tree, &request, own) {
             Ok(found) => Some(found),
             Err(own) => {
-                // Another preemptor may have started in its room, and left it those who are still leaving for that one.
+                // Another preemptor may have started with the claimed quota. The victims of that preemptor may still be leaving.
                 let all = self.all_leaving(queue, own);
                 once_gone(&self.store, &mut self.tree, &request, all).ok()
             }
@@ -102,13 +102,13 @@ impl World {
         let (mut then, targets) = found?;
         then.held_to = Some(Mode::Preempt);
         for (then, now) in then.pod_sets.iter_mut().zip(now.pod_sets) {
-            // That other flavors are out of the question is nothing to be told.
+            // The message does not say that other flavors are excluded by the claim.
             then.reasons = now.reasons.into_iter().filter(|why| !matches!(why, Why::Unpinned(..))).collect();
         }
         Some((then, targets))
     }
 
-    /// These, and everybody else in the tree of a queue who was evicted and holds quota still.
+    /// The targets, and all other workloads in the tree of a queue that were evicted and still hold quota.
     fn all_leaving(&self, queue: QueueId, mut targets: Vec<Target>) -> Vec<Target> {
         let root = self.tree.root(self.store.queues[queue].node);
         let own: BTreeSet<WorkloadId> = targets.iter().map(|target| target.workload).collect();
@@ -123,14 +123,14 @@ impl World {
         targets
     }
 
-    /// Whether a head issued preemptions and waits for its victims. Who gave up its claim waits for nobody any more: it comes after those
-    /// whose victims have left, and keeps nothing from them.
+    /// Whether a head issued preemptions and waits for its victims. A head that gave up its claim waits for no victims any more: it comes after
+    /// heads whose victims have left, and keeps no quota from them.
     pub(crate) fn is_waiting(&self, entry: &Entry) -> bool {
         let claims = entry.assignment.progress.claim.is_some() || !self.options.departures.claims;
         claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)
     }
 
-    /// Notes what an entry waits for: its victims, or, where it was only to wait for those of others, all of the cycle.
+    /// Notes the victims that an entry waits for: its own, or for a deferred fit all victims of the cycle in its tree.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
         if !self.options.departures.claims {
             entry.scans_anew = true;

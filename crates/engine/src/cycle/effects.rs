@@ -1,4 +1,4 @@
-//! What a decision on a head does to the books: bookings for the rest of the cycle, evictions, admissions.
+//! Effects of a decision on the accounting: usage reserved for the rest of the cycle, evictions, admissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::world::store::{Held, Place};
 
 /// State of one cycle.
 pub(crate) struct Run {
-    /// Victims chosen so far, each with what it gives back.
+    /// Victims chosen so far, each with its target: eviction or surplus pods.
     pub(crate) victims: BTreeMap<WorkloadId, Target>,
-    /// Who was admitted in this cycle: nobody's victim before the next one.
+    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
     pub(crate) admitted: Vec<WorkloadId>,
-    /// Usage booked only for the rest of the cycle.
+    /// Usage reserved for the rest of the cycle only.
     pub(crate) booked: Vec<(QueueId, Usage)>,
     /// Number of admissions at which the cycle stops.
     pub(crate) room: usize,
 }
 
 impl World {
-    /// Books usage for the rest of the cycle.
+    /// Reserves usage for the rest of the cycle.
     fn book(&mut self, queue: QueueId, usage: Usage, run: &mut Run) {
         let node = self.store.queues[queue].node;
         self.tree.add(node, &usage);
         run.booked.push((queue, usage));
     }
 
-    /// Keeps quota from later entries for a head that needs preemption but finds no victims: where its queue cannot always take its
-    /// quota back, and for one that waits for its victims.
+    /// Keeps quota from later entries for a head that needs preemption but finds no victims, if its queue cannot always reclaim its quota or the
+    /// head waits for its victims.
     pub(crate) fn reserve(&mut self, entry: &Entry, run: &mut Run) {
         let queue = &self.store.queues[entry.queue];
         let can_always_reclaim =
@@ -50,7 +50,7 @@ impl World {
         self.book(entry.queue, usage, run);
     }
 
-    /// What is kept for a head: all that it would use, or, where it needs preemption and has no victims, what its queue may count on.
+    /// Usage that is kept for a head: its full usage, or the part within its queue's limits if it needs preemption and has no victims.
     pub(crate) fn kept(&self, queue: QueueId, assignment: &Assignment, targets: &[Target]) -> Usage {
         if assignment.mode() != Mode::Preempt || !targets.is_empty() {
             return assignment.usage.clone();
@@ -63,7 +63,7 @@ impl World {
                 (true, limit) => plus(cell.nominal, limit).saturating_sub(cell.usage),
                 (false, _) => cell.nominal.saturating_sub(cell.usage),
             };
-            // Of what would borrow, less than nothing is kept where the queue is above its limit: it shows at the queue alone.
+            // For a head that borrows, the amount is negative where the queue is above its limit; that shows at the queue alone.
             let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };
             (*key, (*value).min(bound).max(least))
         };
@@ -131,7 +131,7 @@ impl World {
             }
         };
         let flavors_considered = entry.assignment.considered(&self.store, asked);
-        // A check for all flavors asks nothing of who was given none.
+        // A check for all flavors does not apply to a workload without flavors.
         let applies = |flavors: &BTreeSet<String>| {
             pod_sets.iter().any(|set| set.flavors.values().any(|f| flavors.is_empty() || flavors.contains(f)))
         };
@@ -166,7 +166,7 @@ impl World {
         );
     }
 
-    /// What an entry was given, where its usage is only what it has more than the slice that it replaces.
+    /// Full usage of an entry whose `usage` is only the part beyond the slice that it replaces.
     fn whole(&self, entry: &Entry) -> Usage {
         let mut whole = Usage::new();
         for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {

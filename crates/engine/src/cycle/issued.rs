@@ -1,18 +1,18 @@
-//! What becomes of a head that issued preemptions (kueue.md 6.7, step 11).
+//! The outcome for a head that issued preemptions, as in Kueue.
 
 use crate::steps::queue::Outcome;
 
 /// Preemptions that a head issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Issued {
-    /// How many workloads are on their way out for it, whoever sent them.
+    /// Number of workloads that are leaving for it, whichever head evicted them.
     pub preempted: usize,
-    /// How many could not be evicted.
+    /// Number of workloads that could not be evicted.
     pub failed: usize,
 }
 
 impl Issued {
-    /// Where the head waits.
+    /// The requeue outcome of the head.
     #[must_use]
     pub const fn outcome(self) -> Outcome {
         match self {
@@ -22,19 +22,19 @@ impl Issued {
         }
     }
 
-    /// Whether its next scan over flavors begins anew: who leaves may make the first one fit.
+    /// Whether its next scan over flavors begins at the first one: victims that leave may make the first flavor fit.
     #[must_use]
     pub const fn scans_anew(self) -> bool {
         true
     }
 
-    /// What the head is told, after why it is not a plain fit.
+    /// Message for the head: `unfit`, the reason why it is not a plain fit, and the preemptions.
     #[must_use]
     pub fn told(self, unfit: String) -> String {
         unfit + &self.suffix()
     }
 
-    /// That without why it is not a plain fit.
+    /// The part of the message about preemptions.
     #[must_use]
     pub fn suffix(self) -> String {
         match self.outcome() {

@@ -1,4 +1,4 @@
-//! Nomination: what a head could have now, with whose leaving, and in reduced size if need be (kueue.md 6.3, 6.10).
+//! Nomination: the assignment that a head could have now, its victims, and its reduced size under partial admission.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::world::store::{PodSet, Progress, Store, Workload};
 /// An assignment and the victims it needs.
 pub(crate) type Nomination = (Assignment, Vec<Target>);
 
-/// What victims are looked for: the cells that lack quota, and all that the assignment would use, pods only where they count.
+/// The query for victims: the cells that lack quota, and the usage of the assignment; the resource pods only if `pods_count`.
 pub(crate) fn contested(store: &Store, assignment: &Assignment, pods_count: bool) -> (Vec<CellId>, Usage) {
     let choices = assignment.pod_sets.iter().flat_map(|pod_set| &pod_set.choices);
     let lacking = choices.filter(|choice| choice.mode == Mode::Preempt);
@@ -33,8 +33,8 @@ pub(crate) struct Nominator<'a> {
     pub(crate) store: &'a Store,
     pub(crate) tree: &'a mut Tree,
     pub(crate) options: &'a Options,
-    /// Workloads that are not to be preempted: gone already, with their usage out of the tree, barred by a feud, or
-    /// admitted in this cycle.
+    /// Workloads that are not to be preempted: victims whose usage is out of the tree already, workloads that eviction history protects, and
+    /// workloads admitted in this cycle.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
 }
 
@@ -66,7 +66,7 @@ impl Nominator<'_> {
             let mut breach = full.breach;
             let reduced = partial::search(&counts, |counts| {
                 let assignment = self.assign(workload, queue, Some(counts), progress, pins);
-                // A smaller size may come as far as a group whose first flavors are passed over, where the full one did not.
+                // The scan of a smaller size may reach a group whose first flavors are skipped, although the scan of the full size did not.
                 full.resumed |= assignment.resumed;
                 match assignment.mode() {
                     Mode::Fit => Some((assignment, Vec::new())),
@@ -78,7 +78,7 @@ impl Nominator<'_> {
                     Mode::NoFit | Mode::DeferredFit => None,
                 }
             });
-            // What was refused on the way is a fault, whatever is found in the end.
+            // A refused set of victims is a fault, whatever the search finds in the end.
             if let Some((assignment, targets)) = reduced {
                 return (Assignment { breach, ..assignment }, targets);
             }
@@ -87,8 +87,8 @@ impl Nominator<'_> {
         (full, Vec::new())
     }
 
-    /// What it could have from the first flavor on, and in which counts where those are not all: in full size where that is a fit or
-    /// has victims, else in the smallest that it accepts, which asks for the least.
+    /// The assignment from the first flavor on, and its counts if they are reduced. Full size is used if it fits or has victims; otherwise the
+    /// smallest accepted size, which has the smallest request.
     pub(crate) fn in_brief(&mut self, workload: &Workload, queue: QueueId) -> (Assignment, Option<Vec<i64>>) {
         let full = self.assign(workload, queue, None, None, None);
         let least = if full.mode() == Mode::Fit { None } else { self.least(workload, queue) };
@@ -103,7 +103,7 @@ impl Nominator<'_> {
         (self.assign(workload, queue, Some(&least), None, None), Some(least))
     }
 
-    /// Whether it says how few pods it accepts. A slice that takes the place of another is as large as it says.
+    /// Whether partial admission may reduce the workload: a pod set has `minCount`. A replacement slice is never reduced.
     fn may_shrink(&self, workload: &Workload, queue: QueueId) -> bool {
         let pod_sets = &self.store.classes[workload.class].pod_sets;
         self.options.partial_admission
@@ -111,7 +111,7 @@ impl Nominator<'_> {
             && self.store.grows_from(workload, queue).is_none()
     }
 
-    /// The fewest pods that a workload accepts of each pod set, where those are not all.
+    /// The smallest accepted count of each pod set; `None` if no count can be reduced.
     fn least(&self, workload: &Workload, queue: QueueId) -> Option<Vec<i64>> {
         let least = |set: &PodSet| set.spec.min_count.map_or(set.spec.count, |least| least.min(set.spec.count));
         let pod_sets = &self.store.classes[workload.class].pod_sets;
@@ -131,7 +131,7 @@ impl Nominator<'_> {
         self.assign_as(workload, queue, &Request { counts, progress, pins, ..request })
     }
 
-    /// What it could have of what is requested, with whose leaving it may.
+    /// The assignment for a request, with preemption where the search finds victims.
     pub(crate) fn assign_as(&mut self, workload: &Workload, queue: QueueId, request: &Request<'_>) -> Assignment {
         let ask = Ask::of(self.store, workload, queue, self.gone, self.options);
         let options = self.options;

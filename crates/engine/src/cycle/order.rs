@@ -1,5 +1,5 @@
-//! In which order the heads of a cycle are processed (kueue.md 6.6): sorted once, or, under fair sharing, by a tournament
-//! over the cohort tree that is held anew after each head.
+//! The order in which a cycle processes its heads, as in Kueue: sorted once, or under fair sharing by a tournament over the cohort tree that
+//! is repeated after each head.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use crate::world::held::start_of;
 use crate::world::ids::{NodeId, QueueId};
 use crate::world::store::Store;
 
-/// What decides between heads, besides shares.
+/// Values that decide between heads, besides shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nominee<N = Arc<str>> {
-    /// The last word between equals: by its order, the smaller one goes first.
+    /// The tie break between equals: the smaller one goes first.
     pub tie: N,
     /// Height of the subtree that it borrows from.
     pub borrowing: u32,
-    /// It issued preemptions before and waits for them.
+    /// True if it issued preemptions before and waits for them.
     pub preemptor: bool,
-    /// Effective priority, with what waiting is worth.
+    /// Effective priority, with the points for waiting.
     pub priority: i64,
     /// Queue-order timestamp.
     pub queued_at: Millis,
@@ -41,7 +41,7 @@ impl<N: Ord> Nominee<N> {
         if gates.prioritize_preemptors { other.preemptor.cmp(&self.preemptor) } else { Ordering::Equal }
     }
 
-    /// Classical order: waiting preemptors (if the gate says so), less borrowing, higher priority, older, then the last word.
+    /// Classical order: waiting preemptors (if the gate is on), less borrowing, higher priority, older, then the tie break.
     #[must_use]
     pub fn compare(&self, other: &Self, gates: &Gates) -> Ordering {
         self.by_preemptor(other, gates)
@@ -63,17 +63,17 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What decides between two heads at one cohort: the children on their paths with the heads' usage booked.
+/// Values that decide between two heads at one cohort: the child on the path of each, with the head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Share of the child below the cohort.
     pub share: Share,
-    /// That child exceeds its quota in a flavor and resource that the head asks for.
+    /// True if that child exceeds its quota in a flavor and resource that the head asks for.
     pub borrows_requested: bool,
 }
 
 impl Standing {
-    /// A child of that share, which is above its quota in the cells `borrowed`, for a head that asks for `requested`.
+    /// The values of a child with that share and above its quota in the cells `borrowed`, for a head that asks for `requested`.
     #[must_use]
     pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
         let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));
@@ -98,13 +98,13 @@ pub(crate) struct Contender<E> {
     usage: Usage,
     /// Root to queue.
     path: Vec<NodeId>,
-    /// Per node of the path but the last: how the node below it stands. Empty when it has to be computed.
+    /// Per node of the path but the last: the values of the node below it. Empty when they have to be computed.
     standings: Vec<Standing>,
 }
 
 /// The heads that are still to be processed, by tree.
 pub(crate) struct Tournament<E> {
-    /// Contenders of a tree, sorted by path, so that those of a subtree lie together.
+    /// Contenders of a tree, sorted by path, so that contenders of a subtree are adjacent.
     trees: BTreeMap<NodeId, Vec<Contender<E>>>,
 }
 
@@ -125,8 +125,7 @@ impl<E> Tournament<E> {
         Self { trees }
     }
 
-    /// The head whose turn it is. Costs the heads of its tree, and the shares along the paths of those whose subtree
-    /// changed.
+    /// Takes out the next head. Costs the heads of its tree, and the shares along the paths of heads whose subtree changed.
     pub(crate) fn next(&mut self, store: &Store, tree: &mut Tree, gates: &Gates) -> Option<E> {
         let mut first = self.trees.first_entry()?;
         let contenders = first.get_mut();
@@ -135,7 +134,7 @@ impl<E> Tournament<E> {
         }
         let winner = winner(contenders, 0, 0, gates);
         let taken = contenders.remove(winner);
-        // Usage shows in shares only below the root, so other branches stand as before.
+        // Usage shows in shares only below the root, so the values of other branches stay valid.
         let branch = taken.path.get(1).copied();
         for contender in contenders.iter_mut().filter(|c| c.path.get(1).copied() == branch) {
             contender.standings.clear();

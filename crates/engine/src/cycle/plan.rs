@@ -14,8 +14,8 @@ use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, PodSet};
 
 impl World {
-    /// Runs cycles until no head can move any more or the limit is reached. What is planned is booked already. Costs
-    /// the heads that are looked at.
+    /// Runs cycles until no head can move any more or the limit is reached. Quota of planned admissions is charged already. Costs the heads
+    /// that are looked at.
     pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
         self.plan_cycles(now, limits, u64::MAX)
     }
@@ -69,7 +69,7 @@ impl World {
             lines.retain(|(root, _)| self.live.contains(root));
         }
         self.call_all_back(aside);
-        // Where tests run, a search that breaks a rule is to be found.
+        // A debug build fails for a search that breaks a rule.
         debug_assert_eq!(self.refused_victims, 0, "chosen victims broke a rule: {:?}", report.findings);
         let verdicts = self.collect_verdicts(&mut report);
         let skipped = std::mem::take(&mut report.skipped_preemptions);
@@ -129,7 +129,7 @@ impl World {
     /// The verdicts on the heads that were not admitted.
     pub(crate) fn tell_heads(&mut self, report: &mut Report) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(report.findings.len());
-        // Heads of one tree often lose for one and the same reason, which is put into words once.
+        // Heads of one tree often lose for the same reason, so its text is made once.
         let mut last: Option<(Said, Arc<[PodSet]>, Arc<str>)> = None;
         for id in std::mem::take(&mut report.leading) {
             let Some((reason, said)) = report.findings.remove(&id) else { continue };
@@ -152,8 +152,8 @@ impl World {
         verdicts
     }
 
-    /// Its class, where that is parked because of it, comes to know what it is told: the requests are the same, and so are the numbers.
-    /// That a preemption gate is closed is about one workload alone.
+    /// Keeps a workload's message for its class, if the class is parked because of it: requests and numbers are the same for all members. A
+    /// closed preemption gate concerns one workload alone.
     fn tell_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
         let is_of_all = self.options.departures.equals_told_why && reason != PendingReason::AdmissionGated;
         let Some(workload) = self.store.workload(id).filter(|_| is_of_all) else { return };
@@ -169,8 +169,8 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading })
     }
 
-    /// The slow alarm: counts parked workloads (a class of equals once) that would fit although nothing woke them, and
-    /// wakes them. Must find none. Costs all parked classes.
+    /// A self-check: counts parked workloads (a class of equals once) that would fit although nothing woke them, and wakes them. It must find
+    /// none. Costs all parked classes.
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
         self.release_stock(now);
@@ -200,9 +200,9 @@ impl World {
         found
     }
 
-    /// Whether a class can fit once others have taken room. Its pod sets compete for flavors of a queue: where the first flavor is full, one
-    /// of them takes the next, and may leave to another what that needs. Or the scan goes on past a flavor that fits by borrowing to one
-    /// that needs preemption, until that one is too full even for that.
+    /// Whether a class can come to fit because other workloads were admitted. That happens in two ways. Its pod sets compete for flavors: where
+    /// the first flavor is full, one pod set takes the next flavor and leaves the first one to another pod set. Or the scan goes on past a flavor
+    /// that fits by borrowing to one that needs preemption, until that one is too full even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
@@ -211,14 +211,13 @@ impl World {
             && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }
 
-    /// Whether something fickle is to be looked at, since others were admitted.
+    /// Whether fickle classes are to be looked at because other workloads were admitted.
     fn has_stirred(&self) -> bool {
         let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes what is fickle and fits now; tells whether there was any. Costs the parked classes that are fickle in trees where
-    /// somebody was admitted.
+    /// Wakes fickle classes that fit now; returns true if there was one. Costs the fickle parked classes in trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

@@ -1,5 +1,4 @@
-//! A head is looked at again when its turn in the cycle comes: what those before it took, and whom they preempted, counts
-//! (kueue.md 6.7, steps 2 and 9).
+//! The second look at a head when its turn in the cycle comes, as in Kueue: admissions and preemptions of earlier heads of the cycle count.
 
 use crate::assign::assignment::Mode;
 use crate::cycle::effects::Run;
@@ -10,8 +9,8 @@ use crate::quota::tree::Trial;
 use crate::world::World;
 
 impl World {
-    /// Whether the entry still fits when its victims and all earlier ones are gone; when its victims are taken already,
-    /// looks for others with the flavors held fixed, but for one that only waits for those who are leaving for it.
+    /// Whether the entry still fits when its victims and all earlier ones are gone. If an earlier head took one of its victims, looks for other
+    /// victims with the flavors held fixed, unless the entry only waits for victims that are leaving for it.
     pub(crate) fn refresh(&mut self, entry: &mut Entry, run: &Run, report: &mut Report) -> bool {
         let overlaps = entry.targets.iter().any(|target| run.victims.contains_key(&target.workload));
         if overlaps && entry.assignment.held_to == Some(Mode::Preempt) {
@@ -40,7 +39,7 @@ impl World {
         drop(trial);
         assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
         assignment.progress = std::mem::take(&mut entry.assignment.progress);
-        // What was refused before is a fault, whatever is found now.
+        // An earlier refusal is a fault, whatever is found now.
         assignment.breach = assignment.breach.or(entry.assignment.breach);
         entry.assignment = assignment;
         entry.targets = targets;
@@ -55,7 +54,7 @@ impl World {
         fits
     }
 
-    /// Whether a victim became one it must not preempt: it was looked for before the evictions of this cycle.
+    /// Whether eviction history protects a victim by now: the search ran before the evictions of this cycle.
     pub(crate) fn would_close_a_circle(&self, entry: &Entry, run: &Run) -> bool {
         if run.victims.is_empty() || entry.targets.is_empty() || entry.assignment.held_to.is_some() {
             return false;
@@ -78,7 +77,7 @@ impl World {
         if run.victims.is_empty() || !beside {
             return true;
         }
-        // Victims hold their quota until they have left: what is admitted now must fit beside them.
+        // Victims hold their quota until they have left: an admission now must fit beside them.
         drop(trial);
         let mut trial = Trial::new(&mut self.tree);
         for (queue, usage) in &run.booked {

@@ -1,4 +1,4 @@
-//! Heads that are not even nominated (kueue.md 6.3), and what namespaces have to do with that.
+//! Heads that are refused before nomination, and the namespaces that decide about that.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ impl World {
         }
     }
 
-    /// Whether there is no such namespace as the workload's, as its LocalQueue knows.
+    /// Whether the workload's namespace does not exist, as its LocalQueue notes.
     pub(crate) fn lacks_namespace(&self, workload: &Workload) -> bool {
         self.store.local_queues[workload.local_queue].lacks_namespace
     }
 
-    /// Why a head can not even be nominated.
+    /// Reason why a head is refused before nomination.
     pub(crate) fn refusal(&self, queue: QueueId, id: WorkloadId) -> Option<(Requeue, Finding)> {
         let workload = self.store.workload(id)?;
         if workload.checks_failed {
@@ -46,7 +46,7 @@ impl World {
             let text = Said::Plainly("workload namespace doesn't match ClusterQueue selector");
             return Some((Requeue::Mismatch, (PendingReason::Misconfigured, text)));
         }
-        // Who takes the place of another takes no further one.
+        // A replacement slice does not add to the number of workloads.
         if let Some(JobLimit { most, source }) = self.store.queues[queue].reached_limit()
             && self.store.grows_from(workload, queue).is_none()
         {
@@ -63,7 +63,7 @@ impl World {
         Some((Requeue::Park, (PendingReason::Misconfigured, Said::AtLength(text))))
     }
 
-    /// A namespace is there, with these labels: those that its absence or its labels kept waiting are tried again.
+    /// Takes in a namespace with its labels: workloads that waited for the namespace or for its labels are tried again.
     pub(crate) fn set_namespace(&mut self, name: String, labels: BTreeMap<String, String>) {
         let known = self.store.namespaces.get(&name);
         if known == Some(&labels) {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// A namespace is gone: who is still there of it is refused when it is looked at again.
+    /// Removes a namespace: its remaining workloads are refused when they are looked at again.
     pub(crate) fn remove_namespace(&mut self, name: &str) {
         if self.store.namespaces.remove(name).is_none() {
             return;
@@ -95,8 +95,8 @@ impl World {
         }
     }
 
-    /// Tries those of a LocalQueue again whose labels did not match, and, when there was no such namespace, those that were refused for
-    /// it: also the head of a strict queue, which stays in it.
+    /// Tries workloads of a LocalQueue again whose namespace labels did not match. For a new namespace it also tries the workloads that were
+    /// refused for its absence, with the head of a strict queue, which stays there.
     fn try_again_of(&mut self, id: LocalQueueId, is_new: bool) {
         let local_queue = &self.store.local_queues[id];
         let Some(queue) = local_queue.queue else { return };
@@ -115,7 +115,7 @@ impl World {
         self.try_again(retry);
     }
 
-    /// Tries those again whose namespace did not match, where this says so of them.
+    /// Tries workloads again whose namespace did not match, if `is_meant` returns true for them.
     pub(crate) fn retry_mismatched(&mut self, id: QueueId, is_meant: impl Fn(&Self, &Workload) -> bool) {
         let mismatched = self.store.queues[id].pending.mismatched.iter().copied();
         let is_meant = |id: &WorkloadId| self.store.workload(*id).is_some_and(|workload| is_meant(self, workload));
@@ -136,7 +136,7 @@ impl Store {
         &self.local_queue_names.key(workload.local_queue).0
     }
 
-    /// Whether there is no such namespace. Every cluster has some: as long as none is known, nothing is known of them.
+    /// Whether there is no such namespace. False while no namespace is known at all: every cluster has some.
     pub(crate) fn lacks(&self, namespace: &str) -> bool {
         !self.namespaces.is_empty() && !self.namespaces.contains_key(namespace)
     }
@@ -145,14 +145,14 @@ impl Store {
         self.local_queues.ids().filter(|id| self.local_queue_names.key(*id).0 == namespace).collect()
     }
 
-    /// Notes at LocalQueues whether there is their namespace, so that no head has to look it up.
+    /// Notes at LocalQueues whether their namespace exists, so that no head has to look it up.
     fn mark_lacking(&mut self, ids: impl Iterator<Item = LocalQueueId>) {
         for id in ids {
             self.local_queues[id].lacks_namespace = self.lacks(&self.local_queue_names.key(id).0);
         }
     }
 
-    /// LocalQueues that are mistaken about whether there is their namespace.
+    /// Faults of LocalQueues whose note about their namespace is wrong.
     pub(crate) fn misled(&self) -> impl Iterator<Item = String> + '_ {
         let is_known = |id: &LocalQueueId| self.local_queue_names.get(self.local_queue_names.key(*id)) == Some(*id);
         let known = self.local_queues.ids().filter(is_known);

@@ -1,5 +1,5 @@
-//! The full account of a workload: per flavor and resource what it asks for and what is there, who holds the rest, why they may
-//! or may not be preempted for it, and what would help. The condition's message is its short form.
+//! The full account of a workload, per flavor and resource: the request, the free quota, the workloads that hold the rest, whether each of
+//! them may be preempted for it, and the change that would help. The condition's message is its short form.
 
 mod cells;
 mod obstacle;
@@ -13,53 +13,53 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 pub use rights::Right;
 
-/// Who holds some of what a workload asks for.
+/// A workload that holds quota of a flavor and resource that another workload asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Workload UID.
     pub uid: String,
     /// Its ClusterQueue.
     pub cluster_queue: String,
-    /// How much it holds.
+    /// Amount that it holds.
     pub amount: Amount,
     /// Its effective priority.
     pub priority: i64,
-    /// Whether it may be preempted.
+    /// Rule by which it may or may not be preempted.
     pub right: Right,
 }
 
-/// What would let a workload have a flavor and resource.
+/// The change that would let a workload have a flavor and resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unblock {
-    /// Nothing is in the way.
+    /// No change is needed.
     Nothing,
-    /// This much more has to be released in the cohort, where it is lent.
+    /// Other workloads have to release this amount in the cohort, where it is lent.
     Release(Amount),
     /// Quota has to be raised by this much, or the request lowered.
     RaiseQuota(Amount),
     /// The workload's pods or the flavor have to change.
     ChangeRequirements,
-    /// Workloads that were evicted have to leave; they hold enough, and nobody else waits for it.
+    /// Workloads that were evicted have to leave: they hold enough, and no other workload waits for their quota.
     EvictedLeave,
-    /// It was evicted itself: its pods have to stop, which frees its quota, and then it waits for quota again.
+    /// The workload was evicted itself: its pods have to stop. That frees its quota, and then it waits for quota again.
     PodsStop,
-    /// The workload with this uid stands before it in its queue and lets nobody pass: it has to start, or to go.
+    /// The head of the queue, with this uid, blocks the workloads behind it: the head has to start or to be deleted.
     HeadGoes(String),
-    /// It would fit, but the room is kept for others, of its own queue or beside it: they have to start, or to go.
+    /// The workload would fit, but its quota is kept for other workloads of its queue or cohort: they have to start or to be deleted.
     RoomIsKept,
-    /// Its capacity, which was not to be had lately, has to turn up.
+    /// The stock-out of its flavor has to end.
     Restock,
-    /// Its LocalQueue or ClusterQueue is missing, stopped or inactive, and has to admit again.
+    /// The LocalQueue or ClusterQueue of the workload is missing, stopped or inactive, and has to admit again.
     QueueResumes,
-    /// Its back-off has to end, at this time.
+    /// The back-off of the workload has to end; it ends at this time.
     BackOffEnds(Millis),
-    /// What holds the workload itself back has to end: a gate, a hold, a limit on it. Its condition says which.
+    /// A gate, a hold or a limit on the workload itself has to end. The workload's condition says which.
     HoldEnds,
     /// An admission check that failed has to be ready.
     CheckReady,
-    /// The ClusterQueue has to select its namespace, which has to exist.
+    /// The workload's namespace has to exist, and the ClusterQueue has to select it.
     NamespaceMatches,
-    /// A limit of the queue's policy is reached: others have to end, or it has to be raised.
+    /// A limit of the queue's policy is reached: other workloads have to end, or the limit has to be raised.
     LimitAllows,
 }
 
@@ -72,30 +72,30 @@ pub struct CellAccount {
     pub flavor: String,
     /// Resource.
     pub resource: String,
-    /// Of how many of its pods this is: of those that were given quota, and of one that waits of all, or of the fewest that it
-    /// accepts, where it neither fits with all nor anybody leaves for it.
+    /// Number of pods of this account. A workload with quota counts the pods that were given quota. A pending workload counts all its pods, or
+    /// its smallest accepted counts if all of them neither fit nor find victims.
     pub pods: i64,
-    /// How many pods it has.
+    /// Number of pods of the pod set.
     pub all_pods: i64,
-    /// What these pods ask for; of a workload that waits to grow, what they ask for on top of what it has.
+    /// Request of these pods. For a pending replacement slice, the part that its old slice does not hold yet.
     pub asked: Amount,
-    /// What earlier pod sets of the workload, which are judged together with it, take of the same before.
+    /// Amount that earlier pod sets of the workload take of the same flavor and resource; all pod sets are judged together.
     pub earlier: Amount,
-    /// What is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
+    /// Amount that is free for the ClusterQueue: `unused` and `borrowable` together, as far as limits allow.
     pub free: Amount,
-    /// By how much more is in use than there is: as much has to be released before anything is free.
+    /// Usage above the available quota: this amount has to be released before anything is free.
     pub debt: Amount,
-    /// What is free of the ClusterQueue's own nominal quota.
+    /// Free part of the ClusterQueue's own nominal quota.
     pub unused: Amount,
-    /// What may be borrowed on top right now.
+    /// Amount that the ClusterQueue may borrow on top right now.
     pub borrowable: Amount,
-    /// What the ClusterQueue could have if nothing were in use.
+    /// Amount that the ClusterQueue could have if nothing were in use.
     pub maximum: Amount,
-    /// Why the flavor is out of question, or out of stock, if it is.
+    /// Reason why the flavor does not match the pod set, is out of stock or is above the share of its tier, if one applies.
     pub mismatch: Option<String>,
-    /// Who holds quota of this flavor and resource in the cohort tree, most first.
+    /// Workloads that hold quota of this flavor and resource in the cohort tree, largest amount first.
     pub holders: Vec<Holding>,
-    /// What would help.
+    /// The change that would help.
     pub unblock: Unblock,
 }
 
@@ -106,27 +106,27 @@ pub struct Account {
     pub uid: String,
     /// ClusterQueue, if its LocalQueue leads to one.
     pub cluster_queue: Option<String>,
-    /// Why it waits; `None` while it holds quota.
+    /// Reason why the workload waits; `None` while it holds quota.
     pub verdict: Option<Verdict>,
-    /// It holds quota, and whether it was evicted and has to leave.
+    /// Set while the workload holds quota: true if it was evicted and has to leave.
     pub holds: Option<bool>,
-    /// For whom it was evicted (uid), where that was decided here.
+    /// UID of the preemptor that it was evicted for, if the engine planned the eviction.
     pub evicted_for: Option<String>,
-    /// Workloads of the queue that go before it; `None` when it is not waiting in a queue.
+    /// Number of workloads of the queue that go before it; `None` when it is not waiting in a queue.
     pub ahead: Option<usize>,
-    /// Not before this time.
+    /// Start of the earliest attempt.
     pub not_before: Option<Millis>,
-    /// How it could be admitted now, looking at quota alone.
+    /// Mode in which it could be admitted now, looking at quota alone.
     pub mode: Option<Mode>,
-    /// What has to happen before it is tried or admitted at all, whatever is free.
+    /// Change that is needed before the workload is tried or admitted at all, whatever is free.
     pub obstacle: Option<Unblock>,
     /// Per pod set, flavor and resource, in the order in which flavors are tried.
     pub cells: Vec<CellAccount>,
 }
 
 impl World {
-    /// The account of a workload, `None` when it is unknown. Costs a few searches for victims, and all workloads of its tree for
-    /// each flavor and resource.
+    /// The account of a workload, `None` when it is unknown. Costs a few searches for victims, and a pass over all workloads of its cohort tree
+    /// for each flavor and resource.
     pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;
@@ -153,7 +153,7 @@ impl World {
         Some(Account { uid, cluster_queue, verdict, holds, evicted_for, ahead, not_before, mode, obstacle, cells })
     }
 
-    /// What a cycle would assign to a workload that waits, from the first flavor on, and in which counts where those are not all.
+    /// The assignment that a cycle would find for a pending workload from the first flavor on, with its counts if they are reduced.
     fn assignable(&mut self, id: WorkloadId, queue: QueueId) -> Option<(Assignment, Option<Vec<i64>>)> {
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;

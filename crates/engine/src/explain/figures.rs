@@ -1,4 +1,4 @@
-//! Questions to the world: readiness, figures, explanations, what changed.
+//! Queries of the world: readiness, figures, explanations, changed objects.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl World {
         Some(Readiness { reason, message: message.to_owned(), active })
     }
 
-    /// Whether anybody waits for quota that a queue could give. Costs the queues.
+    /// Whether a workload waits for quota of an active queue. Costs the queues.
     #[must_use]
     pub fn quota_is_wanted(&self) -> bool {
         self.store.queues.ids().any(|id| {
@@ -122,7 +122,7 @@ impl World {
         })
     }
 
-    /// Figures of a LocalQueue's status, of what its workloads hold of its ClusterQueue alone. Costs its pending workloads.
+    /// Figures of a LocalQueue's status. Only quota of its current ClusterQueue counts. Costs its pending workloads.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -147,8 +147,8 @@ impl World {
         })
     }
 
-    /// The flavors and resources of a queue in the order of its spec, and then those of which it has no quota any more while workloads hold
-    /// some: what is not shown cannot be accounted for.
+    /// The flavors and resources of a queue in the order of its spec, followed by cells without quota in which workloads still hold usage: the
+    /// status has to account for all usage.
     fn cells(
         &self,
         cluster_queue: &str,
@@ -241,7 +241,7 @@ impl World {
         self.store.local_queues[id].spec.as_ref().map(|spec| spec.cluster_queue.as_str())
     }
 
-    /// What a ClusterQueue may still use of a flavor and resource, and what it could use if nothing were in use.
+    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if nothing were in use.
     #[must_use]
     pub fn availability(
         &self,
@@ -281,7 +281,7 @@ impl World {
         rows
     }
 
-    /// Why a workload is pending, `None` when it is unknown or holds quota.
+    /// Reason why a workload is pending, `None` when it is unknown or holds quota.
     #[must_use]
     pub fn explain(&self, uid: &str, now: Millis) -> Option<Verdict> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -296,7 +296,7 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading: true })
     }
 
-    /// The reason to wait that follows from where a workload is, without looking at quota.
+    /// The reason to wait that follows from the place of a workload, without a look at quota.
     pub(crate) fn standing_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };
@@ -314,7 +314,7 @@ impl World {
             return Some((PendingReason::Suspended, format!("LocalQueue {name} is inactive").into()));
         }
         if !queue.active {
-            // A stop says enough by itself; of all else the queue's own words say what has to be mended.
+            // A stop needs no explanation; for all else the queue's readiness message names the fault.
             let words =
                 local_queue.queue.and_then(|id| self.readiness_of(id)).filter(|found| found.reason != "Stopped");
             let words = words.map(|found| format!(": {}", found.message)).unwrap_or_default();
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// Queues that do not count as pending who is.
+    /// Queues whose count of pending workloads is wrong.
     fn miscounted(&self) -> Vec<String> {
         let is_counted = |id: &&WorkloadId| {
             let workload = self.store.workload(**id);
@@ -354,7 +354,7 @@ impl World {
         faults.collect()
     }
 
-    /// Recomputes the amounts that a world keeps incrementally and checks the laws of its books.
+    /// Recomputes the amounts that a world keeps incrementally and checks the laws of its accounting.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut faults = self.store.mischarged();
         faults.extend(self.miscounted());
@@ -413,7 +413,7 @@ impl World {
         let mut faults = Vec::new();
         for (_, queue) in self.store.queues.iter() {
             for cell in &self.tree.nodes[queue.node].cells {
-                // Usage beyond quota is no quota that was given.
+                // Usage beyond quota is not reserved quota.
                 let beyond = in_usage(&self.tree.nodes[queue.node].beyond, cell.key);
                 if cell.usage > 0 && self.tree.raw_available(queue.node, cell.key).saturating_add(beyond) < 0 {
                     let (flavor, resource) = *self.store.cells.key(cell.key);

@@ -1,4 +1,4 @@
-//! Why a flavor is no plain fit: kept as what was found, and put into words (Kueue's) only where somebody reads it.
+//! Reasons why a flavor is not a plain fit. They are kept as values, and put into Kueue's words only for a message.
 
 use crate::assign::tiers::Tier;
 use crate::cycle::issued::Issued;
@@ -10,9 +10,9 @@ use crate::world::store::Store;
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// More than could ever be had: assumed by earlier pod sets, asked for, the maximum.
+    /// More than the maximum: amount of earlier pod sets, request, maximum.
     Exceeds(FlavorId, ResourceId, [Units; 3]),
-    /// This much more than what is free.
+    /// The request exceeds the free quota by this amount.
     Lacks(FlavorId, ResourceId, Units),
     /// No resource group of the queue covers the resource.
     Uncovered(ResourceId),
@@ -20,17 +20,17 @@ pub(crate) enum Why {
     Unpinned(FlavorId, ResourceId),
     /// The flavor is in no group with the resource.
     NotProvided(FlavorId, ResourceId),
-    /// Its capacity was not to be had lately: until when and why.
+    /// The flavor is out of stock; the text has the end and the cause.
     OutOfStock(FlavorId, Box<str>),
-    /// More of a tier than the queue may hold: held already, asked for, the most.
+    /// More of a tier than the queue may hold: amounts held already, requested and allowed.
     TierShare(FlavorId, ResourceId, [Units; 3]),
     /// The pods can not run on the flavor.
     Mismatch(Box<str>),
-    /// What the pods say about nodes is not legal.
+    /// The pods' scheduling fields are not legal.
     Illegal(Box<str>),
 }
 
-/// How much a reason says against a flavor.
+/// Severity of a reason against a flavor.
 pub(crate) const fn severity(reason: Option<PendingReason>) -> u8 {
     match reason {
         Some(PendingReason::NoMatchingFlavor) => 4,
@@ -41,17 +41,17 @@ pub(crate) const fn severity(reason: Option<PendingReason>) -> u8 {
     }
 }
 
-/// The one that says more; the first of equals.
+/// The more severe reason; the first of equals.
 pub(crate) fn more_severe(a: Option<PendingReason>, b: Option<PendingReason>) -> Option<PendingReason> {
     if severity(a) >= severity(b) { a } else { b }
 }
 
-/// Text of an amount that is asked for, held or lacking: a number, however large.
+/// Text of an amount that is requested, held or lacking: always a number, even beyond [`INF`].
 fn number(store: &Store, resource: ResourceId, value: Units) -> String {
     berth_quantity::format(store.resource(resource), amount(value))
 }
 
-/// Text of a limit, which may be none at all.
+/// Text of a limit, which may be unlimited.
 fn limit(store: &Store, resource: ResourceId, value: Units) -> String {
     if value >= INF { "<unlimited>".to_owned() } else { number(store, resource, value) }
 }
@@ -103,32 +103,32 @@ impl Why {
         }
     }
 
-    /// Quota or capacity is missing; the flavor suits the pods.
+    /// Whether only quota or capacity is missing and the flavor matches the pods.
     pub(crate) const fn is_of_quota(&self) -> bool {
         matches!(self, Self::Exceeds(..) | Self::Lacks(..) | Self::OutOfStock(..) | Self::TierShare(..))
     }
 
-    /// What of the pods cannot be understood.
+    /// The fault in the pods' scheduling fields, if that is the reason.
     pub(crate) fn fault(&self) -> Option<&str> {
         if let Self::Illegal(fault) = self { Some(fault) } else { None }
     }
 }
 
-/// In words and in order.
+/// Texts in alphabetical order.
 pub(crate) fn texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts: Vec<String> = reasons.iter().map(|why| why.text(store)).collect();
     texts.sort_unstable();
     texts
 }
 
-/// In words and in order, each once.
+/// Texts in alphabetical order, each once.
 pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts = texts(store, reasons);
     texts.dedup();
     texts
 }
 
-/// What a head is told that was not admitted.
+/// Message to a head that was not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Plainly(&'static str),
@@ -141,7 +141,7 @@ pub(crate) enum Said {
 pub(crate) type Finding = (PendingReason, Said);
 
 impl Said {
-    /// In words; `name` gives the names of pod sets.
+    /// The message as text; `name` gives the names of pod sets.
     pub(crate) fn text<'s>(&self, store: &Store, name: impl Fn(usize) -> &'s str) -> String {
         match self {
             Self::Plainly(text) => (*text).to_owned(),
@@ -153,7 +153,7 @@ impl Said {
     }
 }
 
-/// Why pod sets got no flavors.
+/// Text of the reasons why pod sets got no flavors.
 pub(crate) fn unfit<'s>(store: &Store, pod_sets: impl Iterator<Item = (&'s str, &'s [Why])>) -> String {
     let mut all = String::new();
     for (name, reasons) in pod_sets.filter(|(_, reasons)| !reasons.is_empty()) {

@@ -1,4 +1,4 @@
-//! Who may preempt whom, as queues and workloads say it.
+//! Preemption settings of queues and workloads.
 
 /// `withinClusterQueue` and `reclaimWithinCohort` in one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,8 +6,8 @@ pub enum PreemptionPolicy {
     /// Never preempt.
     #[default]
     Never,
-    /// Empty, which the API's defaults rule out: allows nobody, and yet is not `Never` where a queue that could only borrow
-    /// asks whether it may preempt at all.
+    /// Empty, which the API's defaults rule out. It allows no victims, but it is not `Never` where a queue that could only borrow asks whether
+    /// it may preempt at all.
     Unset,
     /// Only workloads of lower priority.
     LowerPriority,
@@ -23,7 +23,7 @@ impl std::str::FromStr for PreemptionPolicy {
     /// Kueue's name of a policy.
     ///
     /// # Errors
-    /// Names what is allowed.
+    /// A message with the allowed names.
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "Never" => Ok(Self::Never),
@@ -38,20 +38,20 @@ impl std::str::FromStr for PreemptionPolicy {
     }
 }
 
-/// Whom a workload may preempt, within what its queue allows.
+/// Preemption scope of a workload, within the queue's policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preempts {
-    /// Whom its queue lets it.
+    /// Victims as the queue's policy allows.
     #[default]
     AsQueue,
-    /// Of those the ones of lower priority.
+    /// Victims as the queue's policy allows, if their priority is lower.
     Lower,
-    /// Nobody.
+    /// No victims.
     Nobody,
 }
 
 impl Preempts {
-    /// What is left of a policy.
+    /// The policy narrowed to this scope.
     #[must_use]
     pub const fn narrow(self, policy: PreemptionPolicy) -> PreemptionPolicy {
         match (self, policy) {
@@ -78,7 +78,7 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    /// As it holds for a workload that preempts so.
+    /// The settings for a workload with this preemption scope.
     #[must_use]
     pub const fn of(self, preempts: Preempts) -> Self {
         Self {
@@ -92,12 +92,12 @@ impl Preemption {
 /// Bounds of preemption; the default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreemptionGuard {
-    /// Who asks preempts only workloads whose priority is at least so much lower.
+    /// Workloads of the queue preempt only workloads whose priority is lower by at least this difference.
     pub min_priority_difference: i32,
-    /// Workloads of the queue are not preempted for so many milliseconds after they reserved quota.
+    /// Time in milliseconds after the reservation of quota during which workloads of the queue are not preempted.
     pub protected_ms: i64,
     /// Most victims of one workload.
     pub max_victims: Option<u32>,
-    /// Most that victims may hold of a contested resource, in per cent of what is asked for.
+    /// Most that victims may hold of a contested resource, in per cent of the request.
     pub max_evicted_percent: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Who may be preempted for a workload, by which right, and in which order they are tried.
+//! The workloads that may be preempted for another one, the right for each, and the order in which they are tried.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Held, Rank, Store, Workload};
 
-/// By which right a workload may be preempted.
+/// The right by which a workload may be preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     /// Same queue.
@@ -75,8 +75,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Order of candidates: on their way out, other queues first, lower priority, later reservation or checkpoint, the last
-    /// word between equals. What usage changes is in `usage`.
+    /// Order of candidates: evicted already, other queues first, lower priority, later reservation or checkpoint, the tie break. The order by
+    /// usage is in `usage`.
     pub(crate) fn compare(&self, other: &Self, own: QueueId) -> Ordering {
         (!self.evicted, self.queue == own).cmp(&(!other.evicted, other.queue == own)).then_with(|| self.by_age(other))
     }
@@ -88,7 +88,7 @@ impl<'a> Candidate<'a> {
 }
 
 impl Held {
-    /// Since when it loses what it did, should it be taken.
+    /// Start of the work that a preemption would lose: the last checkpoint or the reservation.
     pub(crate) fn loses_since(&self) -> Millis {
         self.saved.map_or(self.at, |saved| saved.max(self.at))
     }
@@ -113,12 +113,12 @@ pub(crate) fn satisfies(ask: &Ask<'_>, candidate: &Workload, policy: PreemptionP
     policy_allows(policy, (ask.priority, ask.queued_at), (candidate.priority, candidate.queued_at))
 }
 
-/// Whether it holds some of what is lacking.
+/// Whether the holder has usage in a cell that lacks quota.
 pub(crate) fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
-/// Who may be taken at all.
+/// The conditions for candidates.
 pub(crate) struct Filter<'a> {
     pub(crate) store: &'a Store,
     ask: &'a Ask<'a>,
@@ -135,7 +135,7 @@ impl<'a> Filter<'a> {
         if is_own { self.policy.within_cluster_queue } else { self.policy.reclaim_within_cohort }
     }
 
-    /// Nobody of this priority or a higher one may be taken.
+    /// Whether no workload of this priority or a higher one may be preempted.
     const fn ends_at(&self, is_own: bool, priority: i64) -> bool {
         match self.policy_of(is_own) {
             PreemptionPolicy::Any => false,
@@ -162,7 +162,7 @@ impl<'a> Filter<'a> {
         Some(Candidate::of(rank.workload, workload, held, right, line.common))
     }
 
-    /// By which right a workload of this priority may be taken; `advantage` when the asking queue is closer to quota.
+    /// The right by which a workload of this priority may be preempted; `advantage` when the asking queue is closer to quota.
     pub(crate) fn right(&self, priority: i64, is_own: bool, advantage: bool) -> Right {
         let above_threshold = self.policy.max_priority_threshold.is_some_and(|bound| priority > i64::from(bound));
         if is_own {
@@ -177,7 +177,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// What all candidates of a line have in common.
+/// Properties that all candidates of a line have in common.
 #[derive(Clone, Copy, Debug)]
 struct Scope {
     queue: QueueId,
@@ -187,7 +187,7 @@ struct Scope {
 
 #[derive(Clone, Debug)]
 enum Rest<'a> {
-    /// Those who hold quota, as they are kept: the part that is read, and the part after it.
+    /// The holders of quota in stored order: the part that is read, and the part after it.
     Kept(sorted::Iter<'a, Rank>, Option<&'a Sorted<Rank>>),
     Listed(std::vec::IntoIter<Candidate<'a>>),
 }
@@ -272,11 +272,11 @@ enum List {
     Own,
 }
 
-/// Everybody who may be preempted classically.
+/// All candidates of classical preemption.
 pub(crate) struct Candidates<'a>(Vec<(List, Line<'a>)>);
 
 impl<'a> Candidates<'a> {
-    /// Those of the asking queue, and of others over which it has no advantage.
+    /// Candidates of the asking queue, and of queues over which it has no advantage.
     pub(crate) fn listed(lines: impl IntoIterator<Item = Line<'a>>, own: QueueId) -> Self {
         let list = |line: &Line<'a>| if line.head.queue == own { List::Own } else { List::Priority };
         Self(lines.into_iter().map(|line| (list(&line), line)).collect())
@@ -294,7 +294,7 @@ impl<'a> Candidates<'a> {
         self.0.iter().any(|(list, _)| *list == List::Hierarchical)
     }
 
-    /// The sequence in which they are tried: those on their way out first.
+    /// The sequence in which they are tried: evicted workloads first.
     pub(crate) fn sequence(&self) -> Sequence<'a> {
         Sequence(self.0.iter().map(|(list, line)| Turn { list: *list, line: line.clone() }).collect())
     }
@@ -337,7 +337,7 @@ impl Ord for Turn<'_> {
 pub(crate) struct Sequence<'a>(BinaryHeap<Turn<'a>>);
 
 impl<'a> Sequence<'a> {
-    /// The next candidate; `keep` says whether its queue may give any more, it included.
+    /// The next candidate; `keep` returns false if its queue may give no more, this candidate included.
     pub(crate) fn next(&mut self, filter: &Filter<'a>, keep: impl Fn(&Candidate<'a>) -> bool) -> Option<Candidate<'a>> {
         loop {
             let mut turn = self.0.peek_mut()?;
@@ -354,8 +354,8 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// Everybody who may be preempted; `only_borrowing` when others count only while the asking queue may borrow afterwards.
-/// Costs the queues that are above their quota.
+/// All candidates; with `only_borrowing`, other queues count only where the asking queue is closer to quota. Costs the queues that are above
+/// their quota.
 pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool) -> Candidates<'a> {
     let ask = filter.ask;
     let mut found = Vec::new();
@@ -367,7 +367,7 @@ pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool
     Candidates(found)
 }
 
-/// Everybody whom fair sharing may take: the own queue, and every queue of the tree that borrows what is needed.
+/// All candidates of fair sharing: workloads of the own queue, and of every queue of the tree that borrows in a cell that lacks quota.
 pub(crate) fn collect_borrowers<'a>(filter: &Filter<'a>, tree: &Tree) -> Vec<Line<'a>> {
     let (store, ask) = (filter.store, filter.ask);
     let own = store.queues[ask.queue].node;
@@ -393,7 +393,7 @@ fn add_cohorts<'a>(
     let mut advantage = fit_in_quota(tree, node, &mut remaining);
     let mut visited = node;
     for cohort in tree.ancestors(node) {
-        // Without an advantage, and without a policy to borrow, others count only while the asking queue does not borrow.
+        // Without an advantage, and without a policy to borrow, other queues count only while the asking queue does not borrow.
         if advantage || !only_borrowing {
             add_subtree(filter, tree, cohort, visited, advantage, found);
         }
@@ -402,7 +402,7 @@ fn add_cohorts<'a>(
     }
 }
 
-/// Whether the requests fit the node's quota; leaves what it cannot give from its own.
+/// Whether the requests fit the node's quota; reduces the requests to the part that the node cannot give from its own.
 pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
     let mut fits = true;
     for (key, value) in requests {

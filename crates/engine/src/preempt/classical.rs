@@ -1,5 +1,4 @@
-//! Classical preemption (kueue.md 6.8): take candidates in order until the workload fits, then give back whom it does not
-//! need.
+//! Classical preemption, as in Kueue: take candidates in order until the workload fits, then put back the ones that are not needed.
 
 use crate::preempt::candidates::{Candidate, Candidates, Filter, Right, collect};
 use crate::preempt::spare::keep_whole;
@@ -13,8 +12,8 @@ fn may_borrow(store: &Store, ask: &Ask<'_>) -> bool {
     store.queues[ask.queue].spec.as_ref().is_some_and(|spec| spec.preemption.borrow_within_cohort)
 }
 
-/// Whether others count only where the asking queue is closer to quota: it may not borrow by preemption, and has used up what is its
-/// own.
+/// Whether other queues count only where the asking queue is closer to quota: it may not borrow by preemption, and has used up its own
+/// nominal quota.
 pub(crate) fn only_borrowing(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
     let is_under_nominal = ask.needs.iter().all(|key| {
         let cell = tree.cell(store.queues[ask.queue].node, *key);
@@ -23,7 +22,7 @@ pub(crate) fn only_borrowing(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool 
     !may_borrow(store, ask) && !is_under_nominal
 }
 
-/// Whether more is asked for than the whole quota of the queue: whoever leaves, that is never had without borrowing.
+/// Whether the request is larger than the quota of the queue: without borrowing it never fits, whatever leaves.
 pub(crate) fn must_borrow(store: &Store, tree: &Tree, ask: &Ask<'_>) -> bool {
     let node = store.queues[ask.queue].node;
     ask.usage.iter().any(|(key, value)| *value > tree.cell(node, *key).subtree)
@@ -79,7 +78,7 @@ fn attempt<'a>(
     Vec::new()
 }
 
-/// Takes a workload out of the what-if, or puts it back.
+/// Removes a workload from the trial, or puts it back.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world::ids::WorkloadId, out: bool) {
     if let Some(held) = store.workload(workload).and_then(|w| w.held()) {
         let node = store.queues[held.queue].node;
@@ -92,7 +91,7 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world
     }
 }
 
-/// Puts back, last first, everybody whose leaving is not needed; the very last one always is.
+/// Puts back, last first, every victim that is not needed; the very last one is always needed.
 pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut Vec<Target>, borrow: bool) {
     for index in (0..targets.len().saturating_sub(1)).rev() {
         let Some(target) = targets.get(index).copied() else { continue };
@@ -105,7 +104,7 @@ pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, tar
     }
 }
 
-/// Whether the workload fits, without borrowing if that is asked for.
+/// Whether the workload fits; without borrowing if `borrow` is false.
 pub(crate) fn fits(store: &Store, tree: &Tree, ask: &Ask<'_>, borrow: bool) -> bool {
     let node = store.queues[ask.queue].node;
     ask.usage.iter().all(|(key, value)| {
@@ -113,8 +112,8 @@ pub(crate) fn fits(store: &Store, tree: &Tree, ask: &Ask<'_>, borrow: bool) -> b
     })
 }
 
-/// A candidate of another queue counts only while its queue, and every cohort below the common one, is above its quota; while
-/// others leave, a queue that is not never comes to be.
+/// Whether a candidate's queue, and every cohort below the common one, is above its quota; always true for the own queue. A queue within its
+/// quota stays within it while other workloads leave.
 fn is_above_quota(store: &Store, tree: &Tree, ask: &Ask<'_>, candidate: &Candidate<'_>) -> bool {
     if candidate.queue == ask.queue {
         return true;

@@ -1,5 +1,5 @@
-//! Fair-sharing preemption (kueue.md 6.9): victims come from whoever has the highest share, as long as the rules on shares
-//! before and after allow it; what a first pass skipped, a second one may take.
+//! Fair-sharing preemption, as in Kueue: victims come from the branch with the highest share, as long as the rules on shares before and
+//! after allow it. A second pass may take candidates that the first pass skipped.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 use crate::world::store::Store;
 
-/// Reason of victims in other queues, where the asking queue takes back what is its own.
+/// Reason of victims in other queues, where the asking queue reclaims its own quota.
 pub(crate) const RECLAIM: &str = "InCohortReclamation";
 /// Reason of victims in other queues, where shares decide.
 pub(crate) const FAIR: &str = "InCohortFairSharing";
@@ -45,7 +45,7 @@ impl<'a> Turns<'a> {
         Self::new(store, tree, asking, lists.into_values().filter_map(Line::listed))
     }
 
-    /// The queue whose turn it is.
+    /// The next queue to take a victim from.
     pub(crate) fn next(&mut self, store: &Store, tree: &Tree) -> Option<NodeId> {
         let root = tree.root(self.own);
         if root == self.own {
@@ -122,13 +122,13 @@ pub(crate) const fn in_order(strategies: &[ShareStrategy]) -> &[ShareStrategy] {
     }
 }
 
-/// Within its nominal quota, with the asking workload in, a queue takes back what is its own, whatever the shares are.
+/// Whether a queue may reclaim its quota whatever the shares are: it is within its nominal quota with the asking workload in.
 pub(crate) fn is_entitled(tree: &Tree, own: NodeId, gates: &Gates, ask: &Ask<'_>) -> bool {
     gates.fair_preempt_within_nominal && tree.within_quota(own, ask.needs)
 }
 
-/// Whether shares let a victim be taken: `new` of the asking side with the workload in, `old` of the other side, and `after` of
-/// that without the victim.
+/// Whether shares allow a victim: `new` is the share of the asking side with the workload in, `old` the share of the other side, and `after`
+/// the share of the other side without the victim.
 pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: impl FnOnce() -> Share) -> bool {
     let hopeless = new.value().is_infinite() && old.value().is_finite();
     !hopeless
@@ -154,8 +154,8 @@ struct Search<'a> {
     gates: &'a Gates,
 }
 
-/// The victims. What shares said when they were taken holds at the end as well if all who were taken beside the asking queue leave whole;
-/// where some of these stay, all who were taken come with them.
+/// The victims. The share rules hold for the final set as well if all taken workloads on the side of the asking queue are evicted. If some
+/// of these stay, or only give up pods, the result has all taken workloads, too.
 pub(crate) fn targets(
     store: &Store,
     tree: &mut Tree,
@@ -171,7 +171,7 @@ pub(crate) fn targets(
     let strategies = in_order(strategies);
     let search = Search { store, ask, filter: &filter, own: store.queues[ask.queue].node, gates };
     let mut trial = Trial::new(tree);
-    // Shares are compared as they will be with the asking workload in.
+    // Shares are compared with the asking workload in.
     trial.add(search.own, ask.usage);
     let mut targets = Vec::new();
     let mut retry = Vec::new();
@@ -220,7 +220,7 @@ impl<'a> Search<'a> {
         fits
     }
 
-    /// How many victims that leave whole share a cohort below the root with the asking queue, or are its own.
+    /// Number of victims on the asking queue's side below the root that are evicted and do not only give up pods.
     fn beside(&self, tree: &Tree, targets: &[Target]) -> usize {
         let line = |node: NodeId| std::iter::once(node).chain(tree.ancestors(node));
         let top = line(self.own).take_while(|node| tree.nodes[*node].parent.is_some()).last();

@@ -1,5 +1,5 @@
-//! Who was evicted for whom since the last outside change. Preemption that would close a circle is not allowed, so evictions
-//! come to an end: the pairs form a finite graph without circles, in which somebody is never evicted again, and so on down.
+//! Eviction history: pairs of victim and preemptor since the last outside change. A preemption that would close a circle is not allowed, so
+//! evictions come to an end: the pairs form a finite graph without circles.
 
 mod fronts;
 
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::world::World;
 use crate::world::ids::{NodeId, WorkloadId};
 
-/// Victim to those it was evicted for.
+/// Preemptors by victim.
 type Evicted = BTreeMap<WorkloadId, BTreeSet<WorkloadId>>;
 
-/// Who was evicted for whom, per tree.
+/// Pairs of victim and preemptor, per tree.
 #[derive(Debug, Default)]
 pub(crate) struct Feuds(BTreeMap<NodeId, Evicted>);
 
@@ -20,14 +20,14 @@ impl Feuds {
         self.0.entry(root).or_default().entry(victim).or_default().insert(preemptor);
     }
 
-    /// Who was evicted for a workload.
+    /// Victims of a workload.
     pub(crate) fn victims_of(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let pairs = self.0.values().flatten();
         pairs.filter(|(_, preemptors)| preemptors.contains(&asking)).map(|(victim, _)| *victim).collect()
     }
 
-    /// Who lies behind a workload, through any number of steps: those for whom it was evicted, and those whom `more` names of all victims
-    /// of the tree.
+    /// Workloads that a workload was evicted for, through any number of steps. `more` names further ones for each step, from all victims of the
+    /// tree.
     fn behind(
         &self,
         root: NodeId,
@@ -50,7 +50,7 @@ impl Feuds {
 }
 
 impl World {
-    /// Who was evicted for whom since the last outside change, victims first, by uid. For tests: nothing is decided by it.
+    /// Pairs of victim and preemptor since the last outside change, by uid. For tests: no decision reads them.
     #[doc(hidden)]
     #[must_use]
     pub fn evicted_for(&self) -> Vec<(String, String)> {
@@ -61,7 +61,7 @@ impl World {
         pairs.map(|(victim, preemptor)| (uid(victim), uid(preemptor))).collect()
     }
 
-    /// Whom a workload must not preempt, its own older slice included.
+    /// Workloads that a workload must not preempt, its own older slice included.
     pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
         let mut barred = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
@@ -86,7 +86,7 @@ impl World {
         Some(self.tree.root(self.store.queues[queue].node))
     }
 
-    /// A workload came, went or changed: its tree may decide anew.
+    /// Forgets the history of a workload's tree after the workload came, went or changed.
     pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
         if !self.store.feuds.0.is_empty()
             && let Some(root) = self.tree_of(workload)
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Queues or cohorts changed: everybody may decide anew.
+    /// Forgets all history after queues or cohorts changed.
     pub(crate) fn end_feuds(&mut self) {
         self.store.feuds.0.clear();
     }

@@ -1,5 +1,4 @@
-//! What keeps preemption within bounds that a queue's policy sets: who is protected, and how much may be evicted for one
-//! workload.
+//! Bounds of preemption that a queue's policy sets: protected workloads, and the most that may be evicted for one workload.
 
 use crate::model::{Millis, PreemptionGuard};
 use crate::preempt::{Ask, Target};
@@ -9,7 +8,7 @@ use crate::world::ids::WorkloadId;
 use crate::world::store::{Held, Store};
 
 impl PreemptionGuard {
-    /// Whether it says nothing.
+    /// Whether it sets no bound.
     pub(crate) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -20,8 +19,8 @@ fn guard(store: &Store, queue: crate::world::ids::QueueId) -> Option<&Preemption
     store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
 }
 
-/// Until when a holder of quota may not be preempted: for good where nobody could stop it, and where its queue protects those who began a
-/// short while ago.
+/// End of the time in which a holder of quota may not be preempted: without end while it cannot be stopped, or the end of its queue's
+/// protection of workloads that began a short while ago. `None` if it is not protected.
 pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
     if held.kept && !held.evicted {
         return Some(Millis(i64::MAX));
@@ -31,19 +30,19 @@ pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
     (protected > 0 && until > store.now && !held.evicted).then_some(until)
 }
 
-/// Whether a priority is too near to that of who asks.
+/// Whether a priority is too near to the priority of the preemptor.
 pub(crate) fn is_too_near(store: &Store, ask: &Ask<'_>, priority: i64) -> bool {
     let least = guard(store, ask.queue).map_or(0, |guard| guard.min_priority_difference);
     least > 0 && ask.priority.saturating_sub(priority) < i64::from(least)
 }
 
-/// Drops victims altogether when they are too many, or hold too much more than what is asked for.
+/// Drops all victims when they are too many, or hold too much more than the request.
 pub(crate) fn bounded(store: &Store, ask: &Ask<'_>, targets: Vec<Target>) -> Vec<Target> {
     if is_bounded(store, ask, &targets) { targets } else { Vec::new() }
 }
 
-/// Whether victims are few enough, and hold little enough more than what is asked for. Those who were evicted for the same workload
-/// before, and did not help it, count as well.
+/// Whether victims are few enough, and hold little enough more than the request. Earlier victims of the same workload that did not help it
+/// count as well.
 pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bool {
     let Some(guard) = guard(store, ask.queue) else { return true };
     let known = ask.asking.map(|asking| store.feuds.victims_of(asking)).unwrap_or_default();
@@ -62,13 +61,13 @@ pub(crate) fn is_bounded(store: &Store, ask: &Ask<'_>, targets: &[Target]) -> bo
             evicted.saturating_mul(100) > in_usage(ask.usage, *cell).saturating_mul(Units::from(percent))
         })
     });
-    // Nobody new is taken: there is nothing to bound.
+    // Without new victims there is nothing to bound.
     let only_known = targets.iter().all(|target| known.contains(&target.workload));
     only_known || !(too_many || too_much)
 }
 
 impl World {
-    /// Notes the time, and wakes those who may preempt again because a protection has ended.
+    /// Notes the time, and wakes workloads that may preempt again because a protection has ended.
     pub(crate) fn release_protected(&mut self, now: Millis) {
         let before = std::mem::replace(&mut self.store.now, now);
         for queue in self.protecting() {
@@ -80,7 +79,7 @@ impl World {
         }
     }
 
-    /// When the next protection ends.
+    /// End of the next protection.
     pub(crate) fn next_unprotected(&self) -> Option<Millis> {
         let ends = self.protecting().into_iter().flat_map(|queue| self.ends_of_protection(queue));
         ends.filter(|end| *end > self.store.now).min()

@@ -1,5 +1,4 @@
-//! Whom to preempt: the search for victims. `candidates` says who may be taken and in which order, `classical` and `fair`
-//! how many of them.
+//! The search for victims. `candidates` has the workloads that may be preempted and their order; `classical` and `fair` choose among them.
 
 pub(crate) mod candidates;
 pub(crate) mod classical;
@@ -27,14 +26,14 @@ use crate::world::store::{Store, Workload};
 pub(crate) struct Target {
     pub(crate) workload: WorkloadId,
     pub(crate) reason: &'static str,
-    /// How many surplus pods it gives up, in place of leaving.
+    /// Number of surplus pods that it gives up in place of leaving.
     pub(crate) gives_up: Option<i64>,
 }
 
-/// Victims, and all who were taken before those not needed were put back, where shares can only be judged on these.
+/// Victims, and all workloads that were taken before the unneeded ones were put back, if shares can be judged on these only.
 pub(crate) type Victims = (Vec<Target>, Option<Vec<Target>>);
 
-/// Who asks for what.
+/// A query for victims: the preemptor and its request.
 pub(crate) struct Ask<'a> {
     pub(crate) queue: QueueId,
     pub(crate) priority: i64,
@@ -43,13 +42,13 @@ pub(crate) struct Ask<'a> {
     pub(crate) needs: &'a [CellId],
     /// Everything the workload would use.
     pub(crate) usage: &'a [(CellId, Units)],
-    /// Workloads that are not to be taken.
+    /// Workloads that are not to be preempted.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
     /// Set when the usage of LocalQueues orders candidates.
     pub(crate) afs: Option<&'a AdmissionFairSharing>,
-    /// Whom it takes of those whom its queue allows.
+    /// Preemption scope of the workload, applied after the queue's policy.
     pub(crate) preempts: Preempts,
-    /// Who it is, where policies bound preemption.
+    /// The preemptor, set only if a policy bounds preemption.
     pub(crate) asking: Option<WorkloadId>,
 }
 
@@ -80,19 +79,19 @@ impl<'a> Ask<'a> {
 /// Victims whose leaving makes the usage fit; empty when there is no such set.
 ///
 /// # Errors
-/// The rule that they break when they are checked again, which no search should let happen.
+/// The rule that the victims break when they are checked again; no search should let that happen.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
     let (targets, taken) = search(store, tree, options, ask);
     recheck::check(store, tree, options, ask, &targets, taken.as_deref()).map(|()| targets)
 }
 
-/// The victims before they are checked again.
+/// The victims within the queue's bounds, before they are checked again.
 fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     let (targets, taken) = unbounded(store, tree, options, ask);
     (guard::bounded(store, ask, targets), taken)
 }
 
-/// The same, however many they are.
+/// The victims, whatever their number.
 pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     match &options.fair_sharing {
         None => (classical::targets(store, tree, ask), None),

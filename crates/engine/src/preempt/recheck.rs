@@ -1,9 +1,9 @@
-//! Every rule once more, on the victims that are left when those not needed were put back. A set that breaks one is refused: nobody
-//! is preempted, the workload is told, and it is counted.
+//! Every rule once more, on the final victims after the unneeded ones were put back. A set that breaks a rule is refused: no workload is
+//! preempted, the verdict says so, and a counter goes up.
 //!
-//! What held when a victim was taken need not hold for it on the final set, because others left after it. What always holds there is
-//! checked: for each node that had to be above its quota, and for each side that had to have the higher share, it holds with the one
-//! put back who was taken last.
+//! A condition that held when a victim was taken need not hold on the final set, because other victims left after it. The check is one that
+//! always holds there: each node that had to be above its quota, and each side that had to have the higher share, still is or has so with
+//! its last victim put back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,34 +23,34 @@ use crate::world::store::{Held, Store, Workload};
 /// The rule that a set of victims breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breach {
-    /// One holds no quota, is in the set twice, or gives up pods that it can not spare.
+    /// A victim holds no quota, is in the set twice, or gives up pods that are not surplus.
     NoVictim,
-    /// One was evicted already for somebody else of the cycle, or the workload was evicted for it.
+    /// A victim was evicted already for another head of the cycle, or eviction history protects it.
     Barred,
-    /// One is of another tree of cohorts, of a queue that may not admit, or holds nothing of what is asked for.
+    /// A victim is of another cohort tree, of a queue that may not admit, or holds nothing in a cell that lacks quota.
     Elsewhere,
-    /// One stands beside the slice that it replaces, or that replaces it.
+    /// A victim is a slice whose old or replacement slice holds quota, too.
     HandingOver,
-    /// `withinClusterQueue` or `reclaimWithinCohort` protects one.
+    /// `withinClusterQueue` or `reclaimWithinCohort` protects a victim.
     Policy,
-    /// The priority of one is too near.
+    /// The priority of a victim is too near.
     TooNear,
-    /// One began a short while ago.
+    /// A victim began a short while ago or cannot be stopped.
     Protected,
-    /// One is preempted by a right that the workload does not have: `borrowWithinCohort`, its threshold, or its own quota.
+    /// A victim is preempted by a right that the workload does not have: `borrowWithinCohort`, its threshold, or its own quota.
     Right,
-    /// The queue of one, or a cohort above it, is within its quota.
+    /// The queue of a victim, or a cohort above it, is within its quota.
     WithinQuota,
-    /// The side of one has a smaller share than that of who asks.
+    /// The side of a victim has a smaller share than the side of the preemptor.
     Share,
-    /// They are more, or hold more, than the queue's policy allows.
+    /// The victims are more, or hold more, than the queue's policy allows.
     Bounds,
-    /// The workload does not fit when they have left, or only by borrowing what it may not.
+    /// The workload does not fit when the victims have left, or only by borrowing that is not allowed.
     NotEnough,
 }
 
 impl Breach {
-    /// What the workload is told.
+    /// Message in the workload's verdict.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::NoVictim => "Preemption was refused: a chosen workload holds nothing that it could give up",
@@ -69,7 +69,7 @@ impl Breach {
     }
 }
 
-/// What the checks of one set have in common.
+/// Inputs that the checks of one set have in common.
 struct Check<'a> {
     store: &'a Store,
     ask: &'a Ask<'a>,
@@ -77,11 +77,11 @@ struct Check<'a> {
     own: NodeId,
 }
 
-/// Checks victims in the state in which they were looked for. `taken` are all who were taken, where some on the side of the asking queue
-/// stay after all: then shares are judged on these. Costs the victims, and the nodes above each.
+/// Checks victims in the state of the search. `taken` has all workloads that the search took, if some on the side of the asking queue stay
+/// after all: then shares are judged on these. Costs the victims, and the nodes above each.
 ///
 /// # Errors
-/// A rule that they break.
+/// A rule that the victims break.
 pub(crate) fn check(
     store: &Store,
     tree: &mut Tree,
@@ -121,7 +121,7 @@ impl Check<'_> {
         self.store.queues[queue].node
     }
 
-    /// What holds of a victim whoever else is one.
+    /// Rules for a victim that do not depend on the other victims.
     fn may_be_taken(&self, tree: &Tree, target: &Target) -> Result<(), Breach> {
         let (workload, held) = self.victim(target)?;
         let spares = |pods: i64| !held.evicted && held.spare.as_ref().is_some_and(|spare| spare.has(pods));
@@ -168,7 +168,7 @@ impl Check<'_> {
         if !fits(self.store, trial.tree(), self.ask, may_borrow) {
             return Err(Breach::NotEnough);
         }
-        // Per node below the lowest common cohort: somebody below it is a victim with whom it is above its quota.
+        // Per node below the lowest common cohort: true if it is above its quota with one of its victims put back.
         let mut above: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in targets {
             let (_, held) = self.victim(target)?;
@@ -223,7 +223,7 @@ impl Check<'_> {
             return Err(Breach::Share);
         }
         let mut trial = self.without(tree, judged);
-        // As when they were looked for, shares are those with the asking workload in.
+        // As in the search, shares are those with the asking workload in.
         trial.add(self.own, self.ask.usage);
         let mut higher: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in judged.iter().filter(|target| target.reason == FAIR) {
@@ -238,7 +238,7 @@ impl Check<'_> {
         if higher.into_values().all(|higher| higher) { Ok(()) } else { Err(Breach::Share) }
     }
 
-    /// The what-if in which all of them have left.
+    /// A trial in which all targets have left.
     fn without<'t>(&self, tree: &'t mut Tree, targets: &[Target]) -> Trial<'t> {
         let mut trial = Trial::new(tree);
         for target in targets {
@@ -249,8 +249,8 @@ impl Check<'_> {
 }
 
 impl World {
-    /// How often chosen victims broke a rule when they were checked again, and nobody was preempted: a fault of the engine, so it must
-    /// stay 0.
+    /// Number of victim sets that broke a rule when they were checked again, so that no workload was preempted. Each is a fault of the engine:
+    /// the number must stay 0.
     #[must_use]
     pub const fn refused_victims(&self) -> u64 {
         self.refused_victims

@@ -1,4 +1,4 @@
-//! Workloads that may do without some of their pods give these up before they are preempted whole.
+//! Surplus pods: a workload gives these up before it is evicted.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use crate::world::beyond;
 use crate::world::ids::CellId;
 use crate::world::store::{Held, Store};
 
-/// Pods that a workload may do without.
+/// Surplus pods of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spare {
     pods: i64,
     /// At least 1.
     step: i64,
-    /// What one of them holds.
+    /// Usage of one pod.
     each: Usage,
 }
 
 impl Spare {
-    /// Of a pod set that was given `given`, whose amounts by cell are `usage`.
+    /// Surplus pods of a pod set that was given `given`, whose amounts by cell are `usage`.
     pub(crate) fn of(surplus: &Surplus, given: &PodSetAssignment, usage: &[(CellId, Units)]) -> Option<Self> {
         let (pods, count) = (surplus.pods.min(given.count), Units::from(given.count));
         let each = || usage.iter().map(|(cell, value)| (*cell, value.checked_div(count).unwrap_or(0))).collect();
         (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
     }
 
-    /// Whether it may do without so many.
+    /// Whether the workload has this number of surplus pods.
     pub(crate) const fn has(&self, pods: i64) -> bool {
         pods > 0 && pods <= self.pods
     }
@@ -46,19 +46,19 @@ impl Spare {
 }
 
 impl Held {
-    /// What goes with so many pods.
+    /// Usage of this number of pods.
     fn part(&self, pods: i64) -> Usage {
         let each = self.spare.iter().flat_map(|spare| &spare.each);
         each.map(|(cell, value)| (*cell, value.saturating_mul(Units::from(pods)))).collect()
     }
 
-    /// What a target gives back.
+    /// Usage that a target gives back.
     pub(crate) fn given_back(&self, target: &Target) -> Cow<'_, Usage> {
         target.gives_up.map_or(Cow::Borrowed(&self.usage), |pods| Cow::Owned(self.part(pods)))
     }
 }
 
-/// Takes out of the what-if what a target gives back, or puts it back.
+/// Removes the usage that a target gives back from the trial, or puts it back.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: bool) {
     let Some(held) = store.workload(target.workload).and_then(|workload| workload.held()) else { return };
     let (node, usage) = (store.queues[held.queue].node, held.given_back(target));
@@ -72,8 +72,7 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: 
     }
 }
 
-/// Lets those stay, last first, of whom it is enough that they give up surplus pods: no more than are needed. All targets are
-/// out of the what-if.
+/// Replaces evictions, last first, by surplus pods where that is enough, with no more pods than needed. All targets are out of the trial.
 pub(crate) fn keep_whole(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut [Target], borrow: bool) {
     for target in targets.iter_mut().rev() {
         let held = store.workload(target.workload).and_then(|workload| workload.held()).filter(|held| !held.evicted);

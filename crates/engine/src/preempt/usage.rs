@@ -1,8 +1,8 @@
-//! The order of candidates under admission fair sharing: of two in the same ClusterQueue but in LocalQueues of different names, the one
-//! goes first whose LocalQueue used more, before priority; elsewhere usage plays no part (kueue.md 6.8).
+//! The order of candidates under admission fair sharing, as in Kueue. Between two candidates of one ClusterQueue in LocalQueues of different
+//! names, the LocalQueue with the higher usage goes first, before priority. Elsewhere usage plays no part.
 //!
-//! Together that need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's
-//! order where it is one, and the same answer to the same input where it is not.
+//! The comparison need not be an order: a before b before c before a is possible. Lists are sorted and merged in ways that give Kueue's
+//! order where there is one, and the same answer to the same input where there is none.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub(super) fn is_usage_based(store: &Store, queue: QueueId) -> bool {
     store.queues[queue].spec.as_ref().is_some_and(|spec| spec.usage_based)
 }
 
-/// The candidates of one queue in their order. Where one of two has no usage, it plays no part between them.
+/// The candidates of one queue in their order. Usage plays no part between two candidates of which one has no known usage.
 pub(crate) fn sort_line<'a>(
     store: &Store,
     afs: Option<&AdmissionFairSharing>,
@@ -42,7 +42,7 @@ pub(crate) fn sort_line<'a>(
     sorted.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Sorts by a comparison that need not be an order: then the result depends on how the items stand, and on nothing else.
+/// Sorts by a comparison that need not be an order: the result depends on the input sequence and on nothing else.
 fn merge_sort<T>(mut items: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     if items.len() < 2 {
         return items;

@@ -1,6 +1,6 @@
-//! Admission fair sharing (kueue.md 6.18): what each LocalQueue used lately orders the workloads of its ClusterQueue.
+//! Admission fair sharing: the recent usage of each LocalQueue orders the workloads of its ClusterQueue, as in Kueue.
 //!
-//! The ledger is data: decayed amounts of what admitted workloads held, with the time they stand for, and penalties, which are
+//! The ledger is data. It has the decayed usage of admitted workloads with the time that it is true for. It also has penalties, which are
 //! charged ahead for reservations and count as used once their workloads are admitted. Time comes in with `plan` and `settle`.
 
 #![expect(clippy::float_arithmetic, reason = "usage decays by half-lives and is weighted in floats, as in Kueue")]
@@ -38,8 +38,8 @@ pub fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
     if settings.half_life <= 0 { 0.0 } else { 1.0 - kept(settings.sampling_interval, settings.half_life) }
 }
 
-/// Weighted usage of a LocalQueue: what it consumed and what is charged ahead (milli units of cpu, units of all else; a resource as often
-/// as it comes) by resource weights, divided by the LocalQueue's weight; infinite without a positive weight.
+/// Weighted usage of a LocalQueue: the sum of consumed and charged amounts times resource weights, divided by the LocalQueue's weight.
+/// `parts` are in milli units of cpu and units of all else, and may name a resource more than once. Infinite without a positive weight.
 #[must_use]
 pub fn weighted_usage<'a>(
     parts: impl Iterator<Item = (&'a str, f64)>,
@@ -49,7 +49,7 @@ pub fn weighted_usage<'a>(
     if weight <= 0.0 {
         return f64::INFINITY;
     }
-    // Summed up per resource before it is weighted, as in Kueue: floats that say the same compare as equal then.
+    // Amounts are summed per resource before they are weighted, as in Kueue: equal usage then gives equal floats.
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, amount) in parts {
         *sums.entry(name).or_default() += amount;
@@ -61,7 +61,7 @@ pub fn weighted_usage<'a>(
     weighted.fold(0.0, |sum, part| sum + part) / weight
 }
 
-/// What a LocalQueue used lately.
+/// Recent usage of a LocalQueue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     consumed: BTreeMap<ResourceId, f64>,
@@ -84,25 +84,25 @@ impl Ledger {
         self.at = Some(now);
     }
 
-    /// The workload is admitted: its penalty counts as used.
+    /// Counts the penalty of an admitted workload as used.
     fn confirm(&mut self, workload: WorkloadId) {
         for (resource, amount) in self.penalties.remove(&workload).unwrap_or_default() {
             *self.consumed.entry(resource).or_default() += amount;
         }
     }
 
-    /// Hardly anything consumed is left, and nothing is charged.
+    /// Whether hardly any consumption is left and nothing is charged.
     fn is_idle(&self) -> bool {
         self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
     }
 
-    /// The reservation did not come about, or the workload will never be admitted.
+    /// Drops the penalty of a reservation that did not come about or that is never admitted.
     fn revert(&mut self, workload: WorkloadId) {
         self.penalties.remove(&workload);
     }
 }
 
-/// An amount as it is told: in whole units from a thousand of them on, below that with four digits at least. What was used is never nothing.
+/// An amount as the status has it: in whole units from 1000 units on, below that with at least four digits. Positive usage is never 0.
 fn told(amount: f64, per_unit: i128) -> Nano {
     if amount <= 0.0 {
         return Nano(0);
@@ -126,7 +126,7 @@ fn by_resource(store: &Store, usage: impl Iterator<Item = (CellId, Units)>) -> B
     amounts
 }
 
-/// Weighted usage of a LocalQueue: what it consumed and what admissions are not settled yet.
+/// Weighted usage of a LocalQueue: its consumption and the penalties that are not settled yet.
 pub(crate) fn usage_of(store: &Store, settings: &AdmissionFairSharing, local_queue: &LocalQueue) -> f64 {
     let ledger = &local_queue.ledger;
     let consumed = ledger.consumed.iter().map(|(resource, amount)| (*resource, *amount));
@@ -169,7 +169,7 @@ impl World {
         Some(self.weighted(&self.store.local_queues[id]))
     }
 
-    /// What a LocalQueue used lately, for its status; `None` when it was never settled or told.
+    /// Recent usage of a LocalQueue, for its status; `None` when it was never settled and no delta set it.
     #[must_use]
     pub fn ledger(&self, namespace: &str, name: &str) -> Option<LedgerFigures> {
         let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
@@ -196,7 +196,7 @@ impl World {
         self.changed_local_queues.insert(id);
     }
 
-    /// The reservation that was charged did not come about, or its workload is gone.
+    /// Settles the penalty of a reservation that did not come about or whose workload is gone; a workload that was admitted pays it.
     pub(crate) fn drop_penalty(&mut self, workload: WorkloadId) {
         if let Some(local_queue) = self.store.workload(workload).map(|workload| workload.local_queue) {
             let was_admitted = self.admitted_lately.remove(&(local_queue, workload));
@@ -205,8 +205,8 @@ impl World {
         }
     }
 
-    /// A delta tells how far a workload is. What was charged ahead for it is settled when it is admitted, and stays charged while it is
-    /// not, even if it loses its reservation meanwhile; it does not follow it to another LocalQueue.
+    /// Takes in the admission state that a delta has. The penalty of a workload is settled when the workload is admitted. Until then it stays
+    /// charged, even if the workload loses its reservation meanwhile. It does not follow the workload to another LocalQueue.
     pub(crate) fn note_admission(
         &mut self,
         id: WorkloadId,
@@ -233,15 +233,15 @@ impl World {
         }
     }
 
-    /// When the sampling interval is over that runs now; `None` while no ledger has anything to settle.
+    /// End of the current sampling interval; `None` while no ledger has anything to settle.
     pub(crate) fn next_settlement(&self) -> Option<Millis> {
         let interval = self.options.admission_fair_sharing.as_ref()?.sampling_interval.max(1);
         let at = self.settled_at.filter(|_| self.unsettled)?;
         Some(Millis(at.0.saturating_add(interval)))
     }
 
-    /// Brings ledgers up to `now`: of the LocalQueues where somebody was admitted since the last time, and of all under admission
-    /// fair sharing when the sampling interval is over. Planning does so by itself.
+    /// Brings ledgers up to `now`: LocalQueues with an admission since the last time, and when the sampling interval is over all LocalQueues
+    /// under admission fair sharing. Planning does so by itself.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
         let ordered: Vec<QueueId> = self.store.queues.ids().filter(|queue| self.has_lanes(*queue)).collect();
@@ -249,7 +249,7 @@ impl World {
         self.settle_all(now, &settings, &ordered);
         for (queue, head) in ordered.into_iter().zip(heads) {
             if self.strict_head(queue) != head {
-                // Whoever stood before it kept it from being looked at.
+                // The former head kept the new one from being looked at.
                 self.live.insert(self.tree.root(self.store.queues[queue].node));
             }
         }
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// Whom a strict queue tries next.
+    /// The workload that a strict queue tries next.
     fn strict_head(&self, queue: QueueId) -> Option<WorkloadId> {
         self.store.queues[queue].is_strict().then(|| self.head(queue)).flatten()
     }
@@ -286,7 +286,7 @@ impl World {
         let usage = by_resource(&self.store, admitted.copied());
         let ledger = &mut self.store.local_queues[id].ledger;
         if ledger.is_idle() && usage.values().all(|amount| *amount <= 0.0) {
-            // What is left fades, and is not told any more: whoever reads what was told last, with its time, comes to the same.
+            // The rest fades and is not reported again: the last reported amounts with their time decay to the same values.
             if ledger.at.is_some() {
                 ledger.settle(&usage, now, half_life);
             }
@@ -297,7 +297,7 @@ impl World {
         self.changed_local_queues.insert(id);
     }
 
-    /// Charges a reservation to its LocalQueue ahead: part of all that the workload asks for, whatever it was given of it.
+    /// Charges a reservation to its LocalQueue ahead: a part of the workload's full request, whatever part of it was given.
     pub(crate) fn charge(&mut self, workload: WorkloadId, now: Millis) {
         let held = self.store.workload(workload).and_then(|workload| workload.held());
         let Some(queue) = held.map(|held| held.queue).filter(|queue| self.has_lanes(*queue)) else { return };

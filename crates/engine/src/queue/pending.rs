@@ -1,6 +1,6 @@
-//! The pending workloads of one ClusterQueue, kept by class of equals: a class is parked and woken as one, so a wake-up
-//! costs the number of classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and
-//! the lane with the lowest usage goes first; elsewhere all are in lane 0.
+//! The pending workloads of one ClusterQueue, kept by class of equals. A class is parked and woken as one, so a wake-up costs the number of
+//! classes, not of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes
+//! first; elsewhere all workloads are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::world::ids::{ClassId, WorkloadId};
 /// A member in its order.
 pub(crate) type Member = (Key, WorkloadId);
 
-/// Members that have not been told something: mostly none or one.
+/// Members without a notice of some kind: mostly none or one.
 #[derive(Debug, Default)]
 pub(crate) enum Untold {
     #[default]
@@ -61,9 +61,9 @@ pub(crate) struct ClassQueue {
     lanes: Vec<(u32, Sorted<Member>)>,
     /// Set while an equal workload was found not to fit and nothing changed since.
     pub(crate) parked: Option<PendingReason>,
-    /// What the member was told for which all of them are parked.
+    /// Message to the member for which the class was parked.
     pub(crate) why: Option<Arc<str>>,
-    /// Members that have not been told that they were passed over.
+    /// Members without a notice that they were passed over.
     unannounced: Untold,
     /// Reason that was announced to all other members.
     pub(crate) announced: Option<PendingReason>,
@@ -90,9 +90,9 @@ impl ClassQueue {
 /// First member of each active class, by lane.
 #[derive(Debug, Default)]
 struct Heads {
-    /// Those of lane 0, which are found without a look for the lane.
+    /// Heads of lane 0, which need no look-up of the lane.
     shared: BTreeMap<Member, ClassId>,
-    /// Those of other lanes.
+    /// Heads of other lanes.
     others: BTreeMap<u32, BTreeMap<Member, ClassId>>,
 }
 
@@ -106,7 +106,7 @@ impl Heads {
         std::iter::once((0, &self.shared)).chain(self.others.iter().map(|(lane, heads)| (*lane, heads)))
     }
 
-    /// Takes in the first members of a class that was parked; tells whether it was.
+    /// Takes in the first members of a class; returns true if it was parked.
     fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
         queue.why = None;
         let parked = queue.parked.take().is_some();
@@ -121,7 +121,7 @@ impl Heads {
     fn remove(&mut self, lane: u32, member: &Member) {
         let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
         if let Some(heads) = heads {
-            // A lane without heads mostly gets some again.
+            // A lane without heads is kept, because it mostly gets some again.
             heads.remove(member);
         }
     }
@@ -134,7 +134,7 @@ pub(crate) struct Pending {
     pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
     pub(crate) solo: BTreeSet<WorkloadId>,
     pub(crate) mismatched: BTreeSet<WorkloadId>,
-    /// Parked classes that may fit once others were given room: their pod sets compete with each other for flavors.
+    /// Parked classes that may fit after other workloads were admitted: `World::is_fickle`.
     pub(crate) fickle: BTreeSet<ClassId>,
     /// All pending workloads that name this queue and are counted there.
     pub(crate) total: u32,
@@ -142,9 +142,9 @@ pub(crate) struct Pending {
     pub(crate) sticky: Option<WorkloadId>,
     /// The workload that issued preemptions last, under any strategy.
     pub(crate) preemptor: Option<WorkloadId>,
-    /// Epoch of the tree that was last acted on.
+    /// Epoch of the tree at the last wake-up.
     pub(crate) epoch: u64,
-    /// Epoch of the tree when a head was last taken by itself: what it changed to meanwhile, the head has not been judged by.
+    /// Epoch of the tree when a head was last taken by itself: the head was not judged by later changes.
     pub(crate) taken_at: Option<u64>,
 }
 
@@ -172,7 +172,7 @@ impl Pending {
         }
     }
 
-    /// A member was looked at and stays.
+    /// Notes that a member was looked at and stays.
     pub(crate) fn stay(&mut self, class: ClassId, workload: WorkloadId) {
         if let Some(queue) = self.classes.get_mut(&class) {
             queue.unannounced.insert(workload);
@@ -200,14 +200,14 @@ impl Pending {
         {
             self.heads.insert(lane, first.clone(), class);
         }
-        // An id of a class without members may come to stand for another class.
+        // The id of a class without members is reused for another class.
         if queue.lanes.is_empty() {
             self.classes.remove(&class);
             self.fickle.remove(&class);
         }
     }
 
-    /// The workload was admitted, changed or is gone.
+    /// Forgets a preemptor that was admitted, changed or is gone.
     pub(crate) fn forget_preemptor(&mut self, workload: WorkloadId) {
         self.sticky = self.sticky.filter(|id| *id != workload);
         self.preemptor = self.preemptor.filter(|id| *id != workload);
@@ -227,7 +227,7 @@ impl Pending {
         self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
     }
 
-    /// Parks a whole class. Returns the members that have not been told so with this reason.
+    /// Parks a class. Returns the members that have no notice with this reason yet.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {
@@ -243,14 +243,14 @@ impl Pending {
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
-    /// Keeps what a member of a parked class was told, for its equals.
+    /// Keeps the message to a member of a parked class, for its equals.
     pub(crate) fn tell_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
         if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
             queue.why = Some(Arc::clone(message));
         }
     }
 
-    /// Parks a class without a word to its members, as it is woken soon; tells whether it was active.
+    /// Parks a class without notices to its members, as it is woken soon; returns true if it was active.
     pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
         let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
         for (lane, first) in queue.firsts() {
@@ -260,7 +260,7 @@ impl Pending {
         true
     }
 
-    /// Makes every parked class active; tells whether there was one.
+    /// Makes every parked class active; returns true if there was one.
     pub(crate) fn wake_classes(&mut self) -> bool {
         self.fickle.clear();
         let heads = &mut self.heads;

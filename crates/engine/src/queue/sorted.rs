@@ -1,11 +1,11 @@
-//! Items in order, of which the first is asked for most.
+//! Items in order, with a fast first item, which is read most.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, btree_set};
 use std::iter::Chain;
 use std::option;
 
-/// Items in order, each once. The first stands outside of the tree of the others: who it is costs no walk, and one alone needs no tree.
+/// Items in order, each once. The first item is outside of the tree of the others: reading it costs no walk, and a single item needs no tree.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
     /// `None` where there is none at all.

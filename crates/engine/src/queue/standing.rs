@@ -1,4 +1,4 @@
-//! Who stands before whom among those who wait, and what waiting is worth.
+//! The order of pending workloads in a queue, and the points for waiting.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::world::store::Workload;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Order in a queue: higher standing, capacity taken away before, older, then the last word between equals.
+/// Order in a queue: higher priority with points for waiting, lost capacity (`at_front`), older, then the tie break.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) standing: Reverse<i64>,
@@ -27,8 +27,8 @@ impl Workload {
         }
     }
 
-    /// Its priority; where waiting counts, the one that it would have to begin with at the epoch, in points of a millisecond of
-    /// waiting. All who wait gain as much in the same time, so that who is before whom does not change while they wait.
+    /// The priority; where waiting counts, the priority extrapolated back to the epoch, times the milliseconds of an hour.
+    /// All pending workloads of the queue gain the same points in the same time, so their order does not change while they wait.
     fn standing(&self) -> i64 {
         let priority = self.priority;
         match i64::from(self.points_per_hour) {
@@ -37,7 +37,7 @@ impl Workload {
         }
     }
 
-    /// Its priority with what it has gained by waiting.
+    /// The priority with the points for waiting.
     pub(crate) fn priority_at(&self, now: Millis) -> i64 {
         let waited = now.0.saturating_sub(self.waits_since.0).max(0);
         self.priority.saturating_add(waited.saturating_mul(i64::from(self.points_per_hour)) / HOUR_MS)

@@ -1,4 +1,4 @@
-//! The last word between workloads that priority and time do not tell apart (`docs/decisions/equal-times.md`).
+//! The tie break between workloads of equal priority and time (`docs/decisions/equal-times.md`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::model::{Millis, WorkloadSpec};
 use crate::world::held::start_of;
 
-/// What decides between workloads of the same priority and time. Its order is that of a queue.
+/// The tie break between workloads of the same priority and time. Its order is that of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tie {
-    /// To the letter: the smaller UID goes first.
+    /// As in Kueue: the smaller UID goes first.
     Uid(Arc<str>),
     /// The lot of namespace and second, and the name behind it: fair between namespaces, by name within one.
     Lot(Arc<str>),
@@ -24,7 +24,7 @@ impl Tie {
         Self::Lot(format!("{lot:016x}/{}", spec.name).into())
     }
 
-    /// The word by which it is told from others of its kind.
+    /// The text that decides.
     pub(crate) const fn word(&self) -> &Arc<str> {
         match self {
             Self::Uid(word) | Self::Lot(word) => word,
@@ -39,7 +39,7 @@ impl Tie {
         }
     }
 
-    /// A number by which most victims are told apart: numbers that differ are in the order of victims.
+    /// A number that decides most comparisons: numbers that differ are in the order of victims.
     pub(crate) fn start_of_victim(&self) -> u64 {
         match self {
             Self::Uid(uid) => start_of(uid),
@@ -53,8 +53,8 @@ pub(crate) const fn second(at: Millis) -> i64 {
     at.0.div_euclid(1000)
 }
 
-/// The lot that a namespace draws in a second. A tenant can choose neither: of two namespaces each is first about as often. The function is
-/// written out, since the order has to be the same after a restart, an upgrade and a change of leader. It is FNV-1a, and the last step
+/// The lot of a namespace in a second: each of two namespaces is first about equally often, and a tenant cannot choose its lot. The function
+/// is written out because the order has to be the same after a restart, an upgrade and a change of leader. It is FNV-1a with the last step
 /// of `SplitMix64`, without which similar names would have similar lots.
 pub(crate) fn lot(namespace: &str, second: i64) -> u64 {
     let bytes = namespace.bytes().chain([0xff]).chain(second.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Who waits for quota of a ClusterQueue, and which queues share a cohort tree.
+//! Pending workloads of a ClusterQueue, and ClusterQueues that share a cohort tree.
 
 use crate::queue::pending::ClassQueue;
 use crate::world::World;
@@ -6,7 +6,7 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{LocalQueue, Phase, Place, Workload};
 
 impl World {
-    /// Whether any workload is pending that could get quota of a ClusterQueue: in it, or in another one of its cohort tree.
+    /// Whether a workload is pending in a ClusterQueue or in another one of its cohort tree.
     #[must_use]
     pub fn anyone_waits_beside(&self, cluster_queue: &str) -> bool {
         let root = |queue: QueueId| self.tree.root(self.store.queues[queue].node);
@@ -22,7 +22,7 @@ impl World {
         one == other || root(one).is_some_and(|found| root(other) == Some(found))
     }
 
-    /// How many workloads of a queue stand before one that waits there, parked or not. Costs those that wait.
+    /// Number of pending workloads of a queue, parked or not, that go before one of them. Costs the pending workloads of the queue.
     pub(crate) fn waiting_before(&self, queue: QueueId, id: WorkloadId) -> usize {
         let Some(own) = self.store.workload(id).map(Workload::key) else { return 0 };
         let pending = &self.store.queues[queue].pending;
@@ -32,8 +32,7 @@ impl World {
         members.chain(aside).filter(|is_before| *is_before).count()
     }
 
-    /// Pending workloads of a ClusterQueue: those that will be tried (in order) and those that are parked, blocked in
-    /// their queue or in back-off, by uid.
+    /// Pending workloads of a ClusterQueue by uid: the active ones in order, and the ones that are parked, blocked in their queue or in back-off.
     #[must_use]
     pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {

@@ -1,5 +1,5 @@
-//! Arithmetic of one quota cell (kueue.md 6.4). Values are wide, so sums of any real usage are exact and adding and
-//! removing are exact inverses; [`INF`] stands for "unlimited".
+//! Arithmetic of one quota cell, with Kueue's rules of borrowing and lending. Values have 128 bits, so sums of any real usage are exact, and
+//! adding and removing are exact inverses. [`INF`] stands for "unlimited".
 
 use crate::model::Amount;
 use crate::world::ids::CellId;
@@ -23,12 +23,12 @@ pub(crate) const fn plus(a: Units, b: Units) -> Units {
     if a >= INF || b >= INF || sum >= INF { INF } else { sum }
 }
 
-/// Adds, in contrast to [`plus`] beyond [`INF`] too: what is taken back later has to be what was added.
+/// Adds beyond [`INF`] as well, in contrast to [`plus`]: an amount that is subtracted later has to be the amount that was added.
 pub(crate) const fn add_to(total: &mut Units, value: Units) {
     *total = total.saturating_add(value);
 }
 
-/// What of `quota` is left after `used`; unlimited stays unlimited whatever is used.
+/// Rest of `quota` after `used`; unlimited stays unlimited whatever is used.
 pub(crate) const fn left(quota: Units, used: Units) -> Units {
     if quota >= INF { INF } else { quota.saturating_sub(used) }
 }
@@ -63,13 +63,13 @@ pub(crate) struct Cell {
     pub(crate) borrowing_limit: Units,
     /// [`INF`] when absent.
     pub(crate) lending_limit: Units,
-    /// Own quota and what the children lend.
+    /// Own quota and the quota that the children lend.
     pub(crate) subtree: Units,
-    /// Own usage (queue) or what the children take from here (cohort).
+    /// Own usage (queue), or usage that the children take from here (cohort).
     pub(crate) usage: Units,
-    /// The node itself says a quota, be it zero.
+    /// True if the node itself defines a quota, even of zero.
     pub(crate) own: bool,
-    /// The node or one below it does: elsewhere usage is a remnant, and no share of anything.
+    /// True if the node or one below it defines a quota. Elsewhere usage is a remnant and counts for no share.
     pub(crate) has_quota: bool,
 }
 
@@ -96,12 +96,12 @@ impl Cell {
         left(self.local(), self.usage).max(0)
     }
 
-    /// What of `value` more the parent would see; nothing where a quota without end is kept back, however much is in use.
+    /// Part of `value` more that the parent would see; 0 where an unlimited quota is kept back, however much is in use.
     pub(crate) fn above_local(&self, value: Units) -> Units {
         if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
     }
 
-    /// What the parent sees of the quota.
+    /// Part of the quota that the parent sees.
     pub(crate) fn lent(&self) -> Units {
         match self.local() {
             INF => 0,
@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// What the node takes from its parent.
+    /// Amount that the node takes from its parent.
     pub(crate) fn used_in_parent(&self) -> Units {
         match self.local() {
             INF => 0,

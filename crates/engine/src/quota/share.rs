@@ -1,4 +1,4 @@
-//! Dominant resource shares (kueue.md 6.4): how much more than its own a node of the forest takes, by weight.
+//! Dominant resource shares, as in Kueue: the usage of a node above its quota, relative to the lendable quota and to its weight.
 
 #![expect(clippy::float_arithmetic, reason = "shares are ratios, compared as floats as Kueue does")]
 
@@ -14,14 +14,14 @@ use crate::world::store::Store;
 
 const NANO: f64 = 1_000_000_000.0;
 
-/// What decides between two queues or cohorts under fair sharing.
+/// The value that decides between two queues or cohorts under fair sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Largest borrowed part over the resources, in thousandths of what may be lent, before weighting.
+    /// Largest borrowed part over the resources, in thousandths of the lendable quota, before weighting.
     pub ratio: f64,
     /// Fair weight; 0 and less count as 0.
     pub weight: f64,
-    /// Some flavor exceeds the quota of the subtree, even one of which nothing may be lent.
+    /// True if usage of some cell exceeds the quota of the subtree, even if nothing of that resource may be lent.
     pub borrowing: bool,
 }
 
@@ -60,7 +60,7 @@ impl Share {
     }
 }
 
-/// Share of a queue or cohort, and what it comes from.
+/// Share of a queue or cohort, and its origin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShareFigures {
     /// The share.
@@ -71,7 +71,7 @@ pub struct ShareFigures {
     pub borrowed: Vec<FlavorResource>,
 }
 
-/// What all nodes below a cohort may use of each resource if nothing is in use, by resource.
+/// Amount that the nodes below a cohort may use of each resource if nothing is in use, by resource.
 pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(ResourceId, Units)> {
     let mut sums: Vec<(ResourceId, Units)> = Vec::new();
     for cell in &tree.nodes[tree.root(cohort)].cells {
@@ -124,13 +124,13 @@ pub(crate) fn share_of(
     (share, dominant)
 }
 
-/// Whether something is asked for of what is borrowed; an amount of 0 asks for nothing.
+/// Whether a request has a positive amount in a borrowed cell.
 pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_borrowed: impl Fn(&K) -> bool) -> bool {
     requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
 }
 
-/// Whether a node, with `extra` usage on top, is above its quota in one of the cells that are asked for. Of what it has no quota for
-/// usage is a remnant, as for its share.
+/// Whether a node, with `extra` usage on top, is above its quota in one of the requested cells. Usage of cells without quota is a remnant and
+/// does not count, as for shares.
 pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
     asks_for(usage.iter().copied(), |key| {
         let cell = tree.cell(node, *key);
@@ -159,8 +159,7 @@ impl World {
         Some(ShareFigures { share, dominant_resource, borrowed })
     }
 
-    /// Whether a ClusterQueue, with `extra` usage of its own on top, is above its quota in something that is asked for; `None` when it
-    /// is unknown.
+    /// True if a ClusterQueue, with `extra` usage of its own on top, is above its quota in a requested cell; `None` when it is unknown.
     #[must_use]
     pub fn borrows_requested(
         &self,
@@ -170,18 +169,18 @@ impl World {
     ) -> Option<bool> {
         let node = self.store.queues[self.store.queue_ids.get(cluster_queue).copied()?].node;
         let (requested, extra) = (self.known_usage(requested), self.known_usage(extra));
-        // Who is in no cohort borrows from nobody.
+        // A queue without a cohort does not borrow.
         Some(self.tree.nodes[node].parent.is_some() && borrows_any(&self.tree, node, &requested, &extra))
     }
 
-    /// What may be lent below a cohort, by resource; `None` when it is unknown.
+    /// Quota that may be lent below a cohort, by resource; `None` when it is unknown.
     #[must_use]
     pub fn lendable(&self, cohort: &str) -> Option<BTreeMap<String, Amount>> {
         let lent = lendable(&self.store, &self.tree, self.tree.find_cohort(cohort)?);
         Some(lent.into_iter().map(|(resource, sum)| (self.store.resource(resource).to_owned(), amount(sum))).collect())
     }
 
-    /// Usage by cell; what nobody has heard of is left out.
+    /// Usage by cell, without unknown flavors and resources.
     fn known_usage(&self, named: &BTreeMap<FlavorResource, Amount>) -> Usage {
         let mut usage = Usage::new();
         for (cell, value) in named {

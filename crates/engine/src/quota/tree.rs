@@ -1,5 +1,5 @@
-//! The cohort forest: queues are leaves, cohorts inner nodes. Quotas are rebuilt per tree when an object changes; usage is
-//! kept per change, O(depth).
+//! The cohort forest: queues are leaves, cohorts are inner nodes. Quotas are rebuilt per tree when an object changes; usage is updated per
+//! change, O(depth).
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub(crate) struct Node {
     pub(crate) beyond: Usage,
     /// At a root: the queues of its tree; kept by `World::rebuild`.
     pub(crate) queues: Arc<[QueueId]>,
-    /// What may be lent below a cohort, by resource; kept by `World::rebuild`.
+    /// Quota that may be lent below a cohort, by resource; kept by `World::rebuild`.
     pub(crate) lendable: Vec<(ResourceId, Units)>,
     /// Fair weight in nano units.
     pub(crate) weight: i64,
     /// A cohort on or below a declared cycle: it is kept without a parent, so the forest itself never has cycles.
     pub(crate) cyclic: bool,
-    /// At a queue: it may admit.
+    /// At a queue: true if it may admit.
     pub(crate) active: bool,
-    /// Distance to the furthest leaf; a queue that may not admit is none, though its quota and usage count.
+    /// Distance to the furthest leaf. A queue that may not admit does not count as a leaf, although its quota and usage count.
     pub(crate) height: u32,
     /// At a root: counts changes that may let parked workloads in.
     pub(crate) epoch: u64,
@@ -227,7 +227,7 @@ impl Tree {
         self.nodes[node].cell(key)
     }
 
-    /// What a node may still use; negative when it is in debt.
+    /// Amount that a node may still use; negative when it is in debt.
     pub(crate) fn raw_available(&self, node: NodeId, key: CellId) -> Units {
         let debt = in_usage(&self.nodes[node].beyond, key).saturating_neg();
         let (mut at, mut local, mut bound): (_, Units, _) = (node, debt, INF);
@@ -241,7 +241,7 @@ impl Tree {
             };
             match cell.local_available() {
                 INF => return bound,
-                // Exact: a sum that is cut off here hides a debt further up.
+                // The sum is exact: a sum that saturated at INF here would hide a debt further up.
                 own => add_to(&mut local, own),
             }
             match cell.bound_from_parent() {
@@ -252,12 +252,12 @@ impl Tree {
         }
     }
 
-    /// What a queue may still use, never negative.
+    /// Amount that a queue may still use, never negative.
     pub(crate) fn available(&self, node: NodeId, key: CellId) -> Units {
         self.raw_available(node, key).max(0)
     }
 
-    /// What a node could use if nothing were in use.
+    /// Amount that a node could use if nothing were in use.
     pub(crate) fn potential(&self, node: NodeId, key: CellId) -> Units {
         let (mut at, mut local, mut bound) = (node, 0, INF);
         loop {
@@ -273,7 +273,7 @@ impl Tree {
         }
     }
 
-    /// Books usage at a queue and what of it shows at its cohorts: nothing of what is less than nothing.
+    /// Adds usage at a queue, and the part above local quota at its cohorts. Negative usage never shows at cohorts.
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -288,7 +288,7 @@ impl Tree {
         }
     }
 
-    /// Takes usage back; the exact inverse of [`Tree::add`].
+    /// Removes usage; the exact inverse of [`Tree::add`].
     pub(crate) fn remove(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -303,7 +303,7 @@ impl Tree {
         }
     }
 
-    /// Charges a queue for usage that nobody was given, or takes that back. Nobody above it sees any of it.
+    /// Charges a queue for usage beyond quota, or takes the charge back. The cohorts above do not see it.
     pub(crate) fn charge_beyond(&mut self, node: NodeId, usage: &[(CellId, Units)], back: bool) {
         let beyond = &mut self.nodes[node].beyond;
         for (key, value) in usage {
@@ -332,7 +332,7 @@ impl Tree {
         (height, false)
     }
 
-    /// Whether a node keeps within its subtree's quota in all those cells.
+    /// Whether a node is within its subtree's quota in all those cells.
     pub(crate) fn within_quota(&self, node: NodeId, keys: &[CellId]) -> bool {
         keys.iter().all(|key| !self.cell(node, *key).exceeds_with(0))
     }
@@ -343,7 +343,7 @@ impl Tree {
     }
 }
 
-/// Kinds of change that a what-if makes to a node.
+/// Kinds of change that a trial makes to a node.
 #[derive(Clone, Copy)]
 enum Change {
     Added,
@@ -354,10 +354,10 @@ enum Change {
     Charged,
 }
 
-/// One change of a what-if: which, where, of what.
+/// One change of a trial: kind, node, and cell with amount.
 type Undo = (Change, NodeId, (CellId, Units));
 
-/// A what-if: changes of usage that are taken back when it is dropped.
+/// A trial: changes of usage that are undone when it is dropped.
 pub(crate) struct Trial<'t> {
     tree: &'t mut Tree,
     log: Vec<Undo>,
@@ -391,7 +391,7 @@ impl<'t> Trial<'t> {
         self.tree
     }
 
-    /// For searches inside the what-if, which roll back their own changes.
+    /// The tree, for searches inside the trial that undo their own changes.
     pub(crate) const fn tree_mut(&mut self) -> &mut Tree {
         self.tree
     }

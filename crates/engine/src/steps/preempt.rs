@@ -14,19 +14,19 @@ use crate::quota::balance::amount;
 use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 
-/// Whether flavor `a` is to be preferred to `b`, each given as how it can be had and the level it borrows from.
+/// Whether flavor `a` is preferred to `b`, each given as its mode and the level that it borrows from.
 #[must_use]
 pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &FlavorFungibility) -> bool {
     is_preferred(a, b, fungibility.preemption_over_borrowing)
 }
 
-/// The largest counts that find room, by pod set given as count and `minCount`; `None` when there is nothing to reduce or no
-/// reduction finds room. Room is taken to be monotonous.
+/// The largest counts that find room, by pod set given as count and `minCount`; `None` when there is nothing to reduce or no reduction finds
+/// room. The search assumes that smaller counts find room whenever larger ones do.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
 }
 
-/// Somebody of a queue, who takes whoever is offered.
+/// A query from a queue whose preemptor may preempt every candidate.
 fn anybody(queue: QueueId, gone: &BTreeSet<WorkloadId>) -> Ask<'_> {
     let (priority, queued_at, preempts) = (i64::MAX, Millis(0), Preempts::AsQueue);
     Ask { queue, priority, queued_at, needs: &[], usage: &[], gone, afs: None, preempts, asking: None }
@@ -47,7 +47,7 @@ impl World {
         self.store.workload(id).map_or(String::new(), |workload| workload.uid.to_string())
     }
 
-    /// Candidates by queue, those of each in their order.
+    /// Candidates by queue, each queue's in their order.
     fn lines_of<'a>(
         &'a self,
         candidates: &[Candidate<'a>],
@@ -62,8 +62,8 @@ impl World {
         lines.into_values().filter_map(sorted).collect()
     }
 
-    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue, some of them as if nothing were known of what their
-    /// LocalQueues used. Those that hold nothing are left out.
+    /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is
+    /// taken as unknown. Workloads without quota are left out.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -80,8 +80,8 @@ impl World {
         order
     }
 
-    /// The ClusterQueues that fair sharing offers one after the other to take a victim from, among workloads by uid. At each
-    /// turn a candidate leaves (but keeps its quota), or, where `drops` says so, the queue is dropped.
+    /// The ClusterQueues that fair sharing takes a victim from one after the other, among workloads by uid. At each turn a candidate leaves (but
+    /// keeps its quota), or the queue is dropped if `drops` has true for that turn.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -103,8 +103,8 @@ impl World {
         order
     }
 
-    /// What an entry keeps from later ones in its cycle: all that it would use, or, in mode `Preempt` without victims, what
-    /// its queue may count on.
+    /// Usage that an entry keeps from later ones in its cycle: its full usage, or in mode `Preempt` without victims the part within its queue's
+    /// limits.
     #[must_use]
     pub fn kept_free(
         &mut self,

@@ -12,16 +12,16 @@ use crate::world::World;
 use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Phase, Place, Progress};
 
-/// What came of a head in its cycle: decides where it waits.
+/// The outcome of a head's cycle, which decides the place where it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was not nominated, for a reason that has no name of its own.
+    /// The head was not nominated, for a reason without a name of its own.
     Generic,
     /// No flavor has room: it is parked with its equals.
     NoFit,
-    /// Preemption would help, but nobody can be preempted: parked with its equals.
+    /// Preemption would help, but there are no candidates: parked with its equals.
     PreemptionNoCandidates,
-    /// It was nominated and lost against others in the cycle.
+    /// The head was nominated and lost against others in the cycle.
     FailedAfterNomination,
     /// Its namespace does not match the queue.
     NamespaceMismatch,
@@ -29,7 +29,7 @@ pub enum Outcome {
     PendingPreemption,
     /// Its preemptions could not be issued.
     PreemptionFailed,
-    /// It may not preempt yet.
+    /// A preemption gate of the head is closed.
     PreemptionGated,
 }
 
@@ -49,7 +49,7 @@ impl Outcome {
         }
     }
 
-    /// Where a head goes.
+    /// The place of the head after its cycle.
     pub(crate) const fn requeue(self) -> Requeue {
         match self {
             Self::Generic | Self::PreemptionGated => Requeue::Park,
@@ -73,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// When a scan over flavors was made: what had changed of the quota of its queue until then, and the cycle.
+/// Time of a scan over flavors: the number of quota changes of its queue until then, and the cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanTime {
     /// Changes of quota.
@@ -82,14 +82,14 @@ pub struct ScanTime {
     pub cycle: u64,
 }
 
-/// Whether a scan that was made `last` has to begin anew `now`; `preserves` is the gate that forgives a change of quota for a cycle.
+/// Whether a scan made at `last` has to begin anew at `now`; with the gate `preserves` a change of quota is ignored for one cycle.
 #[must_use]
 pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool {
     let progress = Progress { generation: last.generation, cycle: last.cycle, ..Progress::default() };
     progress.is_outdated(now.generation, now.cycle, preserves)
 }
 
-/// Whether a scan that got so far, per pod set and resource, has flavors left to try.
+/// Whether a scan has flavors left to try; `tried` has its progress per pod set and resource.
 #[must_use]
 pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
     let any = ResourceId::at(0);
@@ -148,13 +148,13 @@ impl World {
         }
     }
 
-    /// Puts a workload in flight back where a cycle with that outcome would put it; `tried` is how far its scan over the
-    /// flavors got. False when it is not in flight.
+    /// Puts a popped workload back where a cycle with that outcome would put it; `tried` is the progress of its scan over flavors. False when it
+    /// is not popped.
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// The same, for a reason of its own.
+    /// The same, with a reason of its own.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -165,7 +165,7 @@ impl World {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
         let root = self.tree.root(self.store.queues[queue].node);
         let epoch = self.tree.nodes[root].epoch;
-        // What woke the others while it was in flight wakes it, too. In a plan nothing can: there no time passes between the two.
+        // A wake-up of the others while the workload was popped wakes it, too. In a plan no time passes between the two.
         let woken = self.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
         self.wake_queue(queue, root);
         let mut one = |(resource, index): (&String, &i32)| (self.store.resources.intern(resource), *index);
@@ -190,9 +190,9 @@ impl World {
         true
     }
 
-    /// Lets what is parked in the whole tree of a ClusterQueue be tried again, and whose back-off is over. Returns how many workloads
-    /// that moves; none below a cycle of cohorts. It wakes as a delta does and a plan takes up at its start; that somebody may be in flight
-    /// meanwhile, and that mismatches are looked at without a change of labels, nothing in that path knows.
+    /// Lets all parked workloads of a ClusterQueue's tree be tried again, and workloads whose back-off is over. Returns the number of workloads
+    /// that become active; 0 below a cycle of cohorts. It wakes the tree as a delta does, and queues as the start of a plan does. Popped
+    /// workloads and namespace mismatches are handled in addition: no delta or plan does that.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.store.queues[queue].node;
@@ -210,16 +210,16 @@ impl World {
         let epoch = self.tree.nodes[root].epoch;
         self.wake(node);
         for queue in queues.iter().copied() {
-            // Nobody was taken yet: whoever comes back was away since before.
+            // If no head was taken yet, any workload that is put back later was popped before.
             self.store.queues[queue].pending.taken_at.get_or_insert(epoch);
-            // A cycle puts nobody back for a namespace that matches, and a change of labels or selector has them tried at once.
+            // A cycle parks no workload for a namespace that matches, and a change of labels or selector has such workloads tried at once.
             self.retry_mismatched(queue, |world, workload| world.is_selected(queue, workload));
             self.wake_queue(queue, root);
         }
         active(self).saturating_sub(before)
     }
 
-    /// Whether two workloads are equal for scheduling, `None` when one is unknown.
+    /// True if two workloads are equal for scheduling, `None` when one is unknown.
     #[must_use]
     pub fn same_class(&self, a: &str, b: &str) -> Option<bool> {
         let class = |uid: &str| {
@@ -236,7 +236,7 @@ impl World {
         self.store.workload(sticky).map(|workload| workload.uid.to_string())
     }
 
-    /// The reason for which the equals of a pending workload are parked with it, `None` when they are not, or it is not among them.
+    /// Reason for which a pending workload is parked with its equals, `None` when it is not parked with them.
     #[must_use]
     pub fn parked_with_equals(&self, uid: &str) -> Option<PendingReason> {
         let (id, queue, place) = self.place_of(uid)?;
@@ -244,7 +244,7 @@ impl World {
         self.store.queues[queue].pending.classes.get(&class)?.parked.filter(|_| place == Place::Class)
     }
 
-    /// Whether it is remembered how far the last scan over a workload's flavors got.
+    /// Whether the progress of a workload's last scan over flavors is kept.
     #[must_use]
     pub fn has_progress(&self, uid: &str) -> bool {
         let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));

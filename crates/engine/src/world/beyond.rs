@@ -1,6 +1,6 @@
-//! Usage beyond quota: what pods use that run without a place, until they are gone. It counts against the ClusterQueue of their job alone. A cohort
-//! lends as if there were none: else whoever has pods that end slowly could take the quota of a lender, whom the cohort protects
-//! (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`).
+//! Usage beyond quota: usage of pods that run without a reservation, until they are gone. It counts against the ClusterQueue of their job
+//! alone, and a cohort lends as if there were none. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort
+//! protects (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::Store;
 
-/// Usage that nobody was given, and of which queue.
+/// Usage without a reservation, and the queue that it is charged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beyond {
     queue: QueueId,
@@ -19,7 +19,7 @@ pub(crate) struct Beyond {
 }
 
 impl World {
-    /// Takes the usage beyond quota of one carrier in place of what was known of it. Costs the cells of both.
+    /// Replaces the usage beyond quota of one carrier. Costs the cells of the old and the new usage.
     pub(crate) fn set_beyond(&mut self, spec: &BeyondSpec) {
         let mut usage = Usage::new();
         for (cell, value) in &spec.usage {
@@ -35,7 +35,7 @@ impl World {
             let node = self.store.queues[old.queue].node;
             self.tree.charge_beyond(node, &old.usage, true);
             self.mark(old.queue);
-            // Some of it may have gone: as when a workload leaves.
+            // Usage may have gone down, as when a workload leaves.
             let generation = &mut self.tree.nodes[node].generation;
             *generation = generation.saturating_add(1);
             self.wake(node);
@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-/// Takes out of the what-if what the job of a workload that leaves uses beyond its quota, or puts it back: whoever causes it is not spared for it.
+/// Removes the usage beyond quota of a victim's job from a trial, or puts it back: a job is not spared as a victim because of such usage.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, out: bool) {
     if store.beyond.is_empty() {
         return;

@@ -1,15 +1,15 @@
-//! What the books say of single workloads, for a comparison with books that were made anew from fresh lists.
+//! The accounting of single workloads, for a comparison with a world that was rebuilt from fresh lists.
 
 use crate::model::Amount;
 use crate::quota::balance::amount;
 use crate::world::World;
 
-/// How a workload stands in the books.
+/// State of a workload in the accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Booked {
-    /// It waits.
+    /// The workload waits.
     Waiting,
-    /// It holds quota.
+    /// The workload holds quota.
     Holding {
         /// The ClusterQueue whose quota it is.
         cluster_queue: String,
@@ -19,7 +19,7 @@ pub enum Booked {
 }
 
 impl World {
-    /// How a workload stands in the books, `None` when it is in none. Costs what it holds.
+    /// State of a workload in the accounting, `None` when the uid is not known. Costs the cells that it holds.
     #[must_use]
     pub fn booked(&self, uid: &str) -> Option<Booked> {
         let workload = self.store.workload(self.store.by_uid.get(uid).copied()?)?;

@@ -1,4 +1,4 @@
-//! Quota that workloads hold, and the order of those who hold quota of one queue.
+//! Quota that workloads hold, and the order of the workloads that hold quota of one queue.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -15,40 +15,40 @@ use crate::world::store::{PodSet, Store};
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) queue: QueueId,
-    /// What it is charged.
+    /// Usage that the workload is charged.
     pub(crate) usage: Usage,
-    /// What it was given, where that is more: it stands beside what it replaces.
+    /// Full usage given, if it is more than the charge: the workload replaces a slice that holds quota, too.
     pub(crate) whole: Option<Box<Usage>>,
-    /// How many pods of each pod set it was given, where those are not all.
+    /// Pods given per pod set, if they are not all.
     pub(crate) counts: Option<Box<[i64]>>,
     pub(crate) at: Millis,
-    /// When its work was saved last.
+    /// Time of its last checkpoint.
     pub(crate) saved: Option<Millis>,
-    /// Its checks are ready, too, or it has none.
+    /// True if its admission checks are ready or it has none.
     pub(crate) admitted: bool,
-    /// Evicted, or its eviction is planned.
+    /// True if it was evicted or its eviction is planned.
     pub(crate) evicted: bool,
-    /// It is preempted for nobody.
+    /// True if it must not be preempted at all.
     pub(crate) kept: bool,
-    /// For whom, where it was planned here: the uid.
+    /// UID of the preemptor, if the engine planned the eviction.
     pub(crate) evicted_for: Option<Arc<str>>,
-    /// Planned here, not yet told by a delta.
+    /// True while the reservation is only planned and no delta has confirmed it.
     pub(crate) assumed: bool,
     /// The pods that it may do without.
     pub(crate) spare: Option<Box<Spare>>,
-    /// How many of them are on their way out.
+    /// Number of surplus pods that are leaving.
     pub(crate) giving: i64,
 }
 
 impl Held {
-    /// What it was given.
+    /// Full usage given.
     pub(crate) fn whole(&self) -> &Usage {
         self.whole.as_deref().unwrap_or(&self.usage)
     }
 }
 
 impl Store {
-    /// How many pods a workload of a class was given of each pod set, where those are not all.
+    /// Pods given to a workload of a class per pod set; `None` if they are all.
     pub(crate) fn counts_given(&self, class: ClassId, given: &[PodSetAssignment]) -> Option<Box<[i64]>> {
         let count = |set: &PodSet| {
             given.iter().find(|given| given.name == set.spec.name).map_or(set.spec.count, |given| given.count)
@@ -58,10 +58,10 @@ impl Store {
     }
 }
 
-/// What the workloads of a LocalQueue hold of one ClusterQueue.
+/// Quota that the workloads of a LocalQueue hold of one ClusterQueue.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// How many they are.
+    /// Number of these workloads.
     pub(crate) reserving: u32,
     pub(crate) usage: Usage,
     /// The part of it that belongs to admitted workloads.
@@ -69,7 +69,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds usage, or takes it back; of one that is admitted, on both accounts.
+    /// Adds usage, or subtracts it if `back`; usage of an admitted workload counts in both sums.
     pub(crate) fn count(&mut self, usage: &[(CellId, Units)], admitted: bool, back: bool) {
         for totals in [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten() {
             for (cell, value) in usage {
@@ -79,12 +79,12 @@ impl Totals {
     }
 }
 
-/// Place of a workload among those who hold quota of the same queue: the order in which victims are looked for.
+/// Position of a workload among the holders of quota of the same queue: the order in which victims are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) priority: i64,
     at: Reverse<Millis>,
-    /// A number by which most are told apart without a look at the last word between equals.
+    /// A number that decides most comparisons without a look at the tie break.
     start: u64,
     tie: Victim,
     pub(crate) workload: WorkloadId,
@@ -96,7 +96,7 @@ impl Rank {
     }
 }
 
-/// The last word between equals, in the order of victims.
+/// The tie break between equals, in the order of victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Victim(Tie);
 
@@ -121,10 +121,10 @@ pub(crate) fn start_of(name: &str) -> u64 {
     u64::from_be_bytes(start)
 }
 
-/// Who holds quota of a queue.
+/// The workloads that hold quota of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// Those on their way out.
+    /// Evicted workloads that still hold quota.
     pub(crate) leaving: Sorted<Rank>,
     pub(crate) staying: Sorted<Rank>,
 }
@@ -154,7 +154,7 @@ impl Holders {
         self.part(evicted).remove(rank);
     }
 
-    /// Whether a workload stands where it belongs.
+    /// Whether a workload is in the right part at the right rank.
     pub(crate) fn has(&self, rank: &Rank, evicted: bool) -> bool {
         if evicted { self.leaving.contains(rank) } else { self.staying.contains(rank) }
     }

@@ -117,7 +117,7 @@ impl<I: Id, T> IndexMut<I> for Arena<I, T> {
 pub(crate) struct Interner<I, K> {
     ids: FxHashMap<K, I>,
     keys: Arena<I, K>,
-    /// Ids without a key of their own, to be given out anew.
+    /// Ids without a key, to be reused.
     free: Vec<I>,
 }
 
@@ -141,7 +141,7 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
         id
     }
 
-    /// Nothing is known by this id any more: it may be given to another key.
+    /// Releases an id: it may be given to another key.
     pub(crate) fn release(&mut self, id: I) {
         if self.ids.remove(&self.keys[id]).is_some() {
             self.free.push(id);

@@ -1,5 +1,5 @@
-//! The pod sets of a class. What they are told besides their requests is kept once for all that are told the same: of a thousand
-//! sizes of one template there are a thousand classes, and one shape.
+//! The pod sets of a class. Their specs without requests are shared: a thousand sizes of one template make a thousand classes, but one
+//! shape.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::world::ids::{Interner, ResourceId};
 /// A pod set with interned resources.
 #[derive(Clone, Debug)]
 pub(crate) struct PodSet {
-    /// What was told, without the requests.
+    /// The spec without the requests.
     pub(crate) spec: Arc<PodSetSpec>,
     /// Requests of one pod, by resource name.
     pub(crate) requests: Box<[(ResourceId, Units)]>,
 }
 
 impl PodSet {
-    /// Tells whether it was made of that.
+    /// Whether it was made of this spec.
     pub(crate) fn is_as(&self, spec: &PodSetSpec, resources: &Interner<ResourceId, String>) -> bool {
         let PodSetSpec {
             name,
@@ -67,7 +67,7 @@ impl Shapes {
         PodSet { spec, requests }
     }
 
-    /// The class of these pod sets has no member any more.
+    /// Releases the shapes of a class without members.
     pub(crate) fn release(&mut self, pod_sets: &[PodSet]) {
         for pod_set in pod_sets {
             if let Some(users) = self.0.get_mut(&pod_set.spec) {

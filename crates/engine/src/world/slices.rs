@@ -1,5 +1,5 @@
-//! Workload slices (kueue.md 6.19): a workload that grows is replaced by a larger one. Until the old one is gone both hold
-//! quota, and the new one is charged only what it has more; the moment the old one goes, the new one is charged whole.
+//! Workload slices, as in Kueue: a workload that grows is replaced by a larger one. Until the old slice is gone both hold quota, and the
+//! replacement slice is charged only the difference. Once the old slice is gone, the replacement slice is charged its full usage.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::world::World;
 use crate::world::ids::{CellId, FlavorId, Id as _, NodeId, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Held, Phase, Store, Workload};
 
-/// What one resource was given: flavor and quantity.
+/// Quota given for one resource: flavor and quantity.
 type Given = (ResourceId, FlavorId, Units);
 
-/// What the workload that is to be replaced was given, with interned names.
+/// Quota that the old slice was given, with interned names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Older {
     pub(crate) uid: Arc<str>,
@@ -30,12 +30,12 @@ impl Older {
         given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
     }
 
-    /// What is asked for on top of it: less than nothing where the pod set shrinks, which leaves that to those that grow.
+    /// The request beyond the old slice. It is negative where the pod set shrinks, which leaves that amount to pod sets that grow.
     pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
         self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
     }
 
-    /// Why a flavor is not for the new slice: its pods run beside those that are there.
+    /// Reason why a flavor is not for the replacement slice: its pods run beside the existing ones, in the same flavor.
     pub(crate) fn mismatch(&self, store: &Store, pod_set: &str, resource: ResourceId, flavor: FlavorId) -> Option<Why> {
         let given = self.given(pod_set, resource).map(|(given, _)| given);
         if given == Some(flavor) {
@@ -48,7 +48,7 @@ impl Older {
 }
 
 impl Store {
-    /// What is to be replaced, by id.
+    /// The old slice with interned names.
     pub(crate) fn older(&mut self, replaced: &Replaced) -> Older {
         let mut given = Vec::with_capacity(replaced.pod_sets.len());
         for PodSetAssignment { name, flavors, usage, .. } in &replaced.pod_sets {
@@ -61,7 +61,7 @@ impl Store {
         Older { uid: Arc::from(replaced.uid.as_str()), given }
     }
 
-    /// What a workload replaces, as long as that holds quota of the same queue and nobody else has taken its place.
+    /// The old slice of a workload, as long as it holds quota of the same queue and no other workload has replaced it.
     fn replaced(&self, workload: &Workload, queue: QueueId) -> Option<(&Held, &Older)> {
         let older = self.classes[workload.class].replaces.as_deref().filter(|older| older.uid != workload.uid)?;
         let held = self.workload(self.by_uid.get(&older.uid).copied()?)?.held().filter(|held| held.queue == queue)?;
@@ -69,8 +69,8 @@ impl Store {
         heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
     }
 
-    /// Who holds quota in the place of a workload: of several the one that does already, else the first that was given quota. Another one
-    /// would leave it to be charged whole, with no room for that.
+    /// The replacement slice of a workload that holds quota. If there are several, the one that is charged a difference already, else the first
+    /// that was given quota. Another choice would charge that one its full usage, without room for it.
     fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);
@@ -82,7 +82,7 @@ impl Store {
         slices.filter_map(|(_, id)| rank(*id)).min().map(|(.., id)| id)
     }
 
-    /// What an assignment may take as held already: what the older slice was given, where that is what it holds.
+    /// The old slice, if an assignment may count its quota as held already: its full usage has to be the quota it was given.
     pub(crate) fn grows_from(&self, workload: &Workload, queue: QueueId) -> Option<&Older> {
         let (held, older) = self.replaced(workload, queue)?;
         let mut told = Usage::new();
@@ -92,14 +92,14 @@ impl Store {
         (told == *held.whole()).then_some(older)
     }
 
-    /// What a workload is charged that holds all of `whole`; `None` when that is all of it.
+    /// The charge of a workload whose full usage is `whole`, if it replaces a slice; `None` when the charge is the full usage.
     fn charged(&self, workload: &Workload, queue: QueueId, whole: &Usage) -> Option<Usage> {
         let (old, _) = self.replaced(workload, queue)?;
         let more = |(cell, value): &(CellId, Units)| (*cell, value.saturating_sub(in_usage(old.whole(), *cell)).max(0));
         Some(whole.iter().map(more).collect())
     }
 
-    /// Faults in what workloads are charged that stand in the place of others.
+    /// Faults in the charges of replacement slices.
     pub(crate) fn mischarged(&self) -> Vec<String> {
         let heirs = self.slices.iter().filter_map(|(_, id)| self.workload(*id));
         let wrong = |workload: &&Workload| {
@@ -111,7 +111,7 @@ impl Store {
         heirs.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
     }
 
-    /// Both an older slice and its heir hold quota: that ends by itself, and nobody of the two may be preempted meanwhile.
+    /// Whether an old slice and its replacement slice both hold quota. That ends by itself, and neither may be preempted meanwhile.
     pub(crate) fn is_handing_over(&self, workload: &Workload) -> bool {
         if self.slices.is_empty() {
             return false;
@@ -122,7 +122,7 @@ impl Store {
 }
 
 impl World {
-    /// A workload came to hold quota, changed or went: those that stand in its place, or beside it, are charged anew.
+    /// Recomputes the charges of slices around a workload that came to hold quota, changed or went.
     pub(crate) fn recharge_around(&mut self, id: WorkloadId) {
         if self.store.slices.is_empty() {
             return;
@@ -165,8 +165,8 @@ impl World {
         }
     }
 
-    /// Whether a workload that holds quota, given as `given`, could have `counts` pods in its pod sets with what is idle:
-    /// free quota of the same flavors, that nobody waits for. Costs the classes that wait in its tree.
+    /// Whether a workload with quota, given as `given`, could have `counts` pods in its pod sets with idle quota: free quota of the same flavors
+    /// while no workload of its tree waits for quota. Costs the classes that wait in its tree.
     pub fn could_grow(&mut self, uid: &str, counts: &[i64], given: &[PodSetAssignment]) -> bool {
         let Some(id) = self.store.by_uid.get(uid).copied() else { return false };
         let older = self.store.older(&Replaced { uid: uid.to_owned(), pod_sets: given.to_vec() });
@@ -182,7 +182,7 @@ impl World {
         assign_free(&self.store, &mut self.tree, &request).mode() == Mode::Fit
     }
 
-    /// Whether somebody in a tree waits for quota; who waits to grow does not count.
+    /// Whether a workload in a tree waits for quota; pending replacement slices do not count.
     fn is_waited_for(&self, root: NodeId) -> bool {
         let waits = |reason: Option<PendingReason>| {
             matches!(reason, None | Some(PendingReason::WaitingForQuota | PendingReason::WaitingForPreemptedWorkloads))

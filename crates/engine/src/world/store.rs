@@ -1,4 +1,4 @@
-//! What the world knows besides the tree of quotas: flavors, queues, workloads and their classes.
+//! State of the world besides the tree of quotas: flavors, queues, workloads and their classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -38,9 +38,9 @@ pub(crate) struct Class {
     pub(crate) allowed: Option<Box<[FlavorId]>>,
     /// The tiers that its members accept, best first.
     pub(crate) tiers: Option<Box<[Tier]>>,
-    /// Whom its members may preempt.
+    /// Preemption scope of its members.
     pub(crate) preempts: Preempts,
-    /// What its one member is to replace.
+    /// The old slice that its only member replaces.
     pub(crate) replaces: Option<Box<Older>>,
     /// Another class of the same digest.
     next: Option<ClassId>,
@@ -52,7 +52,7 @@ fn digest(priority: i64, pod_sets: &[PodSetSpec]) -> u64 {
     hasher.finish()
 }
 
-/// Where a pending workload waits.
+/// The place where a pending workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// No queue takes it (LocalQueue or ClusterQueue missing or stopped).
@@ -86,18 +86,18 @@ pub(crate) struct Workload {
     pub(crate) local_queue: LocalQueueId,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
-    /// It goes before its equals in its queue.
+    /// True if it goes before its equals in its queue.
     pub(crate) at_front: bool,
     pub(crate) points_per_hour: u32,
     pub(crate) waits_since: Millis,
     pub(crate) revision: u64,
     pub(crate) not_before: Option<Millis>,
     pub(crate) blocked: Option<Blocked>,
-    /// An admission check wants it tried later or not at all.
+    /// True if an admission check asks for a retry or rejects it.
     pub(crate) checks_failed: bool,
-    /// A preemption gate of it is closed.
+    /// True if one of its preemption gates is closed.
     pub(crate) preemption_gated: bool,
-    /// Why its requests are out of bounds.
+    /// Reason why its requests are out of bounds.
     pub(crate) refused: Option<Box<str>>,
     pub(crate) class: ClassId,
     pub(crate) phase: Phase,
@@ -110,7 +110,7 @@ impl Workload {
         Rank::new(self.priority, held.loses_since(), &self.tie, id)
     }
 
-    /// While it is pending, the figures of its queue count it.
+    /// Whether the figures of its queue count it while it is pending.
     pub(crate) fn is_listed(&self) -> bool {
         self.blocked != Some(Blocked::OutOfQueue)
     }
@@ -137,7 +137,7 @@ pub(crate) struct Queue {
     pub(crate) node: NodeId,
     pub(crate) spec: Option<ClusterQueueSpec>,
     pub(crate) groups: Vec<Group>,
-    /// Heads may be taken from it.
+    /// True if heads may be taken from it.
     pub(crate) active: bool,
     pub(crate) pending: Pending,
     pub(crate) held: Holders,
@@ -149,13 +149,13 @@ impl Queue {
         self.groups.iter().find(|group| group.covered.contains(&resource))
     }
 
-    /// The limit that it has reached: as many workloads hold quota as may.
+    /// The limit of admissions, if the queue has reached it.
     pub(crate) fn reached_limit(&self) -> Option<&JobLimit> {
         let limit = self.spec.as_ref()?.max_jobs.as_ref()?;
         (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)
     }
 
-    /// How many scans over flavors a workload with so many pod sets may take: as many as its groups have combinations, within reason.
+    /// Largest number of scans over flavors for a workload with `pod_sets` pod sets: the number of combinations of flavors, at most 256.
     pub(crate) fn most_scans(&self, pod_sets: usize) -> usize {
         const REASON: usize = 256;
         let combinations = self.groups.iter().map(|group| group.flavors.len().max(1));
@@ -173,17 +173,17 @@ impl Queue {
 pub(crate) struct LocalQueue {
     pub(crate) spec: Option<LocalQueueSpec>,
     pub(crate) queue: Option<QueueId>,
-    /// There is no such namespace, as far as namespaces are known at all.
+    /// True if its namespace does not exist; false while no namespace is known at all.
     pub(crate) lacks_namespace: bool,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
-    /// What its workloads hold, by ClusterQueue: it may come to name another one than theirs, but mostly there is one.
+    /// Quota that its workloads hold, by ClusterQueue. There are several after the LocalQueue changed its ClusterQueue.
     totals: Vec<(QueueId, Totals)>,
     pub(crate) ledger: Ledger,
 }
 
 impl LocalQueue {
-    /// What its workloads hold of the ClusterQueue that it names.
+    /// Quota that its workloads hold of the ClusterQueue that it names.
     pub(crate) fn own_totals(&self) -> Option<&Totals> {
         let own = self.queue?;
         self.totals.iter().find(|(queue, _)| *queue == own).map(|(_, totals)| totals)
@@ -193,7 +193,7 @@ impl LocalQueue {
         self.totals.iter_mut().find(|(known, _)| *known == queue).map(|(_, totals)| totals)
     }
 
-    /// A workload came to hold quota.
+    /// Adds the quota of a workload.
     pub(crate) fn add(&mut self, held: &Held) {
         self.held = self.held.saturating_add(1);
         if self.totals_mut(held.queue).is_none() {
@@ -206,14 +206,14 @@ impl LocalQueue {
         totals.count(&held.usage, held.admitted, false);
     }
 
-    /// A workload holds it no more.
+    /// Subtracts the quota of a workload.
     pub(crate) fn remove(&mut self, held: &Held) {
         self.held = self.held.saturating_sub(1);
         let Some(totals) = self.totals_mut(held.queue) else { return };
         totals.reserving = totals.reserving.saturating_sub(1);
         totals.count(&held.usage, held.admitted, true);
         if totals.reserving == 0 {
-            // The next one mostly holds quota of the same.
+            // The next workload mostly holds quota of the same queue, so the entry stays.
             totals.usage.clear();
             totals.admitted.clear();
         }
@@ -238,7 +238,7 @@ pub(crate) struct Store {
     pub(crate) workloads: Arena<WorkloadId, Option<Workload>>,
     pub(crate) free: Vec<WorkloadId>,
     pub(crate) by_uid: FxHashMap<Arc<str>, WorkloadId>,
-    /// Who is to replace a workload, by the uid of that.
+    /// Replacement slices, by the uid of the old slice.
     pub(crate) slices: BTreeSet<(Arc<str>, WorkloadId)>,
     pub(crate) classes: Arena<ClassId, Class>,
     /// First class by digest; nearly always the only one.
@@ -246,13 +246,13 @@ pub(crate) struct Store {
     pub(crate) free_classes: Vec<ClassId>,
     shapes: Shapes,
     pub(crate) pods: ResourceId,
-    /// Usage beyond quota, by the uid of whom it is laid to.
+    /// Usage beyond quota, by the uid of its carrier.
     pub(crate) beyond: BTreeMap<Arc<str>, Beyond>,
     /// The time of the last plan.
     pub(crate) now: Millis,
     /// ClusterQueues with bounds of preemption.
     pub(crate) guarded: usize,
-    /// What equals of a workload without room are told to the letter, and where nothing more is known.
+    /// Kueue's message for equals of a workload without room, used where no better message is known.
     pub(crate) bypassed: Arc<str>,
 }
 
@@ -339,7 +339,7 @@ impl Store {
         self.workloads[id].as_mut()
     }
 
-    /// Notes that a workload which holds quota is on its way out, or is not after all; tells whether that is news.
+    /// Notes that a workload with quota is evicted, or is not after all; returns true if that changed.
     pub(crate) fn set_evicted(&mut self, id: WorkloadId, evicted: bool) -> bool {
         let Some(workload) = self.workloads[id].as_mut() else { return false };
         let Phase::Held(held) = &mut workload.phase else { return false };
@@ -355,14 +355,14 @@ impl Store {
         true
     }
 
-    /// Notes for whom a workload is on its way out.
+    /// Notes the preemptor of an evicted workload.
     pub(crate) fn set_evicted_for(&mut self, id: WorkloadId, preemptor: Option<&Arc<str>>) {
         if let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) {
             held.evicted_for = preemptor.filter(|_| held.evicted).cloned();
         }
     }
 
-    /// Notes how many surplus pods a workload is to give up; tells whether that is more than was known.
+    /// Notes the number of surplus pods that a workload gives up; returns true if that is more than before.
     pub(crate) fn set_giving(&mut self, id: WorkloadId, pods: i64) -> bool {
         let Some(Phase::Held(held)) = self.workloads[id].as_mut().map(|workload| &mut workload.phase) else {
             return false;
@@ -372,7 +372,7 @@ impl Store {
         is_news
     }
 
-    /// Notes whom a workload is to replace, or takes that back.
+    /// Lists a workload as the replacement slice of its old slice, or removes it.
     pub(crate) fn list_slice(&mut self, id: WorkloadId, listed: bool) {
         let class = self.workloads[id].as_ref().map(|workload| workload.class);
         let Some(older) = class.and_then(|class| self.classes[class].replaces.as_deref()) else { return };
@@ -408,7 +408,7 @@ impl Store {
         }
     }
 
-    /// Forgets a LocalQueue that does not exist and that no workload names: namespaces come and go, and anybody may name any queue.
+    /// Forgets a LocalQueue that does not exist and that no workload names: namespaces come and go, and workloads may name any queue.
     pub(crate) fn release_local_queue(&mut self, id: LocalQueueId) {
         let local_queue = &mut self.local_queues[id];
         if local_queue.spec.is_none() && local_queue.pending.is_empty() && local_queue.held == 0 {
@@ -417,7 +417,7 @@ impl Store {
         }
     }
 
-    /// The class of a workload of that shape, with one more member.
+    /// The class of a workload, with one more member.
     pub(crate) fn class(&mut self, spec: &WorkloadSpec) -> ClassId {
         let WorkloadSpec { priority, ref pod_sets, .. } = *spec;
         let names = spec.allowed_flavors.as_deref();

@@ -9,7 +9,7 @@ use crate::quota::tree::{Node, Tree};
 use crate::world::ids::{Arena, Interner, WorkloadId};
 use crate::world::store::{Class, Holders, LocalQueue, Queue, Store, Workload};
 
-/// Whether there is a copy of a type: its own constant is there only where it is `Clone`, and goes before that of the trait.
+/// Asks whether a type can be copied: the inherent constant exists only if the type is `Clone`, and goes before that of the trait.
 #[allow(dead_code, reason = "a type is asked, and no value of it")]
 struct Copies<T>(PhantomData<T>);
 

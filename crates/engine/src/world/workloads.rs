@@ -1,4 +1,4 @@
-//! Deltas of workloads: between queue and books.
+//! Deltas of workloads: moves between pending queue and held quota.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::world::World;
 use crate::world::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
 use crate::world::store::{Held, Phase, Place, Workload};
 
-/// What a pending workload that issued preemptions is to its queue.
+/// Position in its queue of a pending workload that issued preemptions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footing {
     queue: QueueId,
-    /// It waits for its victims.
+    /// True if it waits for its victims.
     waits: bool,
-    /// It goes first.
+    /// True if it goes first.
     first: bool,
 }
 
 impl Workload {
-    /// Whether it was told the same before, except of its pods and where it stands.
+    /// Whether a delta changes nothing but perhaps its pods and its admission state.
     fn is_told_as(&self, local_queue: LocalQueueId, spec: &WorkloadSpec) -> bool {
         self.revision == spec.revision
             && self.local_queue == local_queue
@@ -35,7 +35,7 @@ impl Workload {
             && self.refused.as_deref() == spec.refused.as_deref()
     }
 
-    /// Takes over what is told of it, except where it stands.
+    /// Takes over a spec, except its admission state.
     fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec, by_lot: bool) {
         if second(self.queued_at) != second(spec.queued_at) {
             self.tie = Tie::of(spec, &self.uid, by_lot);
@@ -103,11 +103,11 @@ impl World {
         }
         let was_held = self.store.workload(id).and_then(Workload::held).cloned();
         let other_priority = self.store.workload(id).is_some_and(|w| spec.priority != w.priority);
-        // A scan that began when it could preempt fewer, or nobody, does not know what the first flavors have.
+        // A scan that began with fewer possible victims has not seen the candidates of the first flavors.
         let may_preempt_otherwise = other_priority || old_gated != spec.preemption_gated;
         let scans_anew = may_preempt_otherwise || !self.options.gates.preserve_scan_progress;
         let stays = self.stays(was_held.as_ref(), &spec.state) && !other_priority;
-        // Who goes first in its queue is known by name; who waits for victims has to be what they were evicted for.
+        // The first position in a queue goes with the uid. The wait for victims requires the same spec that they were evicted for.
         let waits = |footing: &Footing| footing.waits && same_spec && class == old_class;
         let footing = self.footing(id).filter(|_| was_queue == local_queue);
         let footing = footing.map(|footing| Footing { waits: waits(&footing), ..footing });
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// What a pending workload that issued preemptions is to its queue.
+    /// Position in its queue of a pending workload that issued preemptions.
     pub(crate) fn footing(&self, id: WorkloadId) -> Option<Footing> {
         let queue = self.store.local_queues[self.store.workload(id)?.local_queue].queue?;
         let pending = &self.store.queues[queue].pending;
@@ -147,7 +147,7 @@ impl World {
         (footing.waits || footing.first).then_some(footing)
     }
 
-    /// A workload that was only placed anew still waits for its victims (kueue.md 6.2).
+    /// Restores the queue position of a preemptor: a workload that was only placed anew still waits for its victims, as in Kueue.
     pub(crate) fn restore_footing(&mut self, id: WorkloadId, footing: Option<Footing>) {
         let Some(Footing { queue, waits, first }) = footing else { return };
         let is_there = self.store.workload(id).is_some_and(|workload| {
@@ -161,24 +161,24 @@ impl World {
         }
     }
 
-    /// Whether a delta tells nothing that was not known.
+    /// Whether a delta has an admission state that is known already.
     fn is_echo(&self, id: WorkloadId, state: &WorkloadState) -> bool {
         let Some(workload) = self.store.workload(id) else { return false };
         match (&workload.phase, state) {
             (Phase::Pending(_), WorkloadState::Pending { not_before, blocked }) => {
                 workload.not_before == *not_before && workload.blocked == *blocked
             }
-            // Older than the planned admission, which is still to be written.
+            // The delta is older than the planned admission, which is still to be written.
             (Phase::Held(held), WorkloadState::Pending { .. }) => held.assumed,
             _ => false,
         }
     }
 
-    /// Whether a workload goes on holding the same quota.
+    /// Whether a workload keeps the same quota.
     fn stays(&self, held: Option<&Held>, state: &WorkloadState) -> bool {
         match (held, state) {
             (Some(held), WorkloadState::Reserved(reservation)) => {
-                // Those who could not preempt it look again.
+                // When it can be stopped again, workloads that could not preempt it look again.
                 let is_let_go = held.kept && !reservation.kept;
                 !is_let_go
                     && *self.store.queues[held.queue].name == *reservation.cluster_queue
@@ -200,7 +200,7 @@ impl World {
         Some(usage)
     }
 
-    /// Puts a workload where its state says.
+    /// Puts a workload where its admission state requires.
     fn attach(&mut self, id: WorkloadId, state: WorkloadState) {
         match state {
             WorkloadState::Pending { not_before, blocked } => {
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Books quota for a workload that is in no queue.
+    /// Charges quota for a workload that is in no queue.
     pub(crate) fn hold(&mut self, id: WorkloadId, held: Held) {
         let queue = held.queue;
         let node = self.store.queues[queue].node;
@@ -275,7 +275,7 @@ impl World {
         self.detach_quietly(id, false);
     }
 
-    /// Takes a workload out of queue or books; `quiet` when it is put back with the same quota at once.
+    /// Takes a workload out of its queue or releases its quota; `quiet` when it gets the same quota back at once.
     fn detach_quietly(&mut self, id: WorkloadId, quiet: bool) {
         let Some(workload) = self.store.workload_mut(id) else { return };
         let local_queue = workload.local_queue;
@@ -373,7 +373,7 @@ impl World {
         if place != Place::Nowhere
             && let Some(queue) = self.store.local_queues[local_queue].queue
         {
-            // Whoever it stood before, or kept room from, may be tried now.
+            // Workloads that it blocked, or kept quota from, may be tried now.
             if place == Place::Class && self.head(queue) == Some(id) {
                 self.live.insert(self.tree.root(self.store.queues[queue].node));
             }

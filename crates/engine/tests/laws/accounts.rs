@@ -1,5 +1,5 @@
-//! Laws of the account of a workload: whom preemption takes was named as one that may be preempted, and what a message says to lack, for
-//! whom it says that one leaves, or of what that one has quota, is what the account says.
+//! Laws of the account of a workload: the account has named each victim of a preemption as one that may be preempted. The account agrees
+//! with messages about lacking quota, about the preemptor of a victim, and about the quota of an admitted workload.
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -22,7 +22,7 @@ fn bounded(seed: u64) -> Objects {
         for queue in &mut objects.queues {
             queue.guard = PreemptionGuard {
                 min_priority_difference: dice.pick(&[0, 0, 0, 2]),
-                // Who came last, at 3, is protected still.
+                // The last workload came at 3 and is still protected by 998.
                 protected_ms: dice.pick(&[0, 0, 998, 10_000]),
                 max_victims: dice.pick(&[None, None, Some(1), Some(2)]),
                 max_evicted_percent: dice.pick(&[None, None, Some(100), Some(150)]),
@@ -32,7 +32,7 @@ fn bounded(seed: u64) -> Objects {
     objects
 }
 
-/// The world before its first cycle, at the time of that.
+/// The world before its first cycle, at the time of that cycle.
 fn at_first(objects: &Objects) -> World {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 0);
@@ -65,7 +65,7 @@ fn cell_of(cell: &CellAccount) -> Fr {
     (cell.flavor.clone(), cell.resource.clone())
 }
 
-/// What a workload may do of what its queue allows.
+/// The preemption policy of a workload within its queue's policy.
 fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPolicy {
     let queue = objects.queues.iter().find(|queue| queue.name == spec.local_queue).unwrap();
     let Preemption { within_cluster_queue, reclaim_within_cohort, .. } = queue.preemption;
@@ -76,8 +76,8 @@ fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPol
     }
 }
 
-/// Looks for victims for everybody who waits: each may be preempted by the account, and who may be by the account is one whom the
-/// policies and quotas leave unprotected. Returns how many victims there were, and of how many holders who may not be preempted.
+/// Looks for victims for every pending workload. The account allows the preemption of each victim, and policies and quotas protect no holder
+/// that the account allows. Returns the number of victims, and the number of holders that may not be preempted.
 fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     let mut world = at_first(objects);
@@ -124,13 +124,13 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
         }
         let cells = |fr: &Fr| FlavorResource { flavor: fr.0.clone(), resource: fr.1.clone() };
         let lacking: Vec<FlavorResource> = needs.iter().map(cells).collect();
-        // More than can be told may be more than is asked for.
+        // Unlimited amounts are cut off, and may be more than the request.
         if lacking.is_empty() || report.usage.values().any(|amount| amount.is_unlimited()) {
             continue;
         }
         for (victim, reason) in world.victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
             counts[0] += 1;
-            // One may have to leave a cell that lacks nothing, so that its queue, which takes back what is its own, borrows nothing.
+            // A victim may have to leave a cell that lacks nothing, so that the queue, which reclaims its own quota, does not borrow there.
             let mut rights = account.cells.iter().flat_map(|cell| &cell.holders).filter(|holder| holder.uid == victim);
             if !rights.any(|holder| [Right::MayBePreempted, Right::Leaving].contains(&holder.right)) {
                 return Err(format!("{victim} would leave for {} ({reason}); its account: {account:#?}", spec.uid));
@@ -168,19 +168,19 @@ fn whom_the_search_takes_may_be_preempted() {
     assert!(cases() < 1000 || victims > cases() as usize / 100, "too tame: {victims} victims");
 }
 
-/// Whether an account is of fewer pods than all: a cycle looks for the most that it can have, and tells what all of them lack.
+/// Whether an account is of fewer pods than all: a cycle looks for the largest size, and its message is about the full size.
 fn is_of_fewer(account: &Account) -> bool {
     account.cells.iter().any(|cell| cell.pods < cell.all_pods)
 }
 
-/// The workloads that a first cycle judges once: how the others are judged depends on what it did before.
+/// The workloads that a first cycle judges once: its judgement of the others depends on its earlier steps.
 fn judged_once<'a>(objects: &'a Objects, plan: &Plan) -> BTreeMap<&'a str, &'a WorkloadSpec> {
     let again = |queue: &str| plan.recomputed_targets.keys().any(|(name, _)| name == queue);
     let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue));
     specs.map(|spec| (spec.uid.as_str(), spec)).collect()
 }
 
-/// Runs a first cycle: whom it evicts was one who may be preempted in something that is asked for, and asking for accounts changes nothing.
+/// Runs a first cycle: the account allowed the preemption of each victim in a requested cell, and accounts change nothing.
 fn planned(objects: &Objects) -> Result<[usize; 2], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     if plan.evictions.is_empty() {
@@ -223,7 +223,7 @@ fn whom_a_plan_evicts_was_named_before() {
     assert!(cases() < 1000 || classical.min(fair) > cases() as usize / 500, "too tame: {classical} and {fair}");
 }
 
-/// What a message says of a cell that lacks something; a fault where what would help is told with another amount.
+/// The message about a cell that lacks quota; a fault where the account's change that would help has another amount.
 fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     if cell.mismatch.is_some() {
         return Ok(None);
@@ -242,7 +242,7 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     } else if lacking > 0 {
         let said =
             format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
-        // A message says nothing of what is in use beyond the quota, and has to be released as well.
+        // A message does not include the debt, which has to be released as well.
         (said, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
     } else {
         return Ok(None);
@@ -250,12 +250,12 @@ fn said(cell: &CellAccount) -> Result<Option<String>, String> {
     if is_told { Ok(Some(said)) } else { Err(format!("{said:?} is told as {cell:#?}")) }
 }
 
-/// Whether sums of its amounts can be told.
+/// Whether sums of its amounts are within the range of amounts.
 fn has_an_end(cell: &CellAccount) -> bool {
     [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
 
-/// Runs a first cycle: all that a message says to lack is in the account from before. Returns how often something lacked.
+/// Runs a first cycle: each lack of quota in a message is in the account from before. Returns the number of lacks.
 fn told(objects: &Objects) -> Result<[usize; 1], String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let mut world = at_first(objects);
@@ -286,8 +286,8 @@ fn a_message_lacks_what_the_account_lacks() {
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
 }
 
-/// Runs a first cycle: for whom a victim's condition says that it leaves, and of which queue, for how many pods, an admitted one's says that
-/// it has quota, the accounts from then on say as well. Returns how many of both there were.
+/// Runs a first cycle. The accounts afterwards agree with a victim's condition about the preemptor, and with an admitted workload's condition
+/// about its queue and number of pods. Returns the number of both.
 fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 1);

@@ -12,11 +12,11 @@ use crate::worlds::{Dice, Named, cases, mixed, random, seeds, shrinking};
 use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
-/// Until then time goes on where something was to happen.
+/// The end of time in these worlds: later events are not waited for.
 const HORIZON: i64 = 8000;
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// What a world was seen to do.
+/// Counts of events in worlds.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: u32,
@@ -27,25 +27,25 @@ struct Tally {
     bounded: u32,
     protecting: u32,
     shares: u32,
-    /// Of those shares: of a world with two flavors, in a plan with another preemptor, or with an admission.
+    /// Judged shares in a world with two flavors (`two_flavors`), and in a plan with another preemptor or an admission (`not_alone`).
     two_flavors: u32,
     not_alone: u32,
 }
 
-/// What a queue may still use, by flavor and resource.
+/// Amounts that a queue may still use, by flavor and resource.
 type Room = BTreeMap<(String, String), i128>;
 
-/// A world that runs, and what is known of it from outside.
+/// A world that runs, and the outside view of it.
 struct Life<'a> {
     extras: &'a Extras,
     world: World,
     specs: BTreeMap<String, WorkloadSpec>,
-    /// Whom each workload had evicted since the last change from outside.
+    /// Victims of each workload since the last change from outside.
     victims: BTreeMap<String, BTreeSet<String>>,
     now: Millis,
 }
 
-/// What a round did.
+/// Results of a round.
 #[derive(Default)]
 struct Round {
     admissions: Vec<Admission>,
@@ -61,7 +61,7 @@ impl<'a> Life<'a> {
             victims: BTreeMap::new(),
             now: NOW,
         };
-        // Those that were on their way out when the world began leave for good.
+        // Workloads that were evicted when the world began leave for good.
         for spec in &extras.objects.workloads {
             if matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted) {
                 life.world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
@@ -78,7 +78,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What each queue may use at this moment.
+    /// Amounts that each queue may use at this moment.
     fn rooms(&self) -> BTreeMap<&'a str, Room> {
         let mut rooms = BTreeMap::<&str, Room>::new();
         for queue in &self.extras.objects.queues {
@@ -95,13 +95,13 @@ impl<'a> Life<'a> {
         rooms
     }
 
-    /// Cycles until nothing moves. What is admitted holds its quota from then on, what is evicted keeps it for the time being.
+    /// Runs cycles until nothing moves. Admitted workloads hold their quota from then on, and victims keep theirs for the time being.
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
-        // A cycle that only goes on scanning flavors moves nothing; how long that may go on, a whole plan knows.
+        // A cycle that only goes on scanning flavors moves nothing; only a plan knows how long that may go on.
         while quiet <= 8 {
-            // In a whole plan what is free changes from cycle to cycle: it is not judged.
+            // Free quota changes from cycle to cycle in a plan, so a plan is not judged.
             let rooms = (bounds.is_some() && quiet < 8).then(|| self.rooms());
             let step = self.world.plan_cycles(self.now, ALL, if quiet < 8 { 1 } else { u64::MAX });
             if step.cycles == 0 {
@@ -116,7 +116,7 @@ impl<'a> Life<'a> {
         Ok(round)
     }
 
-    /// What a step does: who is admitted holds its quota from then on.
+    /// Notes a step: admitted workloads hold their quota from then on.
     fn note(&mut self, step: Plan, round: &mut Round) {
         for eviction in &step.evictions {
             let victims = self.victims.entry(eviction.preemptor.clone()).or_default();
@@ -139,7 +139,7 @@ impl<'a> Life<'a> {
         round.evictions.extend(step.evictions);
     }
 
-    /// Whether the evictions of one cycle are within the bounds.
+    /// Fails if the evictions of one cycle are not within the bounds.
     fn judge(&self, step: &Plan, rooms: &BTreeMap<&str, Room>, tally: &mut Tally) -> Result<(), String> {
         let mut fresh = BTreeMap::<&str, Vec<&str>>::new();
         for eviction in &step.evictions {
@@ -159,7 +159,7 @@ impl<'a> Life<'a> {
                 }
                 let theirs = self.extras.guard_of(victim);
                 tally.protecting += u32::from(theirs.protected_ms > 0);
-                // One that is not known to hold quota was given it in this very cycle.
+                // A victim without known quota was given it in this very cycle.
                 let since = self.held(&victim.uid).map_or(self.now, |held| held.at);
                 if theirs.protected_ms > 0 && since.0 + theirs.protected_ms > self.now.0 {
                     return fault("protected");
@@ -173,7 +173,7 @@ impl<'a> Life<'a> {
             if guard.max_victims.is_some_and(|most| all.len() > most as usize) {
                 return fault(&format!("too many with {earlier:?}"));
             }
-            // Victims were taken by others in the same cycle, and what is contested was found anew without them.
+            // Other heads took victims in the same cycle, and the contested cells were found anew without them.
             let recomputed = step.recomputed_targets.keys().any(|(name, _)| *name == queue.name);
             let Some(percent) = guard.max_evicted_percent.filter(|_| !recomputed) else { continue };
             let room = &rooms[queue.name.as_str()];
@@ -189,8 +189,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Whether a flavor may be the one for which these left: each of them holds something there that is lacking, and together they
-    /// hold no more of that than is allowed.
+    /// Whether a flavor may be the one for which these victims left: each of them holds a lacking resource there, and together they hold no more
+    /// of it than is allowed.
     fn is_within(
         &self,
         spec: &WorkloadSpec,
@@ -209,7 +209,7 @@ impl<'a> Life<'a> {
             set.flavors.get(resource).filter(|other| *other == flavor)?;
             set.usage.get(resource).map(|amount| i128::from(amount.get()))
         };
-        // One that was given none of it may be among them, as in Kueue: under fair sharing its other resources count as well.
+        // A victim without the lacking resource may be among them, as in Kueue: under fair sharing its other resources count as well.
         let is_cause = |uid: &&str| contested.iter().any(|resource| holds(uid, resource).is_some());
         let is_little = |resource: &&str| {
             let evicted: i128 = all.iter().filter_map(|uid| holds(uid, resource)).sum();
@@ -218,7 +218,7 @@ impl<'a> Life<'a> {
         fresh.iter().all(is_cause) && contested.iter().all(is_little)
     }
 
-    /// Tells the world what became of a round: the admitted stand, the victims left and wait again.
+    /// Applies the outcome of a round to the world: admissions are confirmed, and victims have left and wait again.
     fn confirm(&mut self, round: &Round) {
         for admission in &round.admissions {
             self.world.apply(Delta::Workload(self.specs[&*admission.uid].clone())).unwrap();
@@ -233,7 +233,7 @@ impl<'a> Life<'a> {
     }
 }
 
-/// Lets a world run until nothing moves any more and nothing is due before the horizon.
+/// Lets a world run until nothing moves any more and no event is due before the horizon.
 fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), String> {
     let mut life = Life::new(extras);
     let mut last = Vec::new();
@@ -248,7 +248,7 @@ fn run_out(extras: &Extras, tally: &mut Tally, with_bounds: bool) -> Result<(), 
         if round.evictions.is_empty() {
             let again = life.world.plan(life.now, ALL);
             if !again.admissions.is_empty() || !again.evictions.is_empty() {
-                // What is admitted counts as used once that is told, and lets another one be next.
+                // An admission counts as used once it is confirmed, and then another workload may be next.
                 let is_used = extras.objects.options.admission_fair_sharing.is_some() && !round.admissions.is_empty();
                 if !is_used {
                     return Err(format!("a plan after a plan found more: {again:?}"));
@@ -296,7 +296,7 @@ fn hold_on(make: fn(u64) -> Extras, with_bounds: bool) -> Tally {
     tally
 }
 
-/// Whether there are so few cases that nothing is to be said of their mixture, or one in so many did something.
+/// Whether there are too few cases for a statement about their mixture, or at least one in `many` counted.
 fn is_one_in(many: u32, count: u32) -> bool {
     cases() < 1000 || count > cases() / many
 }
@@ -321,8 +321,8 @@ fn bounds_of_preemption_hold_in_every_cycle() {
     assert!(is_one_in(80, tally.not_alone), "too tame: {tally:?}");
 }
 
-/// Whose turn it is in ClusterQueues ordered by usage, as long as all who had one were admitted: whoever is not may change whose is next.
-/// Counts turns, and those of somebody who by priority and age would have stood behind another one.
+/// Checks the turns in ClusterQueues ordered by usage, as long as all heads were admitted: a head that is not admitted may change the next
+/// turn. Counts turns, and turns of workloads that by priority and age would have been behind another one.
 fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     let mut world = extras.world();
     let none = world.plan_cycles(NOW, ALL, 0);
@@ -347,7 +347,7 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
         let stays = |spec: &WorkloadSpec| step.verdicts.iter().any(|told| told.leading && *told.uid == *spec.uid);
         let is_before = |one: &WorkloadSpec, other: &WorkloadSpec| {
             let by_usage = used[one.local_queue.as_str()].total_cmp(&used[other.local_queue.as_str()]);
-            // Where waiting counts as well, its worth is not counted here.
+            // If waiting counts as well, this law does not count its points.
             let by_place = || if one.points_per_hour == 0 { place(one).cmp(&place(other)) } else { Ordering::Equal };
             by_usage.then_with(by_place).is_lt()
         };
@@ -369,7 +369,7 @@ fn turns(extras: &Extras) -> Result<[u32; 2], String> {
     Ok(seen)
 }
 
-/// Adds up what a law counts in the world of each seed. Where it does not hold, the seed and the smallest world in which it fails are told.
+/// Adds up the counts of a law in the world of each seed. If it does not hold, the message has the seed and the smallest failing world.
 fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u32; N], String>) -> [u32; N] {
     let mut sums = [0; N];
     for seed in seeds() {
@@ -386,7 +386,7 @@ fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u
     sums
 }
 
-/// What was charged for an admission counts for the next turn.
+/// The charge of an admission counts for the next turn.
 #[test]
 fn the_local_queue_that_used_least_has_its_turn() {
     let seen = add_up(|seed| with_usage(random(seed), seed), turns);
@@ -394,10 +394,11 @@ fn the_local_queue_that_used_least_has_its_turn() {
     assert!(is_one_in(10, seen[0]) && is_one_in(200, seen[1]), "too tame: {seen:?}");
 }
 
-/// A world ordered by usage in which many start with fewer pods, and some take the place of a holder of their LocalQueue with more.
+/// A world ordered by usage in which many workloads start with fewer pods, and some are larger replacement slices of a holder of their
+/// LocalQueue.
 fn ordered_by_usage(seed: u64) -> Extras {
     let mut extras = with_usage(shrinking(random(seed), seed), seed);
-    // Who stands aside does so for the rest of one plan.
+    // A class stands aside for the rest of one plan, which single cycles do not have.
     extras.objects.options.departures.stand_aside = false;
     let stays = |spec: &&WorkloadSpec| matches!(&spec.state, WorkloadState::Reserved(held) if !held.evicted);
     let mut holders: Vec<WorkloadSpec> = extras.objects.workloads.iter().filter(stays).cloned().collect();
@@ -416,8 +417,8 @@ fn ordered_by_usage(seed: u64) -> Extras {
     extras
 }
 
-/// Makes a plan at once and cycle by cycle. Counts plans of several steps, workloads that start with fewer pods than they asked for, those
-/// that take the place of others, and plans that would be others if no LocalQueue had used anything.
+/// Makes a plan at once and cycle by cycle. Counts plans of several steps, workloads that start with fewer pods than requested, replacement
+/// slices, and plans that would differ without any LocalQueue usage.
 fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     let plan = extras.world().plan(NOW, ALL);
     let (mut world, mut quiet) = (extras.world(), 0);
@@ -450,7 +451,7 @@ fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     Ok([u32::from(is_long), reduced as u32, slices as u32, u32::from(by_usage)])
 }
 
-/// As in `rules.rs`, with what the worlds there do not have.
+/// As in `rules.rs`, with features that the worlds there do not have.
 #[test]
 fn a_plan_by_usage_may_be_made_cycle_by_cycle() {
     let seen = add_up(ordered_by_usage, planned);

@@ -1,4 +1,4 @@
-//! Laws of what an account says would help: it does, and nobody waits without being told for what.
+//! Laws of an account's advice: the change that the account names helps, and every pending workload has a reason to wait.
 //!
 //! A failure names its seed and shows the smallest world that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -14,7 +14,7 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 /// Steps after which advice must have led to an admission.
 const STEPS: usize = 24;
 
-/// How often each kind of advice was followed.
+/// Number of times that each kind of advice was followed.
 type Followed = BTreeMap<&'static str, u32>;
 
 fn is_pending(spec: &WorkloadSpec) -> bool {
@@ -41,7 +41,7 @@ const fn kind(unblock: &Unblock) -> &'static str {
     }
 }
 
-/// Whether sums of these amounts can be told.
+/// Whether sums of these amounts are within the range of amounts.
 fn has_an_end(cell: &CellAccount) -> bool {
     [cell.asked, cell.earlier, cell.free, cell.debt, cell.maximum].iter().all(|amount| amount.get() < 1 << 60)
 }
@@ -50,12 +50,12 @@ fn together(cell: &CellAccount) -> i128 {
     i128::from(cell.asked.get()) + i128::from(cell.earlier.get())
 }
 
-/// What a queue may still use of a cell by the objects alone, below zero in debt.
+/// Amount that a queue may still use of a cell, counted from the objects alone; below zero in debt.
 fn room(objects: &Objects, queue: &str, cell: &CellAccount) -> i128 {
     Ledger::of(objects).queue(queue, &cell.flavor, &cell.resource).room
 }
 
-/// What a workload holds of a cell, by pod set.
+/// Amounts that a workload holds of a cell, by pod set.
 fn parts<'a>(spec: &'a mut WorkloadSpec, cell: &'a CellAccount) -> impl Iterator<Item = &'a mut Amount> {
     let sets = match &mut spec.state {
         WorkloadState::Reserved(held) => held.pod_sets.as_mut_slice(),
@@ -71,7 +71,7 @@ fn holds(spec: &mut WorkloadSpec, cell: &CellAccount) -> i128 {
     parts(spec, cell).map(|part| i128::from(part.get())).sum()
 }
 
-/// Lets a workload hold so much less of a cell.
+/// Reduces the amount that a workload holds of a cell.
 fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
     for part in parts(spec, cell) {
         let taken = less.min(i128::from(part.get()));
@@ -80,10 +80,10 @@ fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
     }
 }
 
-/// Releases exactly so much of a cell, by those whose leaving helps the queue: it may use that much more afterwards.
+/// Releases exactly that amount of a cell, from workloads whose leaving helps the queue: it may use that much more afterwards.
 fn release(objects: &mut Objects, queue: &str, cell: &CellAccount, much: i128) -> Result<(), String> {
     let mut left = much;
-    // The own queue's go first: all that they hold helps. Of others the part helps that they hold beyond what is theirs alone.
+    // Workloads of the own queue go first: all of their usage helps. Usage of other queues helps only beyond their own nominal quota.
     let mut order: Vec<usize> = (0..objects.workloads.len()).collect();
     let is_other = |spec: &WorkloadSpec| !matches!(&spec.state, WorkloadState::Reserved(r) if r.cluster_queue == queue);
     order.sort_by_key(|at| is_other(&objects.workloads[*at]));
@@ -118,7 +118,7 @@ fn drop_evicted(objects: &mut Objects) {
     objects.workloads.retain(|spec| !matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted));
 }
 
-/// Judges what is told to help with one cell, by a ledger written apart from the engine: it is enough, and less is not.
+/// Judges the advice for one cell, by a ledger written apart from the engine: the amount is enough, and less is not.
 fn judge(objects: &Objects, ledger: &Ledger, queue: &str, cell: &CellAccount) -> Result<(), String> {
     let level = ledger.queue(queue, &cell.flavor, &cell.resource);
     let asked = together(cell);
@@ -187,7 +187,7 @@ fn what_is_told_to_help_is_enough_and_no_more() {
     }
 }
 
-/// A workload among those who hold quota, with all kinds of things in its way, and nobody beside it who waits.
+/// A pending workload among holders of quota, with all kinds of obstacles, and no other pending workload.
 fn hindered(seed: u64) -> Option<(Extras, String)> {
     let mut dice = Dice::new(seed ^ 0x510e_527f);
     let mut extras = with_extras(mixed(seed), seed);
@@ -196,7 +196,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     let uid = pending.get(dice.below(pending.len().max(1) as u64) as usize)?.clone();
     extras.objects.workloads.retain(|spec| spec.uid == uid || !is_pending(spec));
     let spec = extras.objects.workload(&uid);
-    // It is to be helped, and not to help itself.
+    // The workload must not help itself by preemption.
     spec.preempts = Preempts::Nobody;
     spec.checks_failed = dice.chance(12);
     spec.refused = dice.chance(12).then(|| "out of bounds".to_owned());
@@ -219,7 +219,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     Some((extras, uid))
 }
 
-/// Who waits, and when it is.
+/// The pending workload, its world and the time.
 struct Advised {
     extras: Extras,
     uid: String,
@@ -236,7 +236,7 @@ impl Advised {
         self.extras.objects.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 
-    /// Lets happen what has to happen first.
+    /// Removes an obstacle.
     fn clear(&mut self, obstacle: &Unblock) -> Result<(), String> {
         match obstacle {
             Unblock::QueueResumes => (self.owner().stop, self.owner().inactive) = (StopPolicy::None, None),
@@ -258,7 +258,7 @@ impl Advised {
         Ok(())
     }
 
-    /// Does what is told to help with a cell.
+    /// Follows the advice for a cell.
     fn follow(&mut self, cell: &CellAccount) -> Result<(), String> {
         let queue = self.spec().local_queue.clone();
         match &cell.unblock {
@@ -279,7 +279,7 @@ impl Advised {
     }
 }
 
-/// Follows what accounts advise until the workload is admitted.
+/// Follows the advice of accounts until the workload is admitted.
 fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), String> {
     let mut advised = Advised { extras: extras.clone(), uid: uid.to_owned(), now: NOW };
     let mut told = Vec::new();
@@ -289,7 +289,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
         if !plan.admissions.is_empty() {
             return Ok(());
         }
-        // Without it there is nobody to be advised.
+        // A smaller world may not have the workload.
         let Some(account) = world.account(uid, advised.now) else { return Ok(()) };
         if !account.cells.iter().all(has_an_end) {
             return Ok(());
@@ -311,7 +311,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
             *followed.entry(kind(&cell.unblock)).or_default() += 1;
             told.push(format!("{} {}/{}: {:?}", cell.pod_set, cell.flavor, cell.resource, cell.unblock));
         }
-        // What is released for one pod set counts for the next: the account is asked again after each kind of help.
+        // A release for one pod set counts for the next one, so a new account is made after each kind of help.
         for cell in cells {
             advised.follow(cell)?;
             if cell.unblock != Unblock::Nothing {
@@ -352,7 +352,7 @@ fn who_follows_the_advice_is_admitted() {
     assert!(cases() < 20_000 || never.is_empty(), "too tame: never {never:?}");
 }
 
-/// The world in which a plan came to rest, without some who waited, and a plan after that.
+/// The world after a plan, without some of the pending workloads, and a plan after that.
 fn at_rest(objects: &Objects, without: impl Fn(&WorkloadSpec) -> bool) -> (World, Plan) {
     let mut world = objects.world();
     let mut first = world.plan(NOW, ALL);
@@ -366,7 +366,7 @@ fn at_rest(objects: &Objects, without: impl Fn(&WorkloadSpec) -> bool) -> (World
     (world, first)
 }
 
-/// Judges what is told to those who are left waiting by a plan.
+/// Judges the accounts of workloads that a plan leaves pending.
 fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
     let (mut world, plan) = at_rest(objects, |_| false);
     let evicted: BTreeMap<&str, &str> = plan.evictions.iter().map(|e| (e.uid.as_str(), e.preemptor.as_str())).collect();
@@ -387,13 +387,13 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
         if account.obstacle.is_none() && account.mode == Some(Mode::Fit) {
             return fault("it fits, and nothing is told to be in its way");
         }
-        // Of one that asks for more than can be told nothing may be lacking.
+        // A workload with a request beyond the range of amounts may lack nothing.
         if !is_told && account.cells.iter().all(has_an_end) {
             return fault("it is told nothing");
         }
         if let Some(obstacle) = account.obstacle {
             *followed.entry(kind(&obstacle)).or_default() += 1;
-            // Amounts beyond all that can be told are cut off, and then what fits depends on what is added up.
+            // Amounts beyond the range are cut off, and then the fit depends on the sums.
             obstacles.extend(account.cells.iter().all(has_an_end).then_some((spec, obstacle)));
         }
     }

@@ -1,5 +1,5 @@
-//! Laws of usage beyond quota: it counts against its queue and nobody else, nothing is admitted into it, it goes with the victim that answers for
-//! it, and once it is gone all is as if it had never been.
+//! Laws of usage beyond quota: it counts against its own queue only, nothing is admitted into it, it goes with the victim that is its carrier,
+//! and once it is gone the world is as if it had never been.
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -25,7 +25,7 @@ fn cells(queue: &ClusterQueueSpec) -> Vec<Fr> {
     cells
 }
 
-/// What each queue may still use of each of its cells.
+/// Amount that each queue may still use of each of its cells.
 fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
     let mut free = BTreeMap::new();
     for queue in &objects.queues {
@@ -37,7 +37,7 @@ fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
     free
 }
 
-/// What all nodes use, and their quota.
+/// Usage and quota of all nodes.
 fn booked(objects: &Objects, world: &World) -> String {
     let queues = objects.queues.iter().map(|queue| (queue.name.as_str(), true));
     let nodes = queues.chain(objects.cohorts.iter().map(|cohort| (cohort.name.as_str(), false)));
@@ -89,13 +89,13 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
             }
         }
         charged += sums.values().filter(|sum| **sum > 0).count();
-        // No node uses more, and what is free for all other queues is what was free.
+        // No node uses more, and free quota of all other queues stays.
         assert_eq!(booked(&objects, &world), booked_before);
         let free_now = free(&objects, &world);
         for (at, before) in &free_before {
             let sum = sums.get(at).copied().unwrap_or(0);
             let least = (before - sum).max(0);
-            // What has no end may have none still.
+            // Unlimited free quota may still be unlimited.
             let is_right = if *before == i64::MAX { free_now[at] >= least } else { free_now[at] == least };
             assert!(is_right, "{at:?}: {before} less {sum} is not {}", free_now[at]);
         }
@@ -108,7 +108,7 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
                 assert_eq!(cell.total.get(), used.saturating_add(sums.get(&at).copied().unwrap_or(0)), "{at:?}");
             }
         }
-        // Nothing is admitted into it.
+        // Nothing is admitted into usage beyond quota.
         let plan = world.plan(NOW, ALL);
         assert_eq!((check(&world), world.refused_victims()), (Vec::new(), 0));
         let mut given: BTreeMap<(String, Fr), i64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a preemptor had freed for itself is kept for it until it starts, or until it could not start so any more.
+//! Laws of claims: quota that a preemptor had freed for itself is kept for it until it starts, or until it could not start with it any more.
 
 use crate::worlds::{Objects, amount, hold, pending, queue};
 use berth_engine::*;
@@ -50,7 +50,7 @@ fn the_flavors_of_all_pod_sets_are_kept() {
     };
     let mut world = objects.world();
     assert_eq!(evicted(&world.plan(NOW, ALL)), ["victim"]);
-    // It queues again at once.
+    // The victim queues again at once.
     victim.revision += 1;
     victim.state = WorkloadState::Pending { not_before: None, blocked: None };
     world.apply(Delta::Workload(victim)).unwrap();
@@ -95,7 +95,7 @@ fn who_is_leaving_remains_a_victim_until_it_is_gone() {
     assert_eq!(admitted(&leave(&mut world, "small")), ["preemptor"]);
 }
 
-/// A victim whose eviction came to nothing is waited for no longer, and what is free is free for all.
+/// The preemptor no longer waits for a victim whose eviction failed, and free quota is free for all workloads.
 #[test]
 fn who_stays_after_all_is_not_waited_for() {
     let mut world = two_victims();
@@ -103,7 +103,7 @@ fn who_stays_after_all_is_not_waited_for() {
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);
 }
 
-/// With less quota the preemptor could not start even when both have left: it waits for nobody.
+/// With less quota the preemptor could not start even when both victims have left: it waits for no victims.
 #[test]
 fn what_can_not_become_a_fit_is_given_up() {
     let mut world = two_victims();
@@ -114,7 +114,7 @@ fn what_can_not_become_a_fit_is_given_up() {
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);
 }
 
-/// An id of a victim that is gone stands for another workload soon: that one is nobody's victim.
+/// The id of a victim that is gone is reused for another workload, which is not a victim.
 #[test]
 fn a_newcomer_is_not_taken_for_a_victim() {
     let mut world = two_victims();

@@ -20,7 +20,7 @@ fn mix(digest: &mut u64, text: &str) {
     }
 }
 
-/// Of all that the first plans of these worlds say, and of one after it.
+/// Digest of the first plans of these worlds, and of one plan after each.
 fn digest() -> u64 {
     let mut digest = 0xcbf2_9ce4_8422_2325;
     for seed in seeds() {
@@ -47,7 +47,7 @@ fn start(environment: &[(&str, &str)]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What it finds.
+/// The digest that it prints.
 fn found_by(process: Child) -> String {
     let output = process.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

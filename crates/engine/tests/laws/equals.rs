@@ -1,4 +1,4 @@
-//! Laws of equal requests: none is passed over for one that stands behind it, and a class of them is looked at once.
+//! Laws of equal requests: no workload is passed over for an equal one behind it, and a class of equals is looked at once.
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -24,7 +24,7 @@ fn are_equal(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     a.local_queue == b.local_queue && a.pod_sets == b.pod_sets && a.preempts == b.preempts
 }
 
-/// The same world with some that ask for the same as another one of their queue.
+/// The same world with some workloads that have the request of another one of their queue.
 fn with_equals(mut objects: Objects, dice: &mut Dice) -> Objects {
     let mut models = BTreeMap::new();
     for spec in objects.workloads.iter_mut().filter(|spec| is_pending(spec)) {
@@ -37,12 +37,12 @@ fn with_equals(mut objects: Objects, dice: &mut Dice) -> Objects {
     objects
 }
 
-/// One that waits although one behind it, which asks for the same, was admitted by this plan.
+/// A workload that waits although this plan admitted an equal one behind it.
 fn passed_over<'a>(objects: &'a Objects, plan: &Plan) -> Option<(&'a WorkloadSpec, &'a WorkloadSpec)> {
     let mut ahead: BTreeMap<&str, &WorkloadSpec> =
         objects.workloads.iter().filter(|spec| is_pending(spec)).map(|spec| (spec.uid.as_str(), spec)).collect();
     for admission in &plan.admissions {
-        // One that held quota at first was evicted and admitted again by nobody: a plan admits only those who wait.
+        // A workload that held quota at first is not admitted again: a plan admits only workloads that were pending.
         let admitted = ahead.remove(&*admission.uid)?;
         let over = ahead.values().find(|other| are_equal(other, admitted) && place(other) < place(admitted));
         if let Some(over) = over {
@@ -57,11 +57,12 @@ fn no_equal_request_is_passed_over() {
     let mut several = 0;
     for seed in seeds() {
         let _named = Named(seed);
-        // Of one pod set each: with several, an admission elsewhere can make one fit that did not fit a moment ago, and the one behind
-        // is looked at later (docs/decisions/no-eviction-loops.md, the last paragraph; the plainest world is 25152 of the mixed ones).
+        // Workloads have one pod set each. With several pod sets an admission elsewhere can make a workload fit that did not fit before, and
+        // the one behind is looked at later (docs/decisions/no-eviction-loops.md, the last paragraph; the plainest world is 25152 of the mixed
+        // ones).
         let mut objects = with_equals(random(seed), &mut Dice::new(seed ^ 0x3c6e_f372));
-        // Whom somebody may preempt depends on who he is: one of higher priority may go for a flavor whose holders another preemptor
-        // takes in the same cycle, and the one behind, who may preempt nobody, for the next flavor. Reclaiming stays to the others.
+        // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes
+        // in the same cycle, and the one behind, which has no victims, the next flavor. Queues without equals may still reclaim.
         for queue in &mut objects.queues {
             let has_equals =
                 objects.workloads.iter().filter(|spec| is_pending(spec) && spec.local_queue == queue.name).count() > 1;
@@ -88,7 +89,7 @@ fn no_equal_request_is_passed_over() {
     assert!(cases() < 1000 || several > cases() / 50, "too tame: {several}");
 }
 
-/// The world in which so many more ask for the same as the first that waits, behind it.
+/// The world with `copies` more workloads that are equal to the first pending one, behind it.
 fn crowded(objects: &Objects, copies: u32) -> World {
     let mut objects = objects.clone();
     if let Some(model) = objects.workloads.iter().find(|spec| is_pending(spec)).cloned() {
@@ -101,17 +102,17 @@ fn crowded(objects: &Objects, copies: u32) -> World {
     objects.world()
 }
 
-/// The uid of one of those.
+/// The uid of one of the copies.
 fn copy_of_model(number: u32) -> String {
     format!("x{number:03}")
 }
 
-/// How many of those a plan starts.
+/// Number of copies that a plan starts.
 fn started(plan: &Plan) -> usize {
     plan.admissions.iter().filter(|admission| admission.uid.starts_with('x')).count()
 }
 
-/// The same world in which whoever finds no room is parked, and waiting counts for nothing.
+/// The same world in which a workload without room is parked, and waiting adds no points.
 fn parking(mut objects: Objects) -> Objects {
     for queue in &mut objects.queues {
         queue.strategy = Strategy::BestEffortFifo;
@@ -122,16 +123,15 @@ fn parking(mut objects: Objects) -> Objects {
     objects
 }
 
-/// What a plan did, and at how many heads it looked.
+/// Results of a plan, and the number of heads that it looked at.
 fn done(plan: &Plan) -> (&[Admission], &[Eviction], u64) {
     (plan.admissions.as_slice(), plan.evictions.as_slice(), plan.heads)
 }
 
 const COPIES: [u32; 3] = [1, 12, 24];
 
-/// Plans for one, twelve and twenty-four that ask for the same, which may make no difference; then nobody is looked at before something
-/// changes, and a holder ends. Returns the world of the one before that, and whether heads were looked at after it. `None` where the one
-/// starts, or nobody waits.
+/// Plans for one, twelve and twenty-four equal workloads, which must make no difference. Then no head is looked at until a holder ends. Returns
+/// the world with one workload before that, and whether heads were looked at after it. `None` if the one starts, or no workload waits.
 fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;
@@ -143,16 +143,16 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
         return None;
     }
     assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", told());
-    // They wait as one.
+    // The equals are parked as one class.
     let parked = worlds[0].parked_with_equals(&copy_of_model(0));
     for (world, copies) in worlds.iter().zip(COPIES) {
         let is_as_first = |copy| world.parked_with_equals(&copy_of_model(copy)) == parked;
         assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", told());
     }
-    // Nothing changed, so nobody is looked at.
+    // Nothing changed, so no head is looked at.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", told());
-    // The end of a holder wakes them. Some may start now; the others are looked at as one, however many they are.
+    // The end of a holder wakes the class. Some members may start now; the others are looked at once, whatever their number.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };
@@ -192,8 +192,8 @@ fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
     best == Some(PreemptionPossibility::NoCandidates)
 }
 
-/// The first of a class stands for it, preemptor or not: the others come before it at no time, and have their turn only when it has left
-/// the queue. So what a plan does, its evictions too, does not depend on how many they are, as long as none of them starts.
+/// The first member of a class stands for it, preemptor or not: the others never come before it, and have their turn only when it has left the
+/// queue. The plan and its evictions therefore do not depend on the number of members, as long as none of them starts.
 #[test]
 fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
     let (mut refused, mut again, mut busy) = (0, 0, 0);
@@ -211,7 +211,7 @@ fn equals_that_may_preempt_are_judged_once_per_change_of_capacity() {
         }
         let first = copy_of_model(0);
         if one.parked_with_equals(&first).is_none() {
-            // The first of them waits for its victims, or lost against others.
+            // The first member waits for its victims, or lost against others.
             busy += 1;
         } else if finds_no_victims(&mut one, &first, &model.local_queue) {
             refused += 1;

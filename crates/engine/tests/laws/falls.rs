@@ -1,8 +1,9 @@
-//! Why evictions come to an end without an outside change, as a law: a potential falls with each round of evictions.
+//! The law that evictions come to an end without an outside change: a potential falls with each round of evictions.
 //!
-//! It has two parts. The first is how many pairs of preemptor and victim there are for which nobody has left yet. Where it stands
-//! still, all pairs of the round are known, and the second part falls: everybody stands below those for whom he was ever evicted, and
-//! from the top down it is counted who neither holds quota nor is waiting for it to be freed. Both are bounded, so evictions end.
+//! The potential has two parts. The first part is the number of pairs of preemptor and victim without an eviction so far. Where it does not
+//! fall, all pairs of the round are known, and the second part falls: each workload is placed below the workloads that it was ever evicted
+//! for, and from the top down it counts the workloads that neither hold quota nor wait for quota to be freed. Both are bounded, so evictions
+//! end.
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -16,10 +17,10 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// Victim and the one for whom it left.
+/// Victim and preemptor.
 type Pair = (String, String);
 
-/// How far below those for whom it had to leave each one stands, directly or not. Fails where that is a circle.
+/// Depth of each workload below its preemptors, direct or through others. Fails for a circle.
 fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<String, usize>, String> {
     let mut depths: BTreeMap<String, usize> = uids.iter().map(|uid| (uid.clone(), 0)).collect();
     for _ in 0..=uids.len() {
@@ -38,7 +39,7 @@ fn depths(uids: &BTreeSet<String>, pairs: &BTreeSet<Pair>) -> Result<BTreeMap<St
     Err(format!("a circle: {pairs:?}"))
 }
 
-/// What falls: pairs that nobody left for, and, from the top down, how many at each depth have nothing and are promised nothing.
+/// The potential: pairs without an eviction, and, from the top down, the number of workloads at each depth without quota or a claim.
 fn potential(
     uids: &BTreeSet<String>,
     pairs: &BTreeSet<Pair>,
@@ -51,7 +52,7 @@ fn potential(
     Ok((uids.len() * uids.len() - pairs.len(), without))
 }
 
-/// Lets a world run until nobody is evicted any more. Returns the rounds with evictions, and in how many the second part fell.
+/// Lets a world run until there are no more evictions. Returns the rounds with evictions, and the number in which the second part fell.
 fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
     let mut world = objects.world();
     let mut specs: BTreeMap<String, WorkloadSpec> =

@@ -17,7 +17,7 @@ use berth_engine::*;
 
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
-/// How often victims leave and everybody is looked at again.
+/// Number of rounds in which victims leave and all workloads are looked at again.
 const ROUNDS: usize = 5;
 
 /// With the gates off that are off in the world of that seed, as far as the oracle knows them.
@@ -41,7 +41,7 @@ fn ordered(seed: u64) -> Objects {
     by_usage(if seed.is_multiple_of(3) { shrinking(objects, seed) } else { objects }, seed)
 }
 
-/// The same world where nobody asks what was used.
+/// The same world in which usage orders nothing.
 fn unordered(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
     objects.options.admission_fair_sharing = None;
@@ -80,7 +80,7 @@ fn slow(objects: &Objects) -> Decided {
     slow::first_cycle(history(objects))
 }
 
-/// What both decide in the first cycle in the world of a seed. Where they differ, the smallest world in which they do is told.
+/// The decision of both in the first cycle in the world of a seed. If they differ, the message has the smallest such world.
 fn agreed(objects: &Objects, seed: u64) -> Decided {
     let (fast_one, slow_one) = (fast(objects), slow(objects));
     if fast_one != slow_one {
@@ -90,7 +90,7 @@ fn agreed(objects: &Objects, seed: u64) -> Decided {
     slow_one
 }
 
-/// Compares every second world from `first`; returns how many cycles admit, preempt and leave heads.
+/// Compares every second world from `first`; returns the numbers of cycles that admit, preempt and leave heads.
 fn part(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -126,8 +126,8 @@ fn one_cycle_is_what_the_specification_says() {
     assert!(count < 1000 || seen.iter().all(|seen| *seen > count / 50), "too tame: {seen:?}");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns in how many cycles usage changes who is a
-/// head, and in how many it leaves the heads and changes whom they evict.
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of cycles in which usage changes
+/// the heads, and the number in which it changes only their victims.
 fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
     let mut seen = [0; 2];
     for seed in (first..first + count).step_by(2) {
@@ -142,7 +142,7 @@ fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
     seen
 }
 
-/// Who is the head of a queue by what its LocalQueues used, and which of several candidates its victims are.
+/// LocalQueue usage decides about the head of a queue, and about its victims among several candidates.
 #[test]
 fn one_cycle_by_usage_is_what_the_specification_says() {
     let count = u64::from(cases());
@@ -152,7 +152,7 @@ fn one_cycle_by_usage_is_what_the_specification_says() {
     assert!(count < 50_000 || victims > count / 2000, "too tame: {victims} cycles with other victims");
 }
 
-/// What a plan does in one tree: admissions and preemptions in their order, and why the others wait who were looked at.
+/// Results of a plan in one tree: admissions and preemptions in their order, and the reasons of the other heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Story {
     admitted: Vec<(String, Start)>,
@@ -160,14 +160,14 @@ struct Story {
     waiting: BTreeMap<String, PendingReason>,
 }
 
-/// By tree, those left out in which nothing happens.
+/// Results by tree, without trees in which nothing happens.
 type Stories = BTreeMap<Node, Story>;
 
 fn root(objects: &Objects, queue: &str) -> Node {
     slow::books(&objects.cohorts, &objects.queues, &[]).line(&Node::Queue(queue.to_owned())).pop().unwrap()
 }
 
-/// Which of several resource groups without room is told first is not compared.
+/// Whether reasons are compared: not with several resource groups, because the order of their reasons may differ.
 fn tells_reasons(objects: &Objects) -> bool {
     objects.queues.iter().all(|queue| queue.groups.len() == 1)
 }
@@ -232,7 +232,7 @@ fn slow_story(objects: &Objects, steps: BTreeMap<Node, Vec<Step>>) -> Stories {
     stories
 }
 
-/// What was compared of a world.
+/// Counts of the comparison of a world.
 #[derive(Default)]
 struct Compared {
     plans: u64,
@@ -240,9 +240,9 @@ struct Compared {
     preempt: u64,
     /// Steps of the longest plan.
     longest: usize,
-    /// Who started with fewer pods than it asked for.
+    /// Workloads that started with fewer pods than requested.
     reduced: u64,
-    /// Those of them who had others evicted for it before.
+    /// Reduced workloads that had victims before.
     after_victims: u64,
 }
 
@@ -283,7 +283,7 @@ fn compare(objects: &Objects) -> Result<Compared, String> {
     Ok(seen)
 }
 
-/// What [`compare`] counted in the world of a seed. Where the ways differ, the smallest world in which they do is told.
+/// The counts of [`compare`] in the world of a seed. If the ways differ, the message has the smallest such world.
 fn compared(objects: &Objects, seed: u64) -> Compared {
     compare(objects).unwrap_or_else(|_| {
         let small = objects.clone().shrink(|objects| compare(objects).is_err());
@@ -291,13 +291,13 @@ fn compared(objects: &Objects, seed: u64) -> Compared {
     })
 }
 
-/// What the engine plans first.
+/// The engine's first plan.
 fn told(objects: &Objects) -> Stories {
     fast_story(objects, &objects.world().plan(NOW, ALL))
 }
 
-/// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns how many plans there were, how many
-/// of them admitted and preempted, in how many worlds a plan was of more than two steps, and in how many the two ways differ.
+/// Compares every second world from `first`, all of them as Kueue decides and as Berth does. Returns the number of plans, the numbers that
+/// admitted and preempted, the number of worlds with a plan of more than two steps, and the number in which the two ways differ.
 fn whole(first: u64, count: u64) -> [u64; 5] {
     let mut seen = [0; 5];
     for seed in (first..first + count).step_by(2) {
@@ -314,8 +314,8 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
     seen
 }
 
-/// A plan walks several heads per queue, and equals once: the oracle runs Kueue's cycles one after another, looks at one head per queue
-/// in each, and remembers nothing but what Kueue remembers.
+/// A plan walks several heads per queue, and equals once. The oracle runs Kueue's cycles one after another, looks at one head per queue in
+/// each, and keeps only the state that Kueue keeps.
 #[test]
 fn a_plan_is_the_oracles_cycles_one_after_another() {
     let count = u64::from(cases());
@@ -327,8 +327,8 @@ fn a_plan_is_the_oracles_cycles_one_after_another() {
     assert!(count < 1000 || differ > count / 200, "too tame: {differ} worlds in which Berth departs from Kueue");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns how many plans preempted, in how many
-/// worlds a plan was of more than two steps, and in how many of these usage changes the first plan.
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of plans that preempted, the
+/// number of worlds with a plan of more than two steps, and the number of these in which usage changes the first plan.
 fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -345,7 +345,7 @@ fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
     seen
 }
 
-/// What an admission is charged decides whose turn is next, and what is charged for who has left does not count any more.
+/// The charge of an admission decides about the next turn, and the charge of a workload that has left does not count any more.
 #[test]
 fn a_plan_by_usage_is_the_oracles_cycles_one_after_another() {
     let count = u64::from(cases());
@@ -355,8 +355,8 @@ fn a_plan_by_usage_is_the_oracles_cycles_one_after_another() {
     assert!(count < 1000 || changed > count / 100, "too tame: {changed} plans that usage changes");
 }
 
-/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns how many plans preempted, how many
-/// workloads started with fewer pods than they asked for, and how many of these had others evicted for it.
+/// Compares every second world from `first`, by turns as Kueue decides and as Berth does. Returns the number of plans that preempted, the
+/// number of workloads that started with fewer pods than requested, and the number of these with victims.
 fn reduced(first: u64, count: u64) -> [u64; 3] {
     let mut seen = [0; 3];
     for seed in (first..first + count).step_by(2) {
@@ -369,8 +369,7 @@ fn reduced(first: u64, count: u64) -> [u64; 3] {
     seen
 }
 
-/// Which of the sizes that it accepts a workload starts in, and for which one it preempts, is what the oracle finds: it tries them by
-/// itself.
+/// A workload starts, or preempts, in the size that the oracle finds by trying the accepted sizes itself.
 #[test]
 fn a_plan_reduces_whom_the_oracle_reduces() {
     let count = u64::from(cases());

@@ -1,5 +1,5 @@
-//! Laws of partial admission: the size in which a workload starts is one that finds room, if need be with victims, and the next larger
-//! one finds none. Each size is tried by itself, on a copy of the world in which the workload has that size and no minimum.
+//! Laws of partial admission: a workload starts in a size that finds room, if need be with victims, and the next larger size finds none. Each
+//! size is tried by itself, on a copy of the world in which the workload has that size and no minimum.
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -13,7 +13,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// What becomes of a workload that waits alone.
+/// Outcome of the first cycle for the only pending workload.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     given: Option<Vec<PodSetAssignment>>,
@@ -26,7 +26,7 @@ impl Outcome {
     }
 }
 
-/// Its first cycle.
+/// Runs the first cycle.
 fn outcome(objects: &Objects) -> Outcome {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     Outcome {
@@ -35,7 +35,7 @@ fn outcome(objects: &Objects) -> Outcome {
     }
 }
 
-/// The sizes from the full one down to the minimum, in common steps (kueue.md 6.10).
+/// The sizes from the full one down to the minimum, in common steps as in Kueue.
 fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
     let deltas: Vec<i64> = spec.pod_sets.iter().map(|set| set.count - set.min_count.unwrap_or(set.count)).collect();
     let whole: i64 = deltas.iter().sum();
@@ -48,7 +48,7 @@ fn sizes(spec: &WorkloadSpec) -> Vec<Vec<i64>> {
     sizes
 }
 
-/// What becomes of a workload in one size.
+/// Outcome for a workload in one size.
 fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
     let mut objects = objects.clone();
     for (set, count) in objects.workload(uid).pod_sets.iter_mut().zip(size) {
@@ -57,7 +57,7 @@ fn in_size(objects: &Objects, uid: &str, size: &[i64]) -> Outcome {
     outcome(&objects)
 }
 
-/// What is wrong with what becomes of a workload. Counts those in reduced size, and those of them that preempt.
+/// Judges the outcome of a workload. Counts outcomes in reduced size, and the ones among them that preempt.
 fn judge(objects: &Objects, uid: &str) -> Result<[u32; 2], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();
@@ -95,7 +95,7 @@ fn world(seed: u64) -> Objects {
     }
     for spec in &mut objects.workloads {
         match &mut spec.state {
-            // Who is on its way out is waited for without an eviction that would tell of it.
+            // An evicted holder would be waited for without an eviction in the plan.
             WorkloadState::Reserved(held) => held.evicted = false,
             WorkloadState::Pending { .. } => {
                 for set in &mut spec.pod_sets {

@@ -1,6 +1,6 @@
-//! Laws of quota (Q1 to Q5 and Q7 of reliability.md) over wide worlds: three levels of cohorts with limits, amounts up to the end
-//! of `i64`, several pod sets and resources. Queues and cohorts move and change while workloads hold quota; whatever the engine
-//! says is compared with a ledger counted from the objects.
+//! Laws of quota (Q1 to Q5 and Q7 below) over wide worlds: three levels of cohorts with limits, amounts up to the end of `i64`, several pod
+//! sets and resources. Queues and cohorts move and change while workloads hold quota. All figures of the engine are compared with a ledger
+//! counted from the objects.
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -15,7 +15,7 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// Q3 and Q4: every figure of the world is exactly what the objects come to.
+/// Q3 and Q4: every figure of the world is exactly the one counted from the objects.
 fn compared(objects: &Objects, world: &World) -> Result<Ledger, String> {
     let faults = check(world);
     if !faults.is_empty() {
@@ -49,7 +49,7 @@ fn compared(objects: &Objects, world: &World) -> Result<Ledger, String> {
     Ok(ledger)
 }
 
-/// What the status of a queue would say.
+/// Compares the figures for the status of a queue.
 fn statuses(objects: &Objects, world: &World, ledger: &Ledger, name: &str) -> Result<(), String> {
     let figures = world.figures(name).ok_or_else(|| format!("no figures of {name}"))?;
     let local = world.local_queue_figures("default", name).ok_or_else(|| format!("no figures of local {name}"))?;
@@ -87,8 +87,8 @@ fn larger(spec: &WorkloadSpec, given: &[PodSetAssignment]) -> Result<Option<Vec<
     Ok((step > 0).then(|| counts(step - 1)))
 }
 
-/// Q7: an admitted workload has all its pod sets at one assignment: all that they ask for, in flavors of its queue, one flavor per
-/// pod set and resource group, no pod set below its minimum and all reduced alike.
+/// Q7: an admitted workload has all its pod sets in one assignment: their full requests, in flavors of its queue, one flavor per pod set and
+/// resource group, no pod set below its minimum and all reduced alike.
 fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     let mut reduced = 0;
     for admission in &plan.admissions {
@@ -133,7 +133,7 @@ fn whole(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     Ok(reduced)
 }
 
-/// What happened in a walk.
+/// Counts of a walk.
 #[derive(Default)]
 struct Seen {
     admissions: u64,
@@ -142,7 +142,7 @@ struct Seen {
     debts: u64,
 }
 
-/// Two plans, each with what becomes of it and an edit.
+/// Two plans, each followed by its outcome and an edit.
 fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     let mut world = objects.world();
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
@@ -152,7 +152,7 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
         let plan = world.plan(NOW, Limits { max_admissions: dice.pick(&[1, 3, 1000]) });
         whole(&objects, &plan)?;
         objects = objects.after(&plan, NOW);
-        // Q1, Q2 and Q5: nobody comes to be over the quota, and who was gets nothing more.
+        // Q1, Q2 and Q5: no node comes to be over its quota, and a node that was gets nothing more.
         let after = compared(&objects, &world)?.debts();
         let fed = after.iter().find(|(cell, debt)| **debt > before.get(*cell).copied().unwrap_or(0));
         if let Some((cell, debt)) = fed {
@@ -173,7 +173,7 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// What becomes of a plan: admissions are told, forgotten or still on their way, victims leave or take their time.
+/// Outcome of a plan: admissions are confirmed, forgotten or still in flight, and victims leave or take their time.
 fn follow(dice: &mut Dice, objects: &mut Objects, world: &mut World, plan: &Plan) {
     let is_new = |uid: &str| plan.admissions.iter().any(|admission| *admission.uid == *uid);
     let mut stay = Vec::new();
@@ -207,7 +207,7 @@ fn follow(dice: &mut Dice, objects: &mut Objects, world: &mut World, plan: &Plan
 fn change(dice: &mut Dice, wide: &Wide, objects: &mut Objects, world: &mut World) {
     let (queues, cohorts) = (objects.queues.len() as u64, objects.cohorts.len() as u64);
     let (queue, cohort) = (dice.below(queues) as usize, dice.below(cohorts) as usize);
-    // Below a cohort that stands before it in the list, so that no circle comes to be.
+    // The parent is a cohort before it in the list, so that there is no circle.
     let above = dice.below(cohort as u64 + 1) as usize;
     let names: Vec<String> = objects.cohorts.iter().map(|cohort| cohort.name.clone()).collect();
     match dice.below(5) {
@@ -250,8 +250,8 @@ fn quota_holds_and_figures_are_exact_at_any_depth() {
     assert!(cases() < 1000 || (admissions > least && evictions > least && debts > least), "too tame");
 }
 
-/// One cycle: what is admitted is whole; what is reduced has no room for the next larger size, where there is only one way to
-/// give it (one flavor in each group).
+/// One cycle: an admission is complete, and a reduced one has no room for the next larger size, if there is only one way to give it (one
+/// flavor in each group).
 fn first_cycle(objects: &Objects) -> Result<u64, String> {
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
     let reduced = whole(objects, &plan)?;
@@ -332,11 +332,11 @@ fn limits_at_three_levels_by_hand() {
     assert_eq!((a.usage, a.room, a.most), (3, 6, 9));
     assert_eq!(ledger.queue("b", "f0", "cpu").room, 6);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::new()));
-    // What a borrows is more than it may.
+    // Queue a borrows more than it may.
     objects.queues[0].groups = groups(2, Some(0), Some(0));
     let debt = (((true, "a".to_owned()), ("f0".to_owned(), "cpu".to_owned())), 1);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::from([debt])));
-    // Without an end nothing is over, however much is in use.
+    // An unlimited quota is never exceeded, however much is in use.
     objects.queues[0].groups = groups(i64::MAX, Some(0), Some(0));
     assert_eq!(Ledger::of(&objects).queue("a", "f0", "cpu").room, UNLIMITED);
     assert!(Ledger::of(&objects).debts().is_empty());

@@ -1,5 +1,5 @@
-//! Laws over random worlds: what a plan may do to quota and workloads, an end to evictions, and changes of the input that must not
-//! matter. Those of quota in depth are in `quota.rs`, those of preemption in `victims.rs`.
+//! Laws over random worlds: effects of a plan on quota and workloads, an end to evictions, and changes of the input that must not matter.
+//! `quota.rs` has the detailed laws of quota, and `victims.rs` those of preemption.
 //!
 //! A failure names its seed; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -28,10 +28,10 @@ fn root(objects: &Objects, queue: &str) -> String {
     at.clone()
 }
 
-/// By tree and kind of step: what was done.
+/// Steps by tree and kind.
 type Story = BTreeMap<(String, &'static str), Vec<String>>;
 
-/// What a plan does in each tree, in its order: admissions, evictions, and reasons to wait, which have no order. Names are mapped.
+/// Steps of a plan in each tree, in their order: admissions, evictions, and reasons to wait, which have no order. Names are mapped.
 fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story {
     let mut story = Story::new();
     let mut tell = |uid: &str, what: &'static str, text: String| {
@@ -58,7 +58,7 @@ fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story
     story
 }
 
-/// Q7: all pod sets, each with all that it asks for, none below its minimum.
+/// Q7: all pod sets, each with its full request, none below its minimum.
 fn is_whole(admission: &Admission, spec: &WorkloadSpec) -> bool {
     let mut sets = admission.pod_sets.iter().zip(&spec.pod_sets);
     admission.pod_sets.len() == spec.pod_sets.len()
@@ -75,7 +75,7 @@ fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
 
-/// V2: in a queue in which the first blocks those behind it, nobody is admitted before one that stands ahead of it.
+/// V2: in a strict queue no workload is admitted before one that is ahead of it.
 fn passed_over<'a>(
     objects: &Objects,
     specs: &'a BTreeMap<String, WorkloadSpec>,
@@ -96,7 +96,7 @@ fn passed_over<'a>(
 fn run_out(objects: &Objects, world: &mut World) -> Result<usize, String> {
     let mut specs: BTreeMap<String, WorkloadSpec> =
         objects.workloads.iter().map(|spec| (spec.uid.clone(), spec.clone())).collect();
-    // Those that were on their way out when the world began leave for good.
+    // Workloads that were evicted when the world began leave for good.
     for spec in &objects.workloads {
         if matches!(&spec.state, WorkloadState::Reserved(held) if held.evicted) {
             world.apply(Delta::RemoveWorkload(spec.uid.clone())).unwrap();
@@ -246,7 +246,7 @@ fn what_is_evicted_stays_within_the_bounds_of_policies() {
                 let difference = preemptor.priority - victim.priority;
                 let least = i64::from(guard.min_priority_difference);
                 assert!(least <= 0 || difference >= least, "too near: {}", told());
-                // One that was pending got its quota in this very plan.
+                // A victim that was pending got its quota in this very plan.
                 let at = match &victim.state {
                     WorkloadState::Reserved(held) => held.at,
                     WorkloadState::Pending { .. } => NOW,
@@ -255,7 +255,7 @@ fn what_is_evicted_stays_within_the_bounds_of_policies() {
                 let protected = theirs.protected_ms > 0 && at.0 + theirs.protected_ms > NOW.0;
                 assert!(!protected, "protected: {}", told());
             }
-            // With one flavor and one preemptor it is plain what was contested.
+            // One flavor and one preemptor leave no doubt about the contested cells.
             let alone = plan.admissions.is_empty() && plan.evictions.iter().all(|e| e.preemptor == preemptor.uid);
             let flavors = objects.queues.iter().flat_map(|queue| &queue.groups).map(|group| group.flavors.len()).max();
             let Some(percent) = guard.max_evicted_percent.filter(|_| alone && flavors == Some(1)) else { continue };
@@ -331,8 +331,8 @@ fn scaled(objects: &Objects) -> Objects {
     objects
 }
 
-/// Whether no sum of amounts comes near the end of their range when all are scaled. What has no end is not scaled, and so shares of it
-/// are not what they were.
+/// Whether no sum of amounts comes near the end of their range when all are scaled. Unlimited amounts are not scaled, so shares of them would
+/// change.
 fn is_scalable(objects: &Objects) -> bool {
     let queues = objects.queues.iter().flat_map(|queue| &queue.groups);
     let groups = queues.chain(objects.cohorts.iter().flat_map(|cohort| &cohort.groups));
@@ -386,14 +386,14 @@ fn what_must_not_matter_does_not() {
     }
 }
 
-/// Whether cycles are run in one call or one by one makes no difference. That they are Kueue's is the oracle's to say (`oracle.rs`).
+/// Cycles in one call and one by one give the same plan. `oracle.rs` compares them with Kueue's cycles.
 #[test]
 fn a_plan_may_be_made_cycle_by_cycle() {
     let mut long = 0;
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);
-        // Who stands aside does so for the rest of one plan.
+        // A class stands aside for the rest of one plan, which single cycles do not have.
         objects.options.departures.stand_aside = false;
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);
@@ -412,7 +412,7 @@ fn a_plan_may_be_made_cycle_by_cycle() {
     assert!(cases() < 1000 || long > cases() / 50, "too tame: {long} long sequences");
 }
 
-/// In a queue without strict order, in which nobody waits for victims, everybody is looked at, or somebody equal.
+/// In a queue without strict order in which no workload waits for victims, every workload or an equal one is looked at.
 #[test]
 fn everybody_has_a_turn() {
     let mut seen = 0;

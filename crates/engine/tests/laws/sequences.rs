@@ -21,7 +21,7 @@ enum Step {
         lend: Option<u8>,
         policy: u8,
         strict: bool,
-        /// Memory is of other flavors than cpu.
+        /// Memory has other flavors than cpu.
         split: bool,
     },
     /// A LocalQueue leads to another ClusterQueue from now on.
@@ -42,7 +42,7 @@ enum Step {
         memory: u8,
         priority: u8,
         min: bool,
-        /// Another pod set, of one pod that asks for as much.
+        /// A second pod set of one pod with the same request.
         second: bool,
     },
     /// Another priority.
@@ -57,13 +57,13 @@ enum Step {
         name: usize,
         present: bool,
     },
-    /// A larger one is to take its place.
+    /// A larger replacement slice.
     Slice {
         id: u8,
         of: u8,
         more: u8,
     },
-    /// What was planned is told, with pods that it may do without.
+    /// A planned admission is confirmed, with surplus pods.
     Confirm {
         id: u8,
         surplus: u8,
@@ -123,16 +123,16 @@ fn name_of(names: &[&str], index: usize) -> Option<String> {
     names.get(index).map(|n| (*n).to_owned())
 }
 
-/// What the observer of the plans knows, as control would.
+/// State of an observer of the plans, as control would have it.
 #[derive(Default)]
 struct Observer {
     specs: std::collections::BTreeMap<String, WorkloadSpec>,
-    /// What was planned last.
+    /// The last planned admissions.
     given: std::collections::BTreeMap<String, Admission>,
 }
 
 impl Observer {
-    /// Whether what a victim gives up is what it said that it may do without, in whole steps.
+    /// Whether the pods that a victim gives up are surplus pods, in full steps.
     fn may_give(&self, eviction: &Eviction) -> bool {
         let Some(pods) = eviction.gives_up else { return true };
         let surplus = self.specs.get(&eviction.uid).and_then(|spec| match &spec.state {
@@ -256,7 +256,7 @@ impl Observer {
             Step::Confirm { id, surplus, step } => {
                 let uid = format!("w{id}");
                 let (Some(spec), Some(given)) = (self.specs.get_mut(&uid), self.given.get(&uid)) else { return false };
-                // It has no more pods to do without than it was given, which may be less than it asked for.
+                // The surplus is at most the number of given pods, which may be less than requested.
                 let pods = i64::from(surplus).min(given.pod_sets[0].count);
                 spec.state = WorkloadState::Reserved(Reservation {
                     cluster_queue: given.cluster_queue.to_string(),
@@ -357,7 +357,7 @@ fn holds(law: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
     }
 }
 
-/// Books kept per change equal books recomputed, and a plan never takes more than there is.
+/// Accounting that is kept per change equals recomputed accounting, and a plan never takes more quota than there is.
 #[test]
 fn books_are_exact_and_plans_keep_quota() {
     holds(|steps| {
@@ -383,7 +383,7 @@ fn the_sweep_finds_nothing() {
     });
 }
 
-/// Where nobody keeps quota from others without using it, whoever is pending after a plan does not fit.
+/// If no workload keeps quota from others without using it, a workload that is pending after a plan does not fit.
 #[test]
 fn nobody_waits_who_fits() {
     holds(|steps| {

@@ -1,5 +1,5 @@
-//! Laws of preemption (V3 of reliability.md): only permitted victims by the right that is told, the rules hold for the final set,
-//! nobody can be dropped from it, of equals those leave that lose least, and what they free is kept for whom they leave.
+//! Laws of preemption (V3): victims are permitted by the reported right, the rules hold for the final set, no victim can be dropped from it,
+//! among equals the ones with the least lost work leave, and freed quota is kept for the preemptor.
 //!
 //! A failure names its seed and shows the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats it.
 
@@ -15,8 +15,8 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// What a workload asks for in the flavors that were found for it: the cells that lack quota, and all of it. `None` when it needs no
-/// preemption, or asks for more than can be told.
+/// The request of a workload in its assigned flavors: the cells that lack quota, and all usage. `None` when it needs no preemption, or its
+/// request is beyond the range of amounts.
 fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
     let (mut needs, mut usage) = (BTreeSet::new(), Amounts::new());
     for set in &report.pod_sets {
@@ -33,7 +33,7 @@ fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
     (report.mode == Mode::Preempt && can_be_told).then(|| (needs.into_iter().collect(), usage))
 }
 
-/// What a workload may do of what its queue allows.
+/// The preemption policy of a workload within its queue's policy.
 fn narrowed(policy: PreemptionPolicy, preempts: Preempts) -> PreemptionPolicy {
     match preempts {
         Preempts::Nobody => PreemptionPolicy::Never,
@@ -42,7 +42,7 @@ fn narrowed(policy: PreemptionPolicy, preempts: Preempts) -> PreemptionPolicy {
     }
 }
 
-/// Holders that differ in nothing that decides but in what they would lose: who loses less, and who loses more.
+/// Pairs of holders that differ only in the work they would lose: the one that loses less, and the one that loses more.
 fn pairs_of_equals<'a>(
     books: &'a Books,
     plea: &'a Plea<'_>,
@@ -137,8 +137,8 @@ fn judge(
     (!is_lean).then(|| "they are too few or too many".to_owned())
 }
 
-/// Looks for victims for everybody who waits; returns how many sets there are, how many of several victims, and how many with one of
-/// several equals.
+/// Looks for victims for every pending workload; returns the number of sets, of sets with several victims, and of sets with one of several
+/// equals.
 fn searched(objects: &Objects) -> Result<[u32; 3], String> {
     let mut sets = [0; 3];
     let mut world = objects.world();
@@ -188,8 +188,8 @@ fn preemption_is_lawful_and_lean() {
     assert!(cases() < 50_000 || sets[2] > 0, "too tame: {sets:?}");
 }
 
-/// Lets the victims of the only preemptor of a plan leave, all at once or one by one, in any order. Returns how many there were, 0
-/// where it is not plain who waits for whom.
+/// Lets the victims of the only preemptor of a plan leave, all at once or one by one, in any order. Returns their number, 0 where the
+/// preemptor of a victim is not certain.
 fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String> {
     let mut world = objects.world();
     for spec in &objects.workloads {
@@ -200,7 +200,7 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
     let plan = world.plan(NOW, ALL);
     let preemptors: BTreeSet<&String> = plan.evictions.iter().map(|eviction| &eviction.preemptor).collect();
     let (Some(preemptor), 1) = (preemptors.first().map(|uid| (*uid).clone()), preemptors.len()) else { return Ok(0) };
-    // A later cycle of the same plan may have given its room away lawfully: then it waits for nobody any more.
+    // A later cycle of the same plan may have given its quota away lawfully: then it waits for no victims any more.
     let waits = |told: &Verdict| *told.uid == *preemptor && told.reason == PendingReason::WaitingForPreemptedWorkloads;
     if !plan.verdicts.iter().any(waits) {
         return Ok(0);
@@ -220,8 +220,8 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
             return Ok(victims.len());
         }
         if !next.evictions.is_empty() {
-            // Others began to preempt, and who is to have what is free now is decided among them; or it goes on for its full size,
-            // where it was to start in reduced size.
+            // Other workloads began to preempt, and free quota is decided among them; or the preemptor, which was to start in reduced size,
+            // goes on for its full size.
             return Ok(0);
         }
     }
@@ -250,7 +250,7 @@ fn what_is_freed_bit_by_bit_is_kept_for_the_preemptor() {
     kept(true);
 }
 
-/// Holders that may do without some of their pods, beside one who waits, and policies that bound preemption.
+/// Holders with surplus pods, a pending workload beside them, and policies that bound preemption.
 fn elastic(seed: u64) -> Objects {
     let mut objects = mixed(seed);
     let mut dice = Dice::new(seed ^ 0x510e_527f);
@@ -261,7 +261,7 @@ fn elastic(seed: u64) -> Objects {
         }
     }
     for spec in &mut objects.workloads {
-        // In reduced size it might ask for less than is worked out here.
+        // In reduced size its request might be less than the one computed here.
         spec.pod_sets.iter_mut().for_each(|set| set.min_count = None);
         let WorkloadState::Reserved(held) = &mut spec.state else { continue };
         held.evicted = false;
@@ -285,7 +285,7 @@ fn surplus(spec: &WorkloadSpec) -> Option<&Surplus> {
     }
 }
 
-/// What a holder gives back: all of it, or what goes with so many of its surplus pods.
+/// Usage that a holder gives back: all of it, or the usage of that many surplus pods.
 fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
     let mut given = Amounts::new();
     let WorkloadState::Reserved(held) = &spec.state else { return given };
@@ -302,10 +302,10 @@ fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
     given
 }
 
-/// A victim, and how many pods it gives up in place of leaving.
+/// A victim, and the number of pods that it gives up in place of leaving.
 type Leaving<'a> = (&'a WorkloadSpec, Option<i64>);
 
-/// The books when these have given back what they are to.
+/// The accounting after these victims have given back their part.
 fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
     let uids: Vec<String> = leaving.iter().map(|(spec, _)| spec.uid.clone()).collect();
     let mut after = books.without(&uids);
@@ -319,7 +319,7 @@ fn when_gone(books: &Books, leaving: &[Leaving<'_>]) -> Books {
     after
 }
 
-/// The next smaller thing that a victim could be asked for; `None` when that is nothing.
+/// The next smaller number of pods that a victim could give up; `None` when there is none.
 fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
     let all = surplus(spec);
     match pods {
@@ -331,15 +331,15 @@ fn less(&(spec, pods): &Leaving<'_>) -> Option<i64> {
     }
 }
 
-/// What is wrong with those who give way for a workload that waits alone. Counts give-ups, those under fair sharing, those of a part of
-/// the surplus, and sets of victims with one that a policy bounds.
+/// Judges the victims for the only pending workload. Counts victims that give up pods, the ones under fair sharing, the ones with a part of the
+/// surplus, and sets of victims with one that a policy bounds.
 fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     let waits = |spec: &WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let mut objects = objects.clone();
     objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
     let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 4]) };
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
-    // Before its first cycle, at the time of that.
+    // The world is before its first cycle, at the time of that cycle.
     let mut world = objects.world();
     let none = world.plan_cycles(NOW, ALL, 0);
     assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");
@@ -407,7 +407,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     Ok([giving, if is_fair { giving } else { 0 }, in_part, usize::from(is_bounded)].map(|count| count as u32))
 }
 
-/// Nobody gives up more pods than are needed, or more than a policy lets be taken; who could be kept by giving up some does not leave.
+/// A victim gives up no more pods than needed, and no more than a policy allows. A victim whose surplus pods are enough is not evicted.
 #[test]
 fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
     let mut sums = [0; 4];
@@ -421,7 +421,7 @@ fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
     assert!(cases() < 50_000 || sums.iter().all(|sum| *sum > cases() / 10_000), "too tame: {sums:?}");
 }
 
-/// What gives up pods keeps its books, and nobody comes to be over a quota by what others take.
+/// The accounting stays right while victims give up pods, and no admission exceeds a quota.
 #[test]
 fn plans_with_those_who_give_up_pods_keep_quota() {
     let mut giving = 0;
@@ -443,7 +443,7 @@ fn plans_with_those_who_give_up_pods_keep_quota() {
                 assert!(may, "seed {seed}: {eviction:?}\n{}", objects.describe());
                 giving += 1;
             }
-            // Those who are to leave do so; who gives up pods takes its time.
+            // Evicted victims leave; victims that give up pods take their time.
             for eviction in plan.evictions.iter().filter(|eviction| eviction.gives_up.is_none()) {
                 world.apply(Delta::RemoveWorkload(eviction.uid.clone())).unwrap();
             }

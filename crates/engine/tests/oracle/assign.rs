@@ -1,4 +1,4 @@
-//! Which flavors a workload could have in one size, and how (kueue.md 6.5), for any number of pod sets and resource groups.
+//! Flavor assignment of a workload in one size, as in Kueue, for any number of pod sets and resource groups.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,24 +9,24 @@ use super::books::{Amounts, Books, Fr, Node};
 use super::victims::{self, Plea, Victims};
 use crate::worlds::flavor_labels;
 
-/// How far a scan over flavors got: the place of the last flavor that was tried, by pod set and resource; none where all were tried.
+/// Progress of a scan over flavors: index of the last flavor that was tried, by pod set and resource; none where all were tried.
 pub(crate) type Tried = Vec<BTreeMap<String, usize>>;
-/// Flavors to which an assignment is held, by pod set and resource.
+/// Flavors that an assignment is restricted to, by pod set and resource.
 pub(crate) type Pins = Vec<BTreeMap<String, String>>;
 
 /// Pods and flavors of each pod set of a workload that starts.
 pub(crate) type Start = Vec<(i64, BTreeMap<String, String>)>;
 
-/// What one pod set is given: pods, and flavor and mode by resource.
+/// Assignment of one pod set: pods, and flavor and mode by resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) count: i64,
     pub(crate) flavors: BTreeMap<String, (String, Mode)>,
-    /// One of its resource groups is no plain fit.
+    /// True if one of its resource groups is no plain fit.
     lacks: bool,
 }
 
-/// What a workload is given.
+/// Assignment of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) mode: Mode,
@@ -36,7 +36,7 @@ pub(crate) struct Found {
     pub(crate) no_fit: Option<PendingReason>,
     pub(crate) victims: Victims,
     pub(crate) tried: Tried,
-    /// It began behind the first flavor somewhere.
+    /// True if the scan began behind the first flavor in some group.
     pub(crate) resumed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Found {
         self.sets.iter().map(pin).collect()
     }
 
-    /// How many pods of each pod set it is for.
+    /// Pods of each pod set.
     pub(crate) fn counts(&self) -> Vec<i64> {
         self.sets.iter().map(|given| given.count).collect()
     }
@@ -55,12 +55,12 @@ impl Found {
         self.counts().into_iter().zip(self.pins()).collect()
     }
 
-    /// It fits, or would with others gone.
+    /// Whether it fits, or would without its victims.
     pub(super) fn has_room(&self) -> bool {
         self.mode == Mode::Fit || !self.victims.is_empty()
     }
 
-    /// What lacks quota.
+    /// The cells that lack quota.
     fn needs(&self) -> Vec<Fr> {
         let all = self.sets.iter().flat_map(|given| &given.flavors);
         let mut needs: Vec<Fr> = all
@@ -77,21 +77,21 @@ impl Found {
     }
 }
 
-/// How an assignment is looked for.
+/// Restrictions of an assignment.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct How<'a> {
     pub(crate) pins: Option<&'a Pins>,
     pub(crate) tried: Option<&'a Tried>,
-    /// The size to which it is held.
+    /// The size that it is restricted to.
     pub(crate) counts: Option<&'a [i64]>,
-    /// Nobody is to leave for it.
+    /// True if it must not preempt.
     pub(crate) free_only: bool,
 }
 
-/// A way to have a flavor, and how far the queue borrows for it.
+/// Mode of a flavor, and the level that the queue borrows from.
 type Level = (Granular, u32);
 
-/// Whether `a` is the better way to have a flavor.
+/// Whether `a` is better than `b`.
 fn prefers(a: Level, b: Level, policy: &FlavorFungibility) -> bool {
     let rank = |level: Level| {
         let viable = level.0 > Granular::NoCandidates;
@@ -124,13 +124,13 @@ struct Attempt {
     why: Option<PendingReason>,
 }
 
-/// Who looks, where and for whom.
+/// Inputs of a search: options, accounting, workload and queue.
 pub(crate) struct Search<'a> {
     pub(crate) options: &'a Options,
     pub(crate) books: &'a Books,
     pub(crate) spec: &'a WorkloadSpec,
     pub(crate) queue: &'a str,
-    /// Whom it must not preempt for the sake of what happened before.
+    /// Workloads that it must not preempt because of eviction history.
     pub(crate) barred: &'a BTreeSet<String>,
     pub(crate) how: How<'a>,
 }
@@ -148,7 +148,7 @@ impl Search<'_> {
             usage,
             equals_by_lot: self.options.departures.equals_by_lot,
         };
-        // A workload may preempt fewer than its queue allows.
+        // The workload may have a narrower preemption scope than its queue.
         let mut policy = self.books.queues[self.queue].preemption;
         for rule in [&mut policy.within_cluster_queue, &mut policy.reclaim_within_cohort] {
             match self.spec.preempts {
@@ -170,7 +170,7 @@ impl Search<'_> {
         }
     }
 
-    /// How so much of a flavor and resource can be had.
+    /// Mode and level of an amount of a flavor and resource.
     fn quota(&self, fr: &Fr, value: i128) -> (Level, Option<PendingReason>) {
         let (books, queue) = (self.books, self.queue);
         let node = Node::Queue(queue.to_owned());
@@ -209,7 +209,7 @@ impl Search<'_> {
                 attempt.why = why;
             }
             if own.0 == Granular::NoFit || attempt.level.0 == Granular::NoFit {
-                // The other resources are looked at all the same, for what they lack.
+                // The other resources are looked at all the same, for the quota that they lack.
                 attempt.level.0 = Granular::NoFit;
                 continue;
             }
@@ -244,7 +244,7 @@ impl Search<'_> {
             if pin.is_some_and(|pin| pin != Some(&flavor.flavor)) {
                 continue;
             }
-            // All flavors have the one label by which pods select.
+            // All flavors have the one label that pods select by.
             let nodes = flavor_labels(&flavor.flavor);
             let selector = &self.spec.pod_sets[index].node_selector;
             if selector.iter().any(|(label, value)| nodes.get(label) != Some(value)) {
@@ -281,7 +281,8 @@ impl Search<'_> {
             let fr = (best.flavors[*resource].0.clone(), (*resource).clone());
             *found.usage.entry(fr).or_default() += value;
         }
-        // In Kueue the flavor as a whole says whether it fits; preferring preemption to borrowing, that may hide one that does not.
+        // In Kueue the mode of the flavor decides whether it fits. With preemption preferred to borrowing, that may hide a resource that does
+        // not fit.
         let all_fit = best.flavors.values().all(|(_, mode)| *mode == Mode::Fit);
         let fits = best.level.0 == Granular::Fit && (all_fit || !self.options.departures.all_must_fit);
         found.sets[index].lacks |= !fits;
@@ -289,7 +290,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What the workload could have in that size, victims not looked for.
+    /// The assignment in that size, without a search for victims.
     pub(crate) fn assign(&self, counts: &[i64]) -> Found {
         let mut found = Found {
             mode: Mode::Fit,
@@ -336,7 +337,7 @@ impl Search<'_> {
         found
     }
 
-    /// What the workload could have in that size, and who would have to leave.
+    /// The assignment in that size, with its victims.
     pub(super) fn nominate_as(&self, counts: &[i64]) -> Found {
         let mut found = self.assign(counts);
         if found.mode == Mode::Preempt {

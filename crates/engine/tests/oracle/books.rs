@@ -1,5 +1,5 @@
-//! Quota as the specification states it (kueue.md 6.4): what follows from quotas alone is worked out once, what is in use each time
-//! that something changed, from the leaves up.
+//! Quota by Kueue's rules of borrowing and lending. Values that follow from quotas alone are computed once; usage is computed after each
+//! change, from the leaves up.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(crate) enum Node {
     Queue(String),
 }
 
-/// Who holds what.
+/// A workload that holds quota.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) uid: String,
@@ -29,18 +29,18 @@ pub(crate) struct Holder {
     pub(crate) usage: Rc<Amounts>,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
-    /// Since then it loses what it did, should it be taken.
+    /// Start of the work that a preemption would lose.
     pub(crate) at: Millis,
     pub(crate) evicted: bool,
-    /// It must not be preempted by who looks for victims.
+    /// True if the preemptor must not preempt it.
     pub(crate) barred: bool,
-    /// What its LocalQueue had used when the cycle began; none where that orders nothing.
+    /// Usage of its LocalQueue when the cycle began; none where usage orders nothing.
     pub(crate) used: Option<f64>,
 }
 
 const BOUNDLESS: i128 = i64::MAX as i128;
 
-/// Sum of quotas; with no end as soon as it comes to the largest amount.
+/// Sum of quotas; unlimited from the largest amount on.
 fn plus(a: i128, b: i128) -> i128 {
     if a >= BOUNDLESS || b >= BOUNDLESS { BOUNDLESS } else { (a + b).min(BOUNDLESS) }
 }
@@ -50,18 +50,18 @@ fn minus(a: i128, b: i128) -> i128 {
     if b >= BOUNDLESS { if a >= BOUNDLESS { 0 } else { -BOUNDLESS } } else { left(a, b) }
 }
 
-/// What of a quota is left beside usage.
+/// Rest of a quota beside usage.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
 }
 
-/// What quotas say of one flavor and resource at one node.
+/// Quota of one flavor and resource at one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     nominal: i128,
     borrowing: Option<i128>,
     lending: Option<i128>,
-    /// The node or one below it says a quota, be it zero.
+    /// True if the node or one below it defines a quota, even of zero.
     has_quota: bool,
     subtree: i128,
     local: i128,
@@ -82,7 +82,7 @@ struct Forest {
     levels: Vec<Vec<Level>>,
 }
 
-/// Nominal quota and limits that a node says itself; whether it says any.
+/// Nominal quota and limits that a node defines itself; whether it defines any.
 fn own(groups: &[ResourceGroup], fr: &Fr) -> Level {
     for group in groups {
         for flavor in group.flavors.iter().filter(|flavor| flavor.flavor == fr.0) {
@@ -158,7 +158,7 @@ impl Forest {
         self.levels[node][at] = level;
     }
 
-    /// What could be had, from the roots down.
+    /// Potential quota, from the roots down.
     fn hand_down(&mut self, node: usize, at: usize) {
         let above = self.parents[node].map(|parent| self.levels[parent][at].potential);
         let level = &mut self.levels[node][at];
@@ -183,9 +183,9 @@ pub(crate) struct Books {
     pub(crate) cohorts: Rc<BTreeMap<String, CohortSpec>>,
     forest: Rc<Forest>,
     pub(crate) holders: Vec<Holder>,
-    /// Kept for others in the cycle: queue and amounts.
+    /// Usage kept for earlier heads of the cycle: queue and amounts.
     booked: Vec<(String, Amounts)>,
-    /// What is in use, by node and by flavor and resource: all of it, and what of it the parent sees. Worked out when it is asked for.
+    /// Usage by node and by flavor and resource: all of it, and the part that the parent sees. Computed on first use.
     used: OnceCell<Vec<Vec<(i128, i128)>>>,
 }
 
@@ -232,7 +232,7 @@ impl Books {
         Self { queues, cohorts, forest, holders, booked: self.booked.clone(), used: OnceCell::new() }
     }
 
-    /// The same objects where a queue preempts otherwise, and some must not be preempted.
+    /// The same objects with another preemption policy of a queue, and with workloads that must not be preempted.
     pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, barred: &BTreeSet<String>) -> Self {
         let mut books = self.clone();
         if books.queues[queue].preemption != preemption
@@ -289,7 +289,7 @@ impl Books {
                 let node = forest.places[&Node::Queue(queue.clone())];
                 for (fr, amount) in usage {
                     let of = &mut used[node][forest.frs[fr]];
-                    // What is booked below zero shows at its queue alone.
+                    // Negative usage shows at its queue alone.
                     *of = (of.0 + amount, of.1 + amount.max(&0));
                 }
             }
@@ -300,7 +300,7 @@ impl Books {
         })
     }
 
-    /// Adds up what is in use below a node, and turns what was found there into what its parent sees.
+    /// Adds up usage below a node, and computes the part that its parent sees.
     fn show(&self, node: usize, used: &mut Vec<Vec<(i128, i128)>>) {
         for child in &self.forest.children[node] {
             self.show(*child, used);
@@ -378,7 +378,7 @@ impl Books {
         self.forest.frs.keys().cloned().collect()
     }
 
-    /// What a node takes beyond its own, of the resource of which it takes the most.
+    /// Usage of a node above its own quota, in the resource with the largest part.
     pub(crate) fn share(&self, node: &Node) -> Part {
         let weight = match node {
             Node::Queue(name) => self.queues[name].weight,

@@ -1,5 +1,5 @@
-//! Cycles one after another: who waits, what is parked, who waits for victims, how far scans over flavors got. Written from kueue.md 6.2
-//! to 6.7 and from the pages in `docs/decisions`, and apart from the engine.
+//! Cycles one after another, with the state between them: pending and parked workloads, preemptors that wait for victims, and the progress of
+//! scans over flavors. Written from Kueue's documented behaviour and from the pages in `docs/decisions`, apart from the engine.
 
 mod heads;
 mod plans;
@@ -16,18 +16,18 @@ use super::books::{Books, Fr, Holder, Node};
 use super::usage::LocalQueues;
 use super::{Head, are_equal, by_age, by_share, place};
 
-/// What became of a head.
+/// Outcome of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Admitted: uid, and what it starts with.
+    /// Admitted: uid, with its pods and flavors.
     Admit(String, Start),
-    /// Preempts: uid, victims with reasons but for those that were on their way out already.
+    /// Preempts: uid, and victims with reasons, without the ones that were evicted already.
     Preempt(String, BTreeSet<(String, &'static str)>),
     /// Stays, for this reason.
     Wait(String, PendingReason),
 }
 
-/// What a workload preempted for (`no-eviction-loops.md`, rule 3).
+/// The assignment that a workload preempted for (`no-eviction-loops.md`, rule 3).
 #[derive(Clone, Debug)]
 struct Claim {
     counts: Vec<i64>,
@@ -35,7 +35,7 @@ struct Claim {
     victims: Vec<String>,
 }
 
-/// How far a scan over flavors got, and when that was.
+/// Progress of a scan over flavors, and its time.
 #[derive(Clone, Debug)]
 struct Scan {
     tried: Tried,
@@ -45,7 +45,7 @@ struct Scan {
     scans: usize,
 }
 
-/// Where a head waits after its cycle.
+/// Place of a head after its cycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     NoRoom,
@@ -53,29 +53,29 @@ enum After {
     PendingPreemption,
 }
 
-/// What a cycle did.
+/// Results of a cycle.
 #[derive(Default)]
 struct Cycle {
     steps: Vec<(Node, Step)>,
     /// The trees in which something moved.
     moved: BTreeSet<Node>,
-    /// The trees in which a head goes on with another flavor, and how often it may.
+    /// The trees in which a head goes on with another flavor, each with the number of scans that it may make.
     scanning: BTreeMap<Node, usize>,
-    /// By tree: heads of queues without strict order that stay, though it is not for victims of their own.
+    /// By tree: heads of queues without strict order that stay although they do not wait for victims.
     losers: BTreeMap<Node, Vec<String>>,
 }
 
-/// What became of a head that was put back.
+/// Outcome of a head that was put back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stays {
-    /// It was parked.
+    /// The head was parked.
     Parked,
-    /// It goes on with another flavor, so often.
+    /// The head goes on with another flavor, at most that number of times.
     Scans(usize),
     First,
 }
 
-/// What became of the head of a cycle, to be acted on when the cycle is over.
+/// Outcome of the head of a cycle, which takes effect when the cycle is over.
 struct Ended<'a> {
     head: Head<'a>,
     after: After,
@@ -92,21 +92,21 @@ pub(crate) struct History<'a> {
     /// All workloads by uid.
     pub(super) places: BTreeMap<String, &'a WorkloadSpec>,
     parked: BTreeSet<String>,
-    /// Those who lost to what is only booked, and let others have their turn in this plan (`losers-stand-aside.md`).
+    /// Workloads that lost to reserved quota, and let others have their turn in this plan (`losers-stand-aside.md`).
     aside: BTreeSet<String>,
-    /// By queue: who issued preemptions last, and who goes first for it.
+    /// By queue: the workload that issued preemptions last; and the one that goes first for it.
     preemptors: BTreeMap<String, String>,
     first: BTreeMap<String, String>,
     claims: BTreeMap<String, Claim>,
     scans: BTreeMap<String, Scan>,
     cycle: u64,
-    /// Who was admitted in this cycle: nobody's victim before the next one.
+    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
     pub(super) fresh: BTreeSet<String>,
-    /// By queue: how often somebody of it left.
+    /// By queue: number of departures.
     generations: BTreeMap<String, u64>,
-    /// By tree: preemptors and whom they had evicted (`no-eviction-loops.md`, rule 1).
+    /// By tree: preemptors and their victims (`no-eviction-loops.md`, rule 1).
     pub(super) feuds: BTreeMap<Node, BTreeSet<(String, String)>>,
-    /// Trees in which somebody was admitted since what competes with itself was looked at.
+    /// Trees with an admission since workloads whose pod sets compete with each other were looked at.
     stirred: BTreeSet<Node>,
     /// Trees in which there may be something to do.
     live: BTreeSet<Node>,
@@ -153,7 +153,7 @@ impl<'a> History<'a> {
         self.books.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
-    /// How much has left the tree of a queue.
+    /// Number of departures from the tree of a queue.
     fn left(&self, queue: &str) -> u64 {
         let root = self.root(queue);
         let near = self.books.queues.keys().filter(|other| self.root(other) == root);
@@ -168,14 +168,14 @@ impl<'a> History<'a> {
         Search { options: self.options, books, spec, queue, barred: &self.barred(spec), how }.nominate()
     }
 
-    /// Those of a tree who are on their way out.
+    /// Evicted workloads of a tree that still hold quota.
     fn leaving(&self, queue: &str) -> Vec<String> {
         let root = self.root(queue);
         let leaves = |holder: &&Holder| holder.evicted && self.root(&holder.queue) == root;
         self.books.holders.iter().filter(leaves).map(|holder| holder.uid.clone()).collect()
     }
 
-    /// What a claim gives its workload now; none where it is given up.
+    /// The assignment by a claim now; none where the claim is given up.
     fn look_by_claim(&self, spec: &WorkloadSpec, queue: &str, claim: &Claim) -> Option<Found> {
         let how = How { pins: Some(&claim.pins), tried: None, counts: Some(&claim.counts), free_only: true };
         let now = self.look(spec, queue, &self.books, how);
@@ -197,7 +197,7 @@ impl<'a> History<'a> {
     fn nominate(&mut self, spec: &'a WorkloadSpec, queue: &str) -> Head<'a> {
         let (claim, scan) = (self.claims.remove(&spec.uid), self.scans.remove(&spec.uid));
         let is_preemptor = self.preemptors.get(queue) == Some(&spec.uid);
-        // Who gave up its claim waits for nobody.
+        // A workload that gave up its claim waits for no victims.
         let claims = self.options.departures.claims;
         let fresh = Some(self.left(queue));
         let head = |found: Found, held: bool, (began, scans)| {
@@ -209,7 +209,7 @@ impl<'a> History<'a> {
             self.claims.extend(claim.map(|claim| (spec.uid.clone(), claim)));
             return head(found, true, (fresh, 0));
         }
-        // Where a claim is given up, the scan begins with the flavors that it was for.
+        // Where a claim is given up, the scan begins with the flavors of the claim.
         let back = |claim: Claim| {
             let place = |resource: &String, flavor: &String| {
                 let group = self.books.queues[queue].groups.iter().find(|group| group.covered.contains(resource))?;
@@ -234,7 +234,7 @@ impl<'a> History<'a> {
         head(found, false, round)
     }
 
-    /// Whether a head that was looked at before fits once all those have left who have to.
+    /// Whether a head that was looked at before fits once all victims have left.
     fn fits(&self, head: &Head<'_>, gone: &[String]) -> bool {
         let mut leaving = gone.to_vec();
         leaving.extend(head.found.uids());
@@ -244,7 +244,7 @@ impl<'a> History<'a> {
         if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.departures.fit_beside_victims {
             return true;
         }
-        // Whoever has been preempted still holds its quota; only those who wait for it do not count yet.
+        // Victims still hold their quota; only quota that is kept for pending workloads does not count yet.
         let mut held = self.books.clone();
         held.clear_booked();
         held.fits(&head.queue, &head.found.usage)
@@ -274,8 +274,8 @@ impl<'a> History<'a> {
         self.fits(head, gone)
     }
 
-    /// Keeps quota for a head that needs preemption and finds nobody: where its queue can not always take its own back, and for one that
-    /// waits for its victims.
+    /// Keeps quota for a head that needs preemption and finds no victims, if its queue cannot always reclaim its quota or the head waits for its
+    /// victims.
     fn reserve(&mut self, head: &Head<'_>) {
         let always = self.books.queues[&head.queue].preemption.reclaim_within_cohort == PreemptionPolicy::Any;
         let waits = self.options.gates.prioritize_preemptors && head.is_preemptor;
@@ -307,10 +307,10 @@ impl<'a> History<'a> {
         Claim { counts: head.found.counts(), pins: head.found.pins(), victims }
     }
 
-    /// Processes a head. Returns what it does, and what becomes of it where it stays.
+    /// Processes a head. Returns its step, and its outcome where it stays.
     fn process(&mut self, mut head: Head<'a>, gone: &mut Vec<String>) -> (Step, Option<Ended<'a>>) {
         let mut fits = self.refresh(&mut head, gone);
-        // Whom it looked for before may be barred since the evictions of this very cycle.
+        // Eviction history may protect earlier found victims since the evictions of this very cycle.
         if !head.held && head.found.mode != Mode::DeferredFit && !gone.is_empty() {
             let barred = self.barred(head.spec);
             fits &= !head.found.uids().iter().any(|victim| barred.contains(victim));
@@ -392,7 +392,7 @@ impl<'a> History<'a> {
         };
         let is_over = self.options.departures.scans_end && head.scans >= most;
         let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && !is_over;
-        // A scan that began behind the first flavor says nothing about what has become free there since (`flavor-scan-starts-over.md`).
+        // A scan that began behind the first flavor has not seen quota that has become free there since (`flavor-scan-starts-over.md`).
         let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
         let over = resumed && !scans && head.began != Some(left);
         if scans {
@@ -476,7 +476,7 @@ impl<'a> History<'a> {
         cycle
     }
 
-    /// What decides between heads besides shares.
+    /// Values that decide between heads besides shares.
     pub(crate) fn rank(&self, head: &Head<'_>) -> (bool, super::Place) {
         let is_first = self.options.gates.prioritize_preemptors && head.is_preemptor;
         let (priority, since, uid) = place(head.spec, self.now);

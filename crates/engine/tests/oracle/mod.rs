@@ -1,7 +1,7 @@
-//! A slow, obvious scheduler over plain objects, written from the specification and apart from the engine: cycle by cycle, with any
-//! number of pod sets and resource groups, and with partial admission. It knows the gates that order heads, that of fair preemption and
-//! that of scans, and admission fair sharing. It knows no slices. Where Berth departs from Kueue on purpose (`Options::departures`),
-//! it does what the options say.
+//! A slow, obvious scheduler over plain objects, written from Kueue's documented behaviour and apart from the engine: cycle by cycle, with any
+//! number of pod sets and resource groups, and with partial admission. It has the gates that order heads, those of fair preemption and of
+//! scans, and admission fair sharing. It does not have workload slices. Where Berth departs from Kueue on purpose (`Options::departures`), it
+//! follows the options.
 
 pub(crate) mod assign;
 pub(crate) mod books;
@@ -23,34 +23,34 @@ use books::{Amounts, Books, Holder, Node};
 use history::{History, Step};
 use usage::LocalQueues;
 
-/// What a cycle decided.
+/// Decisions of a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decided {
-    /// Workload to what it starts with.
+    /// Pods and flavors by admitted workload.
     pub(crate) admitted: BTreeMap<String, Start>,
-    /// Victim, preemptor, reason; those that were on their way out already are left out.
+    /// Victim, preemptor, reason; victims that were evicted already are left out.
     pub(crate) evicted: BTreeSet<(String, String, &'static str)>,
     /// Reasons of heads that stay.
     pub(crate) waiting: BTreeMap<String, PendingReason>,
 }
 
 impl Decided {
-    /// Who was looked at.
+    /// The workloads that were looked at.
     pub(crate) fn heads(&self) -> BTreeSet<&String> {
         self.admitted.keys().chain(self.waiting.keys()).collect()
     }
 }
 
-/// The first of a queue, and what it could have.
+/// The head of a queue, and its assignment.
 pub(crate) struct Head<'a> {
     spec: &'a WorkloadSpec,
     queue: String,
     found: Found,
-    /// It issued preemptions before and waits for them.
+    /// True if it issued preemptions before and waits for them.
     is_preemptor: bool,
-    /// What it could have is what it preempted for.
+    /// True if the assignment is the one that it preempted for.
     held: bool,
-    /// How much had left its tree when this round of scans began, none where it met more than a lack of room.
+    /// Number of departures from its tree when this round of scans began; none if the outcome was not a plain lack of room.
     began: Option<u64>,
     /// Scans of the round.
     scans: usize,
@@ -117,7 +117,7 @@ pub(crate) fn first_cycle(mut history: History<'_>) -> Decided {
     decided
 }
 
-/// Its place among those who wait.
+/// Order of pending workloads.
 pub(crate) type Place = (Reverse<i64>, Millis, String);
 
 fn place(spec: &WorkloadSpec, now: Millis) -> Place {

@@ -1,4 +1,4 @@
-//! In which size a workload could start (kueue.md 6.10): with all its pods or, where they find no room, with as many as do.
+//! The size in which a workload could start, as in Kueue: all its pods, or if they find no room, the largest number that does.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ impl Search<'_> {
         self.spec.pod_sets.iter().map(|set| set.count).collect()
     }
 
-    /// What the workload could have, and who would have to leave: in the size to which it is held, else in full size, else in the
-    /// largest reduced one that is found.
+    /// The assignment of the workload with its victims: in the size that it is restricted to, else in full size, else in the largest reduced size
+    /// that is found.
     pub(crate) fn nominate(&self) -> Found {
         if let Some(counts) = self.how.counts {
             return self.nominate_as(counts);
@@ -20,31 +20,31 @@ impl Search<'_> {
         if full.has_room() || !self.options.partial_admission {
             return full;
         }
-        // One step for each pod that it can do without.
+        // There is one step for each pod above the minimum.
         let most: i64 = self.to_spare().iter().sum();
         if most == 0 {
             return full;
         }
         let (found, resumed) = self.largest(0..most + 1);
-        // Any size may be the one that room was not looked for in all flavors for.
+        // The scan of any size may have skipped flavors.
         found.unwrap_or(Found { resumed: full.resumed || resumed, ..full })
     }
 
-    /// How many pods of each pod set it can do without.
+    /// Pods above the minimum, by pod set.
     fn to_spare(&self) -> Vec<i64> {
         self.spec.pod_sets.iter().map(|set| set.min_count.map_or(0, |least| (set.count - least).max(0))).collect()
     }
 
-    /// The size so many steps below the full one: each pod set gives its part of them, rounded down.
+    /// The size `steps` below the full one: each pod set gives its part of the steps, rounded down.
     fn below(&self, steps: i64) -> Vec<i64> {
         let spare = self.to_spare();
         let most: i64 = spare.iter().sum();
         self.all_pods().iter().zip(&spare).map(|(all, spare)| all - spare * steps / most).collect()
     }
 
-    /// What the first of these steps down gives that finds room, if the more steps, the more room; and whether the scan of one that finds
-    /// none went on behind the first flavors. More steps do not always give more room, since other flavors and other victims come in:
-    /// then the sizes that are tried decide, and they are the middles, as in Kueue, not one after another.
+    /// The assignment of the smallest of these steps that finds room, by bisection; and whether the scan of a size without room began behind the
+    /// first flavors. More steps do not always find room, since other flavors and other victims come in. The tried sizes decide then, and they
+    /// are the middles, as in Kueue.
     fn largest(&self, steps: Range<i64>) -> (Option<Found>, bool) {
         if steps.is_empty() {
             return (None, false);

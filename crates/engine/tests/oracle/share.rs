@@ -1,22 +1,22 @@
-//! Shares, compared as fractions of whole numbers: exact, where the engine divides.
+//! Shares, compared as fractions of integers: exact, whereas the engine divides.
 
 use std::cmp::Ordering;
 
-/// What a node takes beyond its own, as a part of what is lent to it.
+/// Usage of a node above its own quota, as a part of the lendable quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// Taken of the dominant resource.
+    /// Borrowed amount of the dominant resource.
     pub(crate) borrowed: i128,
-    /// What of it may be lent, more than nothing.
+    /// Lendable amount of that resource, above 0.
     pub(crate) lendable: i128,
     /// In billionths.
     pub(crate) weight: i64,
-    /// Something is taken, even if nothing of it may be lent.
+    /// True if an amount is borrowed, even if none of that resource may be lent.
     pub(crate) borrowing: bool,
 }
 
-/// Whether `a / b` is less than, equal to or greater than `c / d`; all are positive or zero, the divisors positive. Where the products
-/// are too large, whole parts are compared first and then what is left, the other way round.
+/// Compares `a / b` with `c / d`; all are positive or zero, the divisors positive. If the products are too large, the integer parts are
+/// compared first and then the inverted remainders.
 fn compare_ratios((a, b): (i128, i128), (c, d): (i128, i128)) -> Ordering {
     if let (Some(left), Some(right)) = (a.checked_mul(d), c.checked_mul(b)) {
         return left.cmp(&right);
@@ -32,12 +32,12 @@ fn compare_ratios((a, b): (i128, i128), (c, d): (i128, i128)) -> Ordering {
 }
 
 impl Part {
-    /// Nothing is taken.
+    /// A part of zero.
     pub(crate) const fn none(weight: i64) -> Self {
         Self { borrowed: 0, lendable: 1, weight, borrowing: false }
     }
 
-    /// Takes in another resource; the one of which the larger part is taken counts.
+    /// Takes in another resource; the one with the larger part counts.
     pub(crate) fn with(mut self, borrowed: i128, lendable: i128) -> Self {
         self.borrowing |= borrowed > 0;
         if lendable > 0 && compare_ratios((borrowed, lendable), (self.borrowed, self.lendable)).is_gt() {
@@ -46,15 +46,15 @@ impl Part {
         self
     }
 
-    /// Who borrows with no weight has no bound.
+    /// Whether the share is infinite: a borrower without weight.
     pub(crate) const fn is_boundless(&self) -> bool {
         self.weight <= 0 && self.borrowed > 0
     }
 
-    /// Smaller shares first; who has no bound comes last, and among those the part counts alone.
+    /// Smaller shares first; infinite shares come last, and among those the part alone counts.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let plain = |part: &Self| (part.borrowed, part.lendable);
-        // Who takes nothing has no share, whatever its weight.
+        // A node that borrows nothing has no share, whatever its weight.
         let weighted = |part: &Self| {
             let weight = if part.borrowed == 0 { 1 } else { i128::from(part.weight) };
             (part.borrowed, part.lendable.saturating_mul(weight))

@@ -1,7 +1,7 @@
-//! Admission fair sharing (kueue.md 6.18): what LocalQueues used lately. It orders who waits in a ClusterQueue (6.2), and who of it is tried
-//! first as a victim (6.8).
+//! Admission fair sharing, as in Kueue: recent usage of LocalQueues. It orders the pending workloads of a ClusterQueue, and the candidates for
+//! preemption in it.
 //!
-//! Amounts are floats. Two that are to be the same are so only in worlds in which floats are exact, as those of `worlds/by_usage.rs`.
+//! Amounts are floats. Equal amounts compare as equal only in worlds in which floats are exact, as those of `worlds/by_usage.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ type Amounts = BTreeMap<String, f64>;
 /// A LocalQueue.
 #[derive(Clone, Debug)]
 struct Lane {
-    /// The ClusterQueue to which it leads.
+    /// Its ClusterQueue.
     queue: String,
     /// In billionths.
     weight: i64,
     consumed: Amounts,
-    /// When it had consumed that; none where nobody has told.
+    /// Time of the consumed amounts; none if there are none yet.
     at: Option<Millis>,
-    /// By workload: what was charged ahead for it.
+    /// Amounts charged ahead, by workload.
     penalties: BTreeMap<String, Amounts>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct LocalQueues {
     ordered: BTreeSet<String>,
 }
 
-/// What of a consumption is left: half of it after each half-life, of which only whole ones pass here.
+/// Part of a consumption that is left: half of it after each half-life. Only full half-lives pass here.
 fn left_after(time: i64, half_life: i64) -> f64 {
     assert_eq!(time % half_life, 0, "floats are not exact");
     (0..time / half_life).fold(1.0, |left, _| left / 2.0)
@@ -70,7 +70,7 @@ impl LocalQueues {
         }
     }
 
-    /// The ClusterQueue to which a LocalQueue leads; that of its name where nothing is known of it.
+    /// The ClusterQueue of a LocalQueue; the one of the same name for an unknown LocalQueue.
     pub(crate) fn queue_of(&self, local_queue: &str) -> String {
         self.lanes.get(local_queue).map_or(local_queue.to_owned(), |lane| lane.queue.clone())
     }
@@ -80,8 +80,8 @@ impl LocalQueues {
         self.ordered.contains(queue)
     }
 
-    /// Brings all ledgers up to a time: what was consumed fades, and what admitted workloads held meanwhile comes in as far as that is gone.
-    /// A ledger of which nothing was told begins then.
+    /// Brings all ledgers up to a time: consumption decays, and usage of admitted workloads comes in by the same factor. A ledger without any
+    /// amounts begins at that time.
     pub(crate) fn settle(&mut self, now: Millis, workloads: &[WorkloadSpec]) {
         for (name, lane) in &mut self.lanes {
             if !self.ordered.contains(&lane.queue) {
@@ -101,7 +101,7 @@ impl LocalQueues {
         }
     }
 
-    /// Charges an admission ahead: a part of all that was asked for, as much as would fade in one interval.
+    /// Charges an admission ahead: the part of its full request that would decay in one interval.
     pub(crate) fn charge(&mut self, spec: &WorkloadSpec) {
         let AdmissionFairSharing { half_life, sampling_interval, .. } = self.settings;
         let Some(lane) = self.lanes.get_mut(&spec.local_queue).filter(|lane| self.ordered.contains(&lane.queue)) else {
@@ -117,14 +117,14 @@ impl LocalQueues {
         lane.penalties.insert(spec.uid.clone(), penalty);
     }
 
-    /// A workload is gone, and was never settled.
+    /// Drops the charge of a workload that is gone and was never settled.
     pub(crate) fn drop_penalty(&mut self, uid: &str) {
         for lane in self.lanes.values_mut() {
             lane.penalties.remove(uid);
         }
     }
 
-    /// What a LocalQueue used, weighted; none where that orders nothing.
+    /// Weighted usage of a LocalQueue; none where usage orders nothing.
     pub(crate) fn used(&self, local_queue: &str) -> Option<f64> {
         let lane = self.lanes.get(local_queue).filter(|lane| self.ordered.contains(&lane.queue))?;
         if lane.weight <= 0 {
@@ -132,7 +132,7 @@ impl LocalQueues {
         }
         let mut sum = 0.0;
         for (resource, amount) in lane.penalties.values().chain([&lane.consumed]).flatten() {
-            // What is counted of cpu are thousandths.
+            // Amounts of cpu are thousandths.
             let whole = if resource == "cpu" { amount / 1000.0 } else { *amount };
             sum += whole * self.settings.weights.get(resource).copied().unwrap_or(1.0);
         }

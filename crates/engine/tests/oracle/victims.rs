@@ -1,4 +1,4 @@
-//! Preemption as the specification states it.
+//! Preemption by Kueue's documented rules.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,14 +8,15 @@ use berth_engine::*;
 use super::books::{Amounts, Books, Fr, Holder, Node};
 use super::share::Part;
 
-/// Who asks, with what and where it lacks quota.
+/// The preemptor with its request and the cells that lack quota.
 pub(crate) struct Plea<'a> {
     pub(crate) queue: &'a str,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
     pub(crate) needs: Vec<Fr>,
     pub(crate) usage: Amounts,
-    /// Of equals the last of the queue is tried first: in these worlds all are of one namespace and second, and are called by their UIDs.
+    /// True if the last of equals in the queue is tried first. In these worlds all workloads are of one namespace and second, and have their UIDs
+    /// as names.
     pub(crate) equals_by_lot: bool,
 }
 
@@ -40,8 +41,8 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| holder.usage.contains_key(fr))
 }
 
-/// The order in which candidates are tried. What LocalQueues used comes before priority, but only between candidates of one queue: those of
-/// each queue are put in order first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
+/// The order in which candidates are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the candidates of
+/// each queue are sorted first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     let last_word = |h: &Holder| match plea.equals_by_lot {
         true => Ok(Reverse(h.uid.clone())),
@@ -57,7 +58,7 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
         lines.entry(holder.queue.clone()).or_default().push(holder.clone());
     }
     for line in lines.values_mut() {
-        // Those that are even in this stay as they are.
+        // Candidates of equal usage keep their order.
         let used = |h: &Holder| h.used.unwrap_or(0.0);
         line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then(used(b).total_cmp(&used(a))));
     }
@@ -68,7 +69,7 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     }
 }
 
-/// Whether a node is over the quota of its subtree in something that is needed.
+/// Whether a node is over the quota of its subtree in a cell that lacks quota.
 pub(crate) fn over(books: &Books, node: &Node, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| books.exceeds(node, fr, 0))
 }
@@ -84,8 +85,8 @@ pub(crate) fn common(books: &Books, queue: &str, other: &str) -> Option<Node> {
     books.line(&Node::Queue(queue.to_owned())).into_iter().find(|node| line.contains(node))
 }
 
-/// Whether who asks is closer to the quota of a cohort than what is held below it: without the branch from which it asks, its
-/// request fits the quota of its queue or of a cohort on the way.
+/// Whether the preemptor is closer to the quota of a cohort than other holders below it: the request fits the quota of its queue, or of a
+/// cohort between its queue and the common one.
 fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
     let mut remaining = plea.usage.clone();
     for node in books.line(&Node::Queue(plea.queue.to_owned())) {
@@ -102,7 +103,7 @@ fn has_advantage(books: &Books, plea: &Plea<'_>, common: &Node) -> bool {
     false
 }
 
-/// The reason that a victim is to be given under classical preemption, and whether its right ends where who asks would borrow.
+/// The reason for a victim under classical preemption, and whether the right ends where the preemptor would borrow.
 pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'static str, bool) {
     if holder.queue == plea.queue {
         return ("InClusterQueue", false);
@@ -119,8 +120,8 @@ pub(crate) fn right(books: &Books, plea: &Plea<'_>, holder: &Holder) -> (&'stati
     }
 }
 
-/// Whether the victims can leave one after the other so that each that is not of the asking queue is taken from a queue that is over
-/// its quota at that moment, as are all cohorts between it and the lowest one above both.
+/// Whether the victims can leave in some order so that each victim of another queue leaves while its queue is over its quota, and so are all
+/// cohorts between it and the lowest common one.
 pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holder]) -> bool {
     let may_leave = |now: &Books, holder: &Holder| {
         let shared = common(books, plea.queue, &holder.queue);
@@ -128,7 +129,7 @@ pub(crate) fn can_leave_in_turn(books: &Books, plea: &Plea<'_>, victims: &[Holde
         let mut below = now.line(&node).into_iter().take_while(|node| Some(node) != shared.as_ref());
         holder.queue == plea.queue || below.all(|node| over(now, &node, &plea.needs))
     };
-    // By the set of those who have left: whether one can come there.
+    // By bit set of victims that have left: true if that set can be reached.
     let mut reached = vec![false; 1 << victims.len()];
     reached[0] = true;
     for away in 0..reached.len() {
@@ -259,7 +260,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Where the next victim comes from: down the branches of highest share that still offer somebody.
+    /// The queue of the next victim: down the branches of highest share that still have candidates.
     fn next(&self, now: &Books, pruned: &mut Vec<Node>) -> Option<String> {
         let line = now.line(&self.own);
         let root = line.last().unwrap().clone();

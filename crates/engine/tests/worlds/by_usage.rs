@@ -1,4 +1,4 @@
-//! Worlds in which most ClusterQueues have two LocalQueues, and what these used lately orders their workloads.
+//! Worlds in which most ClusterQueues have two LocalQueues, whose recent usage orders their workloads.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use berth_quantity::to_nano;
 
 use super::{Dice, Objects, amount, local_queue};
 
-/// So many thousandths are one cpu.
+/// Thousandths in one cpu.
 const WHOLE: i64 = 1000;
 const RESOURCE_WEIGHTS: [&[(&str, f64)]; 4] =
     [&[], &[("memory", 0.5)], &[("cpu", 2.0), ("memory", 0.25)], &[("cpu", 0.0)]];
 const WEIGHTS: [i64; 5] = [0, 500_000_000, 1_000_000_000, 1_000_000_000, 2_000_000_000];
 
-/// Lets usage order the workloads of most queues. It is exact in floats, in whatever order it is added up: cpu comes in whole ones, the first
-/// plan, at 1000 ms, is made one or two half-lives after what the ledgers say, an interval is one or two half-lives, and weights are powers
-/// of two. So two LocalQueues have used the same, or clearly not.
+/// Lets usage order the workloads of most queues. Usage is exact in floats, in whatever order it is added up: cpu comes in integers, the first
+/// plan, at 1000 ms, is made one or two half-lives after the time of the ledgers, an interval is one or two half-lives, and weights are powers
+/// of two. Two LocalQueues therefore have equal usage, or clearly different usage.
 pub(crate) fn by_usage(mut objects: Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0x9b05_688c);
     objects.count_in_whole_cpus();

@@ -1,5 +1,5 @@
-//! What Berth adds to quotas, laid over a world: bounds of preemption, limits of jobs, tiers with shares and stock-outs. And Kueue's
-//! admission fair sharing, between two LocalQueues of a ClusterQueue.
+//! Berth's additions to quotas, laid over a world: bounds of preemption, limits of jobs, tiers with shares, and stock-outs. Kueue's admission
+//! fair sharing between two LocalQueues of a ClusterQueue is here, too.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const TIERS: [Tier; 3] = [Tier::Reserved, Tier::OnDemand, Tier::Spot];
 /// A way to make a world smaller.
 type Try = Box<dyn Fn(&mut Extras)>;
 
-/// A world and what Berth adds to it.
+/// A world and Berth's additions to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Extras {
     pub(crate) objects: Objects,
@@ -78,7 +78,7 @@ pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     extras
 }
 
-/// Lays them over a world, and lets every ClusterQueue but a few order its workloads by what LocalQueues used.
+/// Lays the additions over a world, and lets every ClusterQueue but a few order its workloads by LocalQueue usage.
 pub(crate) fn with_usage(objects: Objects, seed: u64) -> Extras {
     let mut extras = with_extras(objects, seed);
     extras.add_admission_fair_sharing(&mut Dice::new(seed ^ 0xbb67_ae85));

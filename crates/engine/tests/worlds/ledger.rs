@@ -1,5 +1,5 @@
-//! Quota of a whole forest, counted from the objects in two passes: usage and quota from the leaves up, room from the roots
-//! down. Written from the specification (kueue.md 6.4) and apart from the engine.
+//! Quota of a forest, counted from the objects in two passes: usage and quota from the leaves up, room from the roots down. Written from
+//! Kueue's rules of borrowing and lending, apart from the engine.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use super::Objects;
 
 /// Flavor and resource.
 pub(crate) type Fr = (String, String);
-/// Whether it is a queue, and its name.
+/// Kind (true for a queue) and name of a node.
 pub(crate) type Name = (bool, String);
 
 /// A quota that has no end.
 pub(crate) const UNLIMITED: i128 = i64::MAX as i128;
 
-/// Sum of quotas: what comes to the largest amount has no end any more.
+/// Sum of quotas; unlimited from the largest amount on.
 fn plus(a: i128, b: i128) -> i128 {
     if a >= UNLIMITED || b >= UNLIMITED { UNLIMITED } else { (a + b).min(UNLIMITED) }
 }
@@ -31,7 +31,7 @@ fn minus(a: i128, b: i128) -> i128 {
     }
 }
 
-/// What of a quota is left beside usage, which is exact however large.
+/// Rest of a quota beside usage, which is exact however large.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= UNLIMITED { UNLIMITED } else { quota - used }
 }
@@ -46,9 +46,9 @@ pub(crate) struct Level {
     pub(crate) subtree: i128,
     pub(crate) usage: i128,
     local: i128,
-    /// What may still be used; below zero in debt.
+    /// Amount that may still be used; below zero in debt.
     pub(crate) room: i128,
-    /// What could be used if nothing were in use.
+    /// Amount that could be used if nothing were in use.
     pub(crate) most: i128,
 }
 
@@ -61,7 +61,7 @@ impl Level {
         if self.local >= UNLIMITED { 0 } else { (self.usage - self.local).max(0) }
     }
 
-    /// By how much the node is over what its own quota and limits permit.
+    /// Usage of the node above its own quota and limits.
     fn debt(&self) -> i128 {
         let (used, bound) = match (self.has_parent, self.borrowing) {
             (false, _) => (self.usage, self.subtree),
@@ -98,7 +98,7 @@ fn parent(objects: &Objects, node: &Name) -> Option<Name> {
     above.map(|name| (false, name))
 }
 
-/// What the workloads hold, by queue, flavor and resource.
+/// Usage of the workloads, by queue, flavor and resource.
 fn held(objects: &Objects) -> BTreeMap<(String, Fr), i128> {
     let mut held = BTreeMap::new();
     for spec in &objects.workloads {
@@ -172,7 +172,7 @@ impl Ledger {
         Self { nodes, frs, levels }
     }
 
-    /// Who is over its quota, where and by how much.
+    /// Nodes over their quota, with flavor, resource and amount.
     pub(crate) fn debts(&self) -> BTreeMap<(Name, Fr), i128> {
         let mut debts = BTreeMap::new();
         for (node, levels) in self.nodes.iter().zip(&self.levels) {
@@ -183,7 +183,7 @@ impl Ledger {
         debts
     }
 
-    /// The level of a queue in a flavor and resource; nothing where nobody knows these.
+    /// The level of a queue in a flavor and resource; empty for unknown ones.
     pub(crate) fn queue(&self, name: &str, flavor: &str, resource: &str) -> Level {
         let node = self.nodes.iter().position(|(is_queue, known)| *is_queue && known == name);
         let at = self.frs.iter().position(|fr| fr.0 == flavor && fr.1 == resource);

@@ -1,4 +1,4 @@
-//! Random worlds from a seed, and how many of them a law is tried on.
+//! Random worlds from a seed, and the number of them that a law is tried on.
 
 pub(crate) mod by_usage;
 mod describe;
@@ -14,7 +14,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Which part of the cases is run here, and of how many: `BERTH_SHARD=2/8` is the second of eight. All of them unless told.
+/// The part of the cases that is run here, and the number of parts: `BERTH_SHARD=2/8` is the second of eight. Default: all cases.
 fn shard() -> (u64, u64) {
     let text = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
     let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
@@ -22,7 +22,7 @@ fn shard() -> (u64, u64) {
     parts.filter(is_one).unwrap_or_else(|| panic!("BERTH_SHARD is {text:?}, and is to be like 2/8"))
 }
 
-/// The seeds of a law: as many as there are cases, from `BERTH_SEED` on, 1 unless told; of these the part of `BERTH_SHARD`.
+/// The seeds of a law: one for each case, from `BERTH_SEED` on (default 1), and of these the part of `BERTH_SHARD`.
 pub(crate) fn seeds() -> std::ops::Range<u64> {
     let (first, all) = (number("BERTH_SEED").unwrap_or(1), number("BERTH_CASES").unwrap_or(100_000));
     let (part, of) = shard();
@@ -31,7 +31,7 @@ pub(crate) fn seeds() -> std::ops::Range<u64> {
     seeds
 }
 
-/// Notes on how many seeds the law of this thread is tried, for `make inventory`.
+/// Notes the number of seeds of the law of this thread, for `make inventory`.
 fn note(seeds: u64) {
     let Some(path) = std::env::var_os("BERTH_SEEDS_FILE") else { return };
     let file = std::fs::File::options().create(true).append(true).open(path);
@@ -40,7 +40,7 @@ fn note(seeds: u64) {
     }
 }
 
-/// Cases per law here: of `BERTH_CASES`, 100,000 unless told, the part of `BERTH_SHARD`.
+/// Cases per law here: the part of `BERTH_SHARD` of `BERTH_CASES` (default 100,000).
 pub(crate) fn cases() -> u32 {
     let seeds = seeds();
     (seeds.end - seeds.start) as u32
@@ -86,8 +86,8 @@ impl Dice {
     }
 }
 
-/// Kueue's feature gates, of which in every fourth world some are off. The two that only Berth has on stay: without them evictions may
-/// go on for ever, and who fits may wait.
+/// Kueue's feature gates; some are off in every fourth world. The two that only Berth has on stay on: without them evictions may go on for
+/// ever, and a workload that fits may wait.
 pub(crate) fn gates(seed: u64) -> Gates {
     let mut dice = Dice::new(seed ^ 0x5be0_cd19);
     let is_odd = dice.chance(4);
@@ -95,14 +95,14 @@ pub(crate) fn gates(seed: u64) -> Gates {
     Gates::named(|name| (name != "PrioritizePreemptorWorkloads").then(&mut is_on))
 }
 
-/// One of the workloads of a world that wait, `None` where nobody does.
+/// One of the pending workloads of a world, `None` if there is none.
 pub(crate) fn one_that_waits(objects: &Objects, seed: u64) -> Option<String> {
     let waits = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
     let waiting: Vec<&WorkloadSpec> = objects.workloads.iter().filter(waits).collect();
     waiting.get((seed % 3) as usize).or(waiting.first()).map(|spec| spec.uid.clone())
 }
 
-/// Adds up what a law counts in the world of a seed. Where it does not hold, the seed and the smallest world in which it fails are told.
+/// Adds up the counts of a law in the world of a seed. If it does not hold, the message has the seed and the smallest failing world.
 pub(crate) fn add_up<const N: usize>(
     sums: &mut [u32; N],
     seed: u64,
@@ -125,9 +125,9 @@ pub(crate) struct Objects {
     pub(crate) cohorts: Vec<CohortSpec>,
     pub(crate) queues: Vec<ClusterQueueSpec>,
     pub(crate) workloads: Vec<WorkloadSpec>,
-    /// Beside the ones that each ClusterQueue has, under its name.
+    /// LocalQueues beside the one that each ClusterQueue has under its name.
     pub(crate) local_queues: Vec<LocalQueueSpec>,
-    /// What LocalQueues are told to have used.
+    /// Recent usage of LocalQueues.
     pub(crate) ledgers: Vec<(String, LedgerFigures)>,
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, req
     }
 }
 
-/// Makes a workload hold what a plan gives it, admitted at once.
+/// Makes a workload hold the quota of its admission, admitted at once.
 pub(crate) fn admit(spec: &mut WorkloadSpec, admission: &Admission, at: Millis) {
     spec.state = WorkloadState::Reserved(Reservation {
         cluster_queue: admission.cluster_queue.to_string(),
@@ -195,7 +195,7 @@ pub(crate) fn queue_again(spec: &mut WorkloadSpec, now: Millis) {
     spec.state = WorkloadState::Pending { not_before: None, blocked: None };
 }
 
-/// Makes a pending workload hold what it asks for, in one flavor.
+/// Makes a pending workload hold its request, in one flavor.
 pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool) {
     let usage = spec.pod_sets[0].requests.clone();
     let flavors = usage.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
@@ -216,7 +216,7 @@ pub(crate) fn hold(spec: &mut WorkloadSpec, flavor: &str, at: i64, evicted: bool
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
 const FLAVORS: [&str; 6] = ["f0", "f1", "f2", "f3", "f4", "f5"];
 
-/// What the nodes of a flavor are known by.
+/// Labels of the nodes of a flavor.
 pub(crate) fn flavor_labels(flavor: &str) -> BTreeMap<String, String> {
     BTreeMap::from([("pool".to_owned(), flavor.to_owned())])
 }
@@ -334,7 +334,7 @@ pub(crate) fn random(seed: u64) -> Objects {
     objects
 }
 
-/// Makes a world one in which most of those who wait are of several pods and start with fewer.
+/// Makes a world in which most pending workloads have several pods and accept fewer.
 pub(crate) fn shrinking(mut objects: Objects, seed: u64) -> Objects {
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
     let waits = |spec: &&mut WorkloadSpec| matches!(spec.state, WorkloadState::Pending { .. });
@@ -352,7 +352,8 @@ pub(crate) fn shrinking(mut objects: Objects, seed: u64) -> Objects {
 }
 
 impl Objects {
-    /// Lets every second holder tell of a checkpoint, be it older than what it holds. Rolled apart, so that all else is as without.
+    /// Gives every second holder a checkpoint, possibly older than its reservation. The random numbers are separate, so the rest of the world stays
+    /// the same.
     fn save_some(&mut self, seed: u64) {
         let mut dice = Dice::new(seed ^ 0x1f83_d9ab);
         for spec in &mut self.workloads {
@@ -385,13 +386,13 @@ impl Objects {
         self.workloads.iter_mut().find(|spec| spec.uid == uid).unwrap()
     }
 
-    /// The ClusterQueue to which the LocalQueue of a workload leads.
+    /// The ClusterQueue of a workload's LocalQueue.
     pub(crate) fn queue_of<'a>(&'a self, spec: &'a WorkloadSpec) -> &'a str {
         let beside = self.local_queues.iter().find(|queue| queue.name == spec.local_queue);
         beside.map_or(&spec.local_queue, |queue| &queue.cluster_queue)
     }
 
-    /// What these objects are after a plan: who was admitted holds what it was given, who is preempted is on its way out.
+    /// These objects after a plan: admitted workloads hold their quota, and victims are evicted.
     pub(crate) fn after(&self, plan: &Plan, now: Millis) -> Self {
         let mut objects = self.clone();
         for admission in &plan.admissions {

@@ -1,7 +1,7 @@
-//! What stays as it is of a job that may hold quota, whoever writes.
+//! Fields of a job that must stay while the job may hold quota, whoever writes.
 //!
-//! The stored job alone shows that: what Berth starts carries the marks of its start until it is brought back. Quota that is reserved
-//! and not used yet shows no mark; a change that comes in between is let by, and control gives the quota back.
+//! The stored job alone shows that: a job that Berth started has the marks of its start until it is restored. Reserved quota that is not used
+//! yet leaves no mark. A change in that time is allowed, and control gives the quota back.
 
 use super::{Facts, is_elastic, prebuilt_path, queue_path};
 use crate::kind::{JobKind, annotation, controller, is_stopping, prebuilt_workload_name};
@@ -9,14 +9,14 @@ use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// `spec.suspend` as a review has it in a change by somebody else than Berth.
+/// `spec.suspend` as a review sets it in a change by another client than Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSuspend {
     /// The value of the field.
     pub suspend: bool,
     /// The job is stopped by this write: it gets the annotation of a stop, after which its template is restored.
     pub stopping: bool,
-    /// What the user is told.
+    /// Warning to the user.
     pub warning: String,
 }
 
@@ -26,15 +26,15 @@ pub(crate) fn is_held<K: JobKind>(job: &K::Object) -> bool {
     runs && K::queue_name(job).is_some() && K::finished(job).is_none()
 }
 
-/// What is wrong with a change of a job that is held: by these fields it is found who decides about it, and whose quota it uses.
+/// Faults of a change of a job that is held: these fields decide about its controller and its quota.
 pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: bool) -> Vec<FieldError> {
     if !is_held::<K>(old) {
         return Vec::new();
     }
     let (before, after) = (K::metadata(old), K::metadata(new));
-    // Of a job that is not suspended by the write the other rules keep both.
+    // Without a suspension in this write, other rules keep queue and Workload already.
     let asked = leaving || K::is_suspended(new);
-    // What is gone stood in the object as it was.
+    // The path of a removed value is that in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     let mut errors = Vec::new();
     let (was, is) = (K::queue_name(old), K::queue_name(new));
@@ -61,8 +61,9 @@ fn controller_change(before: &ObjectMeta, after: &ObjectMeta) -> Option<FieldErr
     (uid(before) != Some(is)).then(|| FieldError::new("metadata.ownerReferences", "", message))
 }
 
-/// How `spec.suspend` stays in a change by somebody else, `None` where it is as it was or the user's to set: of a job that is not managed,
-/// that has ended, or that something else starts and stops. A job that runs and grows is stopped, and waits for its new size.
+/// The value of `spec.suspend` that Berth keeps in a change by another client. `None` if the field did not change, or if the user may set
+/// it: the job is not managed, has ended, or is started and stopped by its owner. A job that runs and grows is stopped, and waits for quota of
+/// its new size.
 #[must_use]
 pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) -> Option<KeptSuspend> {
     let queue = K::queue_name(old);
@@ -87,7 +88,7 @@ pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) 
         );
         return Some(KeptSuspend { suspend: true, stopping: true, warning });
     }
-    // Whoever adds a controller is refused that.
+    // Another rule refuses a write that adds a controller.
     let adopted = controller_change(before, after).is_some();
     (is && !adopted).then(|| KeptSuspend { suspend: false, stopping: false, warning: runs_on::<K>(old) })
 }

@@ -20,7 +20,7 @@ pub(crate) struct Place<'a> {
     pub(crate) count: Option<i32>,
 }
 
-/// What is wrong with the topology annotations of all pod sets of a job.
+/// Faults of the topology annotations of all pod sets of a job.
 pub(crate) fn topology_rules(sets: &[Place<'_>]) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = sets.iter().flat_map(Place::rules).collect();
     let mut groups: BTreeMap<&str, Vec<&Place<'_>>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn grouped(members: &[&Place<'_>]) -> Vec<FieldError> {
 }
 
 impl Place<'_> {
-    /// What is wrong with it, whatever other pod sets its job has.
+    /// Faults of this template, whatever other pod sets its job has.
     pub(crate) fn rules(&self) -> Vec<FieldError> {
         let mut errors = self.levels();
         errors.extend(self.slices());
@@ -72,7 +72,7 @@ impl Place<'_> {
         errors
     }
 
-    /// What is written there and empty, of which [`Place::rules`] speaks as of any other value.
+    /// Faults of annotations that are present and empty; [`Place::rules`] treats these as any other value.
     pub(crate) fn empty(&self) -> Vec<FieldError> {
         let empty = TOPOLOGY.into_iter().filter(|key| self.get(key) == Some(""));
         empty.map(|key| self.error(key, "", "must not be empty: leave it out, or say what it asks for")).collect()
@@ -86,7 +86,7 @@ impl Place<'_> {
         FieldError::new(format!("{}.annotations[{key}]", self.path), value, message)
     }
 
-    /// At most one wish about the level, and each a label key.
+    /// At most one annotation about the level, with a label key as its value.
     fn levels(&self) -> Vec<FieldError> {
         let required = labels::POD_SET_REQUIRED_TOPOLOGY;
         let preferred = labels::POD_SET_PREFERRED_TOPOLOGY;

@@ -1,4 +1,4 @@
-//! What is refused of a batch Job when it is created or changed.
+//! Faults for which the creation or a change of a batch Job is refused.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
 use crate::admission::{Place, annotation_path, is_elastic};
@@ -24,12 +24,12 @@ pub(super) fn invalid(job: &Job) -> Vec<FieldError> {
     }
     errors.extend(following_completions(job, spec));
     let path = "spec.template.metadata".to_owned();
-    // Whether a group is one is not asked of its only pod set, as in Kueue.
+    // The rules about groups of pod sets do not apply to a single pod set, as in Kueue.
     errors.extend(Place { path, metadata: spec.template.metadata.as_ref(), count: Some(count) }.rules());
     errors
 }
 
-/// What an elastic Job may not ask for: a number of pods that is settled at its admission, and one place for all of them.
+/// Faults of an elastic Job: it must not have a number of pods that is settled at admission, or one place in a topology for all its pods.
 fn not_elastic(job: &Job, spec: &JobSpec) -> Vec<FieldError> {
     let own = job.metadata.annotations.as_ref();
     let of_pods = spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
@@ -71,8 +71,8 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     }
 }
 
-/// The fewest pods are judged when they are written, as in Kueue: whoever changes the number of pods need not change them, too. One that
-/// waits loses its Workload then, and is told why it gets no other one.
+/// The fewest pods are judged when they are written, as in Kueue: a user who changes the number of pods need not change the fewest, too. A
+/// pending Job loses its Workload then, and Berth reports why it gets no other one.
 pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
     let key = labels::JOB_MIN_PARALLELISM;
     let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));

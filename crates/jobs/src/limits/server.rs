@@ -1,5 +1,5 @@
-//! What the API server refuses of pods for their limits and the LimitRanges of their namespace, in Kueue's words with the numbers behind
-//! them, and what its plugin `LimitRanger` refuses beside that (`docs/decisions/limit-ranges-as-the-api-server.md`).
+//! Rules by which the API server refuses pods for their limits and the LimitRanges of their namespace, in Kueue's words with numbers added,
+//! and further rules of its plugin `LimitRanger` (`docs/decisions/limit-ranges-as-the-api-server.md`).
 
 use berth_quantity::format;
 use k8s_openapi::api::core::v1::{LimitRangeItem, PodSpec, ResourceRequirements};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::requests::{Quantities, counted, pod_requests};
 
-/// Why effective pod specs (in the order of their pod sets) may not be admitted; `None` when they may.
+/// Reason why effective pod specs (in the order of their pod sets) may not be admitted; `None` when they may.
 #[must_use]
 pub fn refused_by(specs: &[PodSpec], summary: &LimitSummary) -> Option<String> {
     let over: Vec<_> = specs.iter().enumerate().flat_map(|(index, spec)| beyond_limits(index, spec, summary)).collect();

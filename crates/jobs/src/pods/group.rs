@@ -1,4 +1,4 @@
-//! How a group of pods stands, and which of its pods are too many or no longer needed.
+//! The state of a group of pods, and its excess and replaced pods.
 
 use super::state::{Phase, PodState};
 use crate::kind::Finish;
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct RoleTally {
     /// Waiting, running or succeeded.
     pub counting: i32,
-    /// Those of them that are being deleted: another pod may take the place of each once it has ended.
+    /// Counting pods that are being deleted: another pod may take the place of each once it has ended.
     pub leaving: i32,
-    /// Neither: failed, or deleted before they ran. Only those that are held.
+    /// Held pods that do not count: failed, or deleted before they ran.
     pub inactive: i32,
     /// Succeeded.
     pub succeeded: i32,
@@ -20,7 +20,7 @@ pub struct RoleTally {
     pub ready: i32,
 }
 
-/// What is asked of a group, kept by adding and removing its pods one by one.
+/// Counts of a group, kept by adding and removing its pods one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     roles: BTreeMap<Box<str>, RoleTally>,
@@ -30,7 +30,7 @@ pub struct Tally {
     pub staying: i32,
     /// Pods that have ended, are being deleted, and are held.
     pub kept: i32,
-    /// Those of them that have not succeeded.
+    /// Kept pods that have not succeeded.
     pub kept_failed: i32,
     /// Started and not ended.
     pub running: i32,
@@ -113,8 +113,8 @@ impl Tally {
         self.roles.values().any(|role| role.inactive > 0)
     }
 
-    /// Pods of a Workload's pod sets that are not there. Of a group that starts with its first pod the others may come at any time: it
-    /// lacks one of a pod set that has none at all.
+    /// Pods of a Workload's pod sets that are absent. The later pods of a group with fast admission may come at any time: such a group lacks one
+    /// pod of each pod set that has none at all.
     #[must_use]
     pub fn absent<'a>(&self, sets: impl IntoIterator<Item = (&'a str, i32)>) -> i32 {
         let lacking = |(name, count): (&str, i32)| {
@@ -130,7 +130,7 @@ impl Tally {
         sets.into_iter().all(|(name, count)| self.role(name).ready >= count)
     }
 
-    /// How a group of that size has ended, when it has: all have succeeded, or none goes on and none may be replaced.
+    /// The end of a group of that size, once it has ended: all pods have succeeded, or none goes on and none may be replaced.
     #[must_use]
     pub fn finish(&self, size: i32) -> Option<Finish> {
         let succeeded = self.roles.values().fold(0_i32, |sum, role| sum.saturating_add(role.succeeded));
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// Where a pod stands among others: held before not held, started before waiting, bound before unbound, the oldest first.
+/// Position of a pod in its group: held before not held, started before waiting, bound before unbound, the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     state: (bool, bool, bool, i64),
@@ -159,7 +159,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// That of a pod.
+    /// The position of a pod.
     #[must_use]
     pub fn of(name: &str, pod: &PodState) -> Self {
         let (unheld, gated, unbound, created, name) = place(name, pod);
@@ -167,7 +167,7 @@ impl Place {
     }
 }
 
-/// In which order pods have a place. Pods of a Deployment or StatefulSet are not held, but by a Berth of before.
+/// Key of the order of pods in a group. Pods of a Deployment or StatefulSet are held only if an older Berth made them.
 fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) {
     let counts_as_held = pod.held || pod.parent.is_some();
     (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
@@ -191,8 +191,8 @@ pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size:
     all
 }
 
-/// The last of the first `size` places of the pods that count: who is not behind it is one of them. `None` where there are none. One
-/// walk over the pods, whatever their number.
+/// The last of the first `size` positions of the pods that count: pods that are not behind it are among these. `None` where there are none.
+/// Costs one walk over the pods.
 #[must_use]
 pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<Place> {
     let mut counting: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts()).collect();

@@ -1,8 +1,8 @@
-//! Deployments and StatefulSets: they are admitted through their pods, so the template says that these wait.
+//! Deployments and StatefulSets: they are admitted through their pods, so the pod template makes the pods wait.
 //!
-//! Pods of a Deployment are admitted one by one, which lets an autoscaler add and take away replicas as it likes: the template says who
-//! may run them. Pods of a StatefulSet are one group, as large as the set: each is told at its creation what the set says then, so that
-//! a set which another operator began gets no new revision for that.
+//! Pods of a Deployment are admitted one by one, so that an autoscaler may add and remove replicas: the template has the queue. Pods of a
+//! StatefulSet are one group, as large as the set. Each pod gets the settings of the set at its creation and not from the template, so that
+//! a set that another operator began gets no new revision.
 
 use super::role::shape;
 use super::rules::{fill, keep_lacking};
@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What such an object gets.
+/// Defaults for such an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentDefaults {
     /// Labels of its own that it has not.
@@ -35,7 +35,7 @@ pub struct ParentDefaults {
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// What a StatefulSet says of each of its pods.
+/// Settings of a StatefulSet for each of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwningSet {
     /// `metadata.uid`.
@@ -49,7 +49,7 @@ pub struct OwningSet {
 }
 
 impl OwningSet {
-    /// What that one says.
+    /// The settings of a StatefulSet.
     #[must_use]
     pub fn of(set: &StatefulSet) -> Self {
         Self {
@@ -60,11 +60,11 @@ impl OwningSet {
         }
     }
 
-    /// Labels and annotations that each of its pods gets beside those of its group.
+    /// Labels and annotations for each of its pods, beside those of its group.
     pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
         let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
         let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
-        // Nobody here reads the number, but a Kueue that takes over again does not go on without it.
+        // Berth does not read the number, but a Kueue that takes over again needs it.
         let total = Some(self.replicas).filter(|replicas| *replicas > 0);
         let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
         [queue.into_iter().chain(class).collect(), total.into_iter().collect()]
@@ -77,7 +77,7 @@ pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
     workload_name("StatefulSet", "apps", name, uid)
 }
 
-/// What a Deployment gets whenever it is written; `stored` is what it was before, of one that is there.
+/// Defaults for a Deployment at each write; `stored` is its state before an update.
 #[must_use]
 pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
@@ -102,7 +102,7 @@ pub fn deployment_defaults(object: &Deployment, stored: Option<&Deployment>, fac
     result.lacked_by(managed.template)
 }
 
-/// What a StatefulSet gets whenever it is written; `stored` is what it was before, of one that is there.
+/// Defaults for a StatefulSet at each write; `stored` is its state before an update.
 #[must_use]
 pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>, facts: Facts) -> ParentDefaults {
     let template = object.spec.as_ref().map(|spec| &spec.template);
@@ -115,7 +115,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let template = managed.template;
     let mut result = managed.defaults();
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
-    // Berth wrote these into templates once: whoever replaces such a set without them does not mean to restart its pods.
+    // An older Berth wrote these into templates: a write that replaces such a set without them is not meant to restart its pods.
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
     let now = template.metadata.as_ref();
     for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {
@@ -124,7 +124,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
         }
     }
     let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
-    // Whoever replaces a set without the class that it was given does not mean to take it away.
+    // A write that replaces a set without its default class is not meant to remove the class.
     let was_given = stored.is_some_and(|set| workload_priority_class(&set.metadata) == Some(DEFAULT_NAME));
     if (was_given || joins && facts.default_priority_class) && workload_priority_class(metadata).is_none() {
         result.own_labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
@@ -143,7 +143,7 @@ impl ParentDefaults {
         }
     }
 
-    /// What of it that template has not, or with another value.
+    /// The defaults that the template lacks, or has with another value.
     fn lacked_by(mut self, template: &PodTemplateSpec) -> Self {
         let have = template.metadata.as_ref();
         keep_lacking(&mut self.labels, have.and_then(|metadata| metadata.labels.as_ref()));
@@ -171,10 +171,10 @@ impl<'a> Managed<'a> {
     ) -> Option<Self> {
         let template = template.filter(|_| facts.managed_namespace && !is_left_to_controller(metadata))?;
         let named = queue_name(metadata);
-        // Then its pods wait for that, one by one.
+        // If its pods name a queue, they wait for that one by one.
         let pods_name_one = template.metadata.as_ref().is_some_and(|metadata| queue_name(metadata).is_some());
-        // One that is there may run, and comes under no queue unasked. Whoever replaces one without the queue that it was given does not
-        // mean to take it away.
+        // An existing object may run already, and gets no queue by default. A write that replaces an object without its default queue is not
+        // meant to remove the queue.
         let gives = before.map_or(!pods_name_one, |before| queue_name(before) == Some(DEFAULT_NAME));
         let given = named.is_none() && facts.default_queue && gives;
         let queue = named.or(given.then_some(DEFAULT_NAME));
@@ -182,7 +182,7 @@ impl<'a> Managed<'a> {
         waits.then_some(Self { template, queue, given })
     }
 
-    /// What every such object gets.
+    /// Defaults for every such object.
     fn defaults(&self) -> ParentDefaults {
         let mut result = ParentDefaults::default();
         if self.given {
@@ -192,13 +192,13 @@ impl<'a> Managed<'a> {
     }
 }
 
-/// What is wrong with a Deployment by itself.
+/// Faults of a Deployment by itself.
 #[must_use]
 pub fn validate_deployment(object: &Deployment) -> Vec<FieldError> {
     parent_rules(&object.metadata, "Deployment")
 }
 
-/// What is wrong with a change of a Deployment.
+/// Faults of a change of a Deployment.
 #[must_use]
 pub fn validate_deployment_update(old: &Deployment, new: &Deployment) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_deployment(new), &validate_deployment(old));
@@ -214,7 +214,7 @@ fn waits_with_controller(set: &StatefulSet) -> bool {
     controller(&set.metadata).is_some() && parent.is_some_and(|parent| parent != STATEFUL_SET_FRAMEWORK)
 }
 
-/// What is wrong with a StatefulSet by itself.
+/// Faults of a StatefulSet by itself.
 #[must_use]
 pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
     if waits_with_controller(object) {
@@ -228,7 +228,7 @@ pub fn validate_stateful_set(object: &StatefulSet) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change of a StatefulSet.
+/// Faults of a change of a StatefulSet.
 #[must_use]
 pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     if waits_with_controller(old) && waits_with_controller(new) {
@@ -258,19 +258,19 @@ fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// What is wrong with what every parent keeps in its metadata. How long its pods may run is not looked at, as in Kueue.
+/// Faults of the metadata fields that every parent has. The longest time to run is not checked, as in Kueue.
 fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
     let mut errors = metadata_rules(metadata, queue_name(metadata));
     errors.extend(elastic_rule(metadata, kind));
     errors
 }
 
-/// Its Workload stays through its updates, so that what decides about the quota of its pods must stay, too.
+/// Faults of changed pod fields: the Workload of a StatefulSet stays through updates, so the fields that decide about quota must stay, too.
 fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
     let said = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
-    // What is gone stood in the template as it was.
+    // The path of a removed field is that in the old template.
     let fields: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
     let differs = fields.into_iter().map(|field| (field, said(&was, field), said(&is, field)));
     let differs = differs.filter(|(_, was, is)| !same(was.clone(), is.clone()));
@@ -281,8 +281,8 @@ fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     differs.map(refuse).collect()
 }
 
-/// What decides about the admission of the pods that are made of a template: their limits are requests where it names none, and what
-/// of their preparation runs on asks for quota beside them.
+/// Fields that decide about the admission of a template's pods. Limits are requests where the template has none, and init containers that
+/// restart always ask for quota beside the containers.
 fn shape_of_pods(template: &PodSpec) -> Value {
     let spec = effective_pod_spec(template, None, &LimitSummary::default());
     let mut shape = shape(&spec);
@@ -295,7 +295,7 @@ fn shape_of_pods(template: &PodSpec) -> Value {
     shape
 }
 
-/// What must not change of a parent's metadata, with or without pods that are ready.
+/// Faults of changes to a parent's metadata that are not allowed, with or without ready pods.
 fn changed(old: &ObjectMeta, new: &ObjectMeta, ready: i32) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (was, is) = (queue_name(old), queue_name(new));

@@ -1,4 +1,4 @@
-//! What is written to a pod: its start, why it goes, and the end of our hold on it.
+//! Patches of a pod: its start, the reason for its deletion, and the removal of Berth's finalizer.
 
 use super::parents::OwningSet;
 use super::state::{PodState, template};
@@ -9,7 +9,7 @@ use berth_api::conditions::types;
 use berth_api::labels;
 use serde_json::{Value, json};
 
-/// Tells the pod of that namespace, name and uid that and why it goes: the body of a server-side apply of its status at that time.
+/// Notes the reason for its deletion on the pod of that namespace, name and uid: the body of a server-side apply of its status at that time.
 #[must_use]
 pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str), at: &str) -> Value {
     json!({
@@ -22,9 +22,9 @@ pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str
 }
 
 impl PodState {
-    /// Starts a waiting pod: its placement, and its gate away; `None` when it does not wait any more. With it goes the gate
-    /// that Kueue puts on every pod in case its admission names a topology: nobody else would take it away. A pod of a StatefulSet is
-    /// told what its `set` says by now, which may not have been known when the pod was made.
+    /// Starts a pending pod: adds its placement and removes its gate; `None` when it is not pending any more. The patch also removes the gate that
+    /// Kueue adds to every pod in case its admission names a topology, because no other client would. A pod of a StatefulSet gets the current
+    /// settings of its `set`, which may not have been known when the pod was made.
     ///
     /// # Errors
     /// [`PlacementError`]: it can never start as it was admitted.

@@ -1,5 +1,5 @@
-//! Which pods of a group are alike, and what their role is called: as Kueue calls it, so that pods made anew after a change of hands
-//! find their place in a Workload that the other one made.
+//! Roles of a group's pods, with the same names as in Kueue: pods that are made anew after a migration find their pod set in a Workload that
+//! the other controller made.
 
 mod go;
 
@@ -16,7 +16,7 @@ const DIGITS: usize = 8;
 /// Name of a pod's role: pods of one group are in one pod set when what decides about their admission is equal. Labels,
 /// images, commands and limits play no part: the API server has put limits into requests that were missing.
 ///
-/// The name does not tell what a sidecar adds. Whoever starts a pod looks at what it asks for.
+/// The name does not cover the requests of a sidecar, so the start of a pod has to look at the pod's own requests.
 #[must_use]
 pub fn role_hash(spec: &PodSpec) -> String {
     let digest = Sha256::digest(go::write(&json!({ "spec": shape(spec) }), &ROLE));
@@ -28,7 +28,7 @@ pub fn role_hash(spec: &PodSpec) -> String {
     name
 }
 
-/// What of a pod decides about its admission, by field.
+/// Fields of a pod that decide about its admission.
 pub(super) fn shape(spec: &PodSpec) -> Value {
     shape_with(spec, |quantities| json!(quantities))
 }
@@ -155,7 +155,7 @@ static LABEL_SELECTOR: Form = Form::Fields(&[
     field("matchLabels", &Form::Texts, Kept::Filled),
     field("matchExpressions", &Form::List(&REQUIREMENT), Kept::Filled),
 ]);
-/// Of nodes and of labels alike.
+/// Requirements of node selectors and of label selectors.
 static REQUIREMENT: Form = Form::Fields(&[
     field("key", &Form::Plain, Kept::Always),
     field("operator", &Form::Plain, Kept::Always),

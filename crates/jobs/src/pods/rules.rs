@@ -1,4 +1,4 @@
-//! What an admission webhook says about a pod: what makes it wait and be held, and what is refused.
+//! Reviews of pods by the admission webhook: defaults that gate and hold a pod, and the rules that refuse a creation or a change.
 
 use super::parents::OwningSet;
 use super::role::role_hash;
@@ -17,10 +17,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation by which a kubelet shows a pod that it runs of itself.
+/// Annotation of a static pod that a kubelet mirrors.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// What a pod gets at its creation.
+/// Defaults that a pod gets at its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodDefaults {
     /// Labels that it has not, or with other values.
@@ -61,9 +61,9 @@ pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     controller(metadata).filter(|owner| waits && is_set(owner))
 }
 
-/// What is filled in when a pod is created, nothing for one that is not managed. A pod of a StatefulSet is told what its `set` says;
-/// where that is not known yet it waits all the same, and is told when it starts. A pod that says that it waits with a parent waits, too, before it
-/// names a queue. Who names no queue is given the one called [`DEFAULT_NAME`], where there is one.
+/// Defaults for a pod at its creation; none for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is
+/// not known yet, the pod waits all the same and gets the settings when it starts. A pod whose annotation says that it waits with a parent
+/// waits, too, before it names a queue. A pod without a queue gets the one called [`DEFAULT_NAME`], if there is one.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -72,7 +72,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
     let may_be_given = !named && !through_set && !goes_without(metadata);
     let given = may_be_given && facts.default_queue;
-    // What its parent is, and when that names a queue, is not ours to know: it waits until it names one.
+    // The parent of such a pod may be of any kind, and may name a queue later: the pod waits until it names one.
     let of_free_set = controlling_set(metadata).is_some() && !facts.stateful_sets;
     let told_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
     let asked = named || through_set || told_to_wait || given || may_be_given && facts.without_queue_name;
@@ -88,7 +88,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     if class {
         defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
-    // What is not managed through its StatefulSet is no part of a group for its sake.
+    // A pod that is not managed through its StatefulSet joins no group because of it.
     if let Some(owner) = controlling_set(metadata).filter(|_| named || through_set) {
         let group = group_of_stateful_set(&owner.name, &owner.uid);
         if crate::is_label_value(&group) {
@@ -110,14 +110,14 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     }
     keep_lacking(&mut defaults.labels, metadata.labels.as_ref());
     keep_lacking(&mut defaults.annotations, metadata.annotations.as_ref());
-    // What a parent makes again is counted while it is there, and must be able to go while we are down.
+    // A pod that a parent makes again counts only while it exists, and must be able to go while Berth is down.
     defaults.finalizer = parent.is_none() && !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
 }
 
-/// What is wrong with a new pod that nobody but the Job controller makes, and that somebody else does: it would run by quota that a Job
-/// holds for other pods, or by none. A pod that would be left alone without its controller is left alone with it.
+/// Fault of a new pod whose controller is admitted with its pods, although another client than the Job controller makes it: it would run with
+/// quota that a job holds for other pods, or without quota. Pods that would not be managed without a controller are not checked.
 #[must_use]
 pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
     let metadata = &pod.metadata;
@@ -130,20 +130,20 @@ pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
     Some(FieldError::new("metadata.ownerReferences", "", message))
 }
 
-/// Of what an object is to get, leaves what it has not, or with another value.
+/// Keeps the wanted entries that an object lacks, or has with another value.
 pub(super) fn keep_lacking(wanted: &mut BTreeMap<&'static str, String>, have: Option<&BTreeMap<String, String>>) {
     wanted.retain(|key, value| have.and_then(|have| have.get(*key)) != Some(value));
 }
 
-/// Gives an object what it is to get.
+/// Adds entries to an object.
 pub(super) fn fill(have: &mut Option<BTreeMap<String, String>>, given: BTreeMap<&'static str, String>) {
     if !given.is_empty() {
         have.get_or_insert_default().extend(given.into_iter().map(|(key, value)| (key.to_owned(), value)));
     }
 }
 
-/// Whether a pod is left alone where it names no queue: one of a DaemonSet has its node, which is not for a flavor to choose, and one
-/// that a kubelet runs of itself is only shown, and cannot wait.
+/// Whether a pod without a queue is not managed: the node of a DaemonSet's pod is fixed, which leaves no flavor to choose, and a mirror pod
+/// runs already and cannot wait.
 fn goes_without(metadata: &ObjectMeta) -> bool {
     let of_daemon_set = |owner: &OwnerReference| owner.kind == "DaemonSet" && group_of(&owner.api_version) == "apps";
     annotation(metadata, MIRROR).is_some() || controller(metadata).is_some_and(of_daemon_set)
@@ -158,7 +158,7 @@ fn is_gated(pod: &Pod) -> bool {
     gates.into_iter().flatten().any(|gate| gate.name == labels::ADMISSION_GATE)
 }
 
-/// What is wrong with a pod by itself.
+/// Faults of a pod by itself.
 #[must_use]
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     let metadata = &pod.metadata;
@@ -173,7 +173,7 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     }
     errors.extend(group_rules(metadata));
     if !is_admitted_with_owner(metadata) {
-        // How many pods there are like it, it does not know.
+        // A pod does not know the number of pods like it.
         errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
     }
     if queue_name(metadata).is_some() && prebuilt_workload_name(metadata).is_none() {
@@ -182,7 +182,7 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Where the group of a pod stands that names one: the annotation wins over the label.
+/// Path of the group name of a pod that has one: the annotation wins over the label.
 fn group_path(metadata: &ObjectMeta) -> String {
     let key = labels::POD_GROUP_NAME;
     if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
@@ -204,7 +204,7 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     }
     let path = || annotation_path(labels::POD_GROUP_TOTAL_COUNT);
     match total {
-        // Its StatefulSet says it.
+        // The StatefulSet has the size of the group.
         None if annotation(metadata, labels::POD_SUSPENDING_PARENT).is_some() => {}
         None => {
             let message =
@@ -219,18 +219,18 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change of a pod. Errors that it had before are no reason to refuse.
+/// Faults of a change of a pod. Errors that the pod had before are no reason to refuse.
 #[must_use]
 pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
     let queues = (queue_name(before), queue_name(after));
-    // What has ended moves with those of its group that wait again.
+    // A pod that has ended may move together with pods of its group that wait again.
     let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
     errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
-    // Of a pod by itself nobody asks, as in Kueue.
+    // The annotation matters in a group only, as in Kueue.
     if group_name(after).is_some() && refuses(before) && !refuses(after) {
         let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();
         let message = "must stay false: a group that fails with one of its pods does not become another";
@@ -239,8 +239,8 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     errors
 }
 
-/// What is wrong with the change of a pod that is being deleted: until it has ended it stays what its group and its queue count it for.
-/// Nothing else may hold it up.
+/// Faults of a change of a pod that is being deleted. Until the pod has ended, the fields that its group and its queue count it by must stay;
+/// all other changes are allowed.
 #[must_use]
 pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     if has_ended(old) {
@@ -256,7 +256,7 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     }
     let prebuilt = prebuilt_workload_name(&new.metadata);
     if !is_gated(old) && prebuilt_workload_name(&old.metadata) != prebuilt {
-        // What is gone stood in the pod as it was.
+        // The path of a removed value is that in the old pod.
         let path = prebuilt_path(if prebuilt.is_some() { &new.metadata } else { &old.metadata });
         errors.push(FieldError::new(path, prebuilt.unwrap_or_default(), UNTIL_ENDED));
     }
@@ -265,15 +265,15 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
 
 const UNTIL_ENDED: &str = "must stay until the pod has ended";
 
-/// By what a pod is known must stay: its group always, and until it has ended that it is managed, and by which place. A pod that runs by a
-/// place of its own joins no group: its Workload would be nobody's. Neither does it change its role, which names the place in its group.
+/// Faults of changes to the identity of a pod. Its group must stay always; until it has ended, so must its mark as managed and its role. A pod
+/// that runs with a Workload of its own must not join a group, because that Workload would lose its pod.
 fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = Vec::new();
     let runs = is_managed(before) && !is_gated(old) && !has_ended(old);
     let (was, is) = (group_name(before), group_name(after));
     if was != is && (was.is_some() || runs) {
-        // What is gone stood in the pod as it was.
+        // The path of a removed value is that in the old pod.
         let (path, value) = match is {
             Some(group) => (group_path(after), group),
             None => (group_path(before), ""),
@@ -298,7 +298,8 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Without its mark a pod is not seen any more: its quota is neither used nor given back, and nobody takes our finalizer off.
+/// Fault of a removed mark: Berth would not see the pod any more, so its quota would be neither used nor given back, and its finalizer would
+/// stay.
 fn mark_rule(old: &Pod, new: &Pod) -> Option<FieldError> {
     let is_held = new.metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     let lost = is_managed(&old.metadata) && !is_managed(&new.metadata);

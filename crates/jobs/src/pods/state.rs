@@ -1,4 +1,4 @@
-//! A pod as control remembers it: tens of thousands may run, so what only a waiting pod needs is let go with its gate.
+//! A pod as control keeps it. Tens of thousands of pods may run, so fields that only a pending pod needs are dropped with its gate.
 
 use super::role::role_hash;
 use super::{STATEFUL_SET_FRAMEWORK, group_name};
@@ -14,21 +14,21 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
 
-/// How far a pod has come.
+/// Phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It has not begun, or nobody knows.
+    /// The pod has not begun, or its phase is unknown.
     #[default]
     Pending,
-    /// It runs.
+    /// The pod runs.
     Running,
     /// All its containers have succeeded.
     Succeeded,
-    /// It has failed, and does not come back.
+    /// The pod has failed, and does not come back.
     Failed,
 }
 
-/// What a pod says about its group.
+/// A pod's membership in its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// Name of the group, and of its Workload.
@@ -47,7 +47,7 @@ pub struct Membership {
     maker: Option<Box<(Box<str>, Box<str>)>>,
 }
 
-/// What one state of a pod says.
+/// One state of a pod.
 #[derive(Clone, Debug)]
 pub struct PodState {
     /// `metadata.uid`.
@@ -56,11 +56,11 @@ pub struct PodState {
     pub version: u64,
     /// When it was created, in seconds since 1970.
     pub created: i64,
-    /// When its deletion was asked for, in seconds since 1970.
+    /// Time of the request to delete it, in seconds since 1970.
     pub deleted: Option<i64>,
-    /// When it failed, in seconds since 1970, where its kubelet has said so.
+    /// Time of its failure, in seconds since 1970, if its kubelet has reported it.
     pub failed: Option<i64>,
-    /// How far it has come.
+    /// Phase.
     pub phase: Phase,
     /// A node has it.
     pub bound: bool,
@@ -74,9 +74,9 @@ pub struct PodState {
     pub ready: bool,
     /// Our finalizer is on it.
     pub held: bool,
-    /// It has been told that and why it goes.
+    /// True if a condition has the reason for its deletion.
     pub condemned: bool,
-    /// What controls it.
+    /// Its controller.
     pub owner: Option<Box<JobOwner>>,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
@@ -88,7 +88,7 @@ pub struct PodState {
     pub pod_priority_class: Option<Box<str>>,
     /// Maximum execution time in seconds.
     pub max_execution_seconds: Option<i32>,
-    /// Annotation that names who keeps it from being tried.
+    /// Annotation that names the controllers that keep it from being tried.
     pub admission_gates: Option<Box<str>>,
     /// Annotation that names the accepted capacity tiers.
     pub capacity_tiers: Option<Box<str>>,
@@ -98,7 +98,7 @@ pub struct PodState {
     pub selectors: Option<Box<BTreeMap<String, String>>>,
     /// Its group, when it is in one.
     pub group: Option<Box<Membership>>,
-    /// What it says of its end.
+    /// Message about its end.
     pub message: Option<Box<str>>,
     /// The scheduler's words when it found no node.
     pub unschedulable: Option<Box<str>>,
@@ -111,7 +111,7 @@ pub struct PodState {
 }
 
 impl PodState {
-    /// What a pod says.
+    /// Reads a pod.
     #[must_use]
     pub fn read(pod: &Pod) -> Self {
         let metadata = &pod.metadata;
@@ -188,7 +188,7 @@ impl PodState {
         self.deleted.is_some()
     }
 
-    /// Nothing of it runs, nor ever will.
+    /// None of its containers runs or ever will.
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed) || self.never_runs()
@@ -212,7 +212,7 @@ impl PodState {
         self.phase == Phase::Succeeded && !(self.restarts && self.deleting())
     }
 
-    /// Whether it is managed through its StatefulSet, which says in which queue, whatever the pod says.
+    /// Whether it is managed through its StatefulSet, whose queue counts and not the pod's.
     #[must_use]
     pub fn is_of_set(&self) -> bool {
         let controlled = self.owner.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
@@ -229,8 +229,8 @@ impl PodState {
         self.group.as_ref().map_or(berth_api::DEFAULT_POD_SET_NAME, |group| &group.role)
     }
 
-    /// How the Workload of its group refers to the controller that makes the pod again when it goes; `None` where nobody does. A pod that
-    /// controls other pods may be one of the group itself, and owns the Workload as that.
+    /// Owner reference of the group's Workload to the controller that makes the pod again when it goes; `None` without such a controller. A pod
+    /// that controls other pods may be one of the group itself, and owns the Workload as such.
     #[must_use]
     pub fn maker_reference(&self) -> Option<OwnerReference> {
         let (api_version, kind) = &**self.group.as_ref()?.maker.as_ref()?;
@@ -256,8 +256,7 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
     let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
-    // A start changes what the hash is made of, and leaves the name of the pod set. An annotation that is edited later moves no pod to
-    // another pod set.
+    // A start changes fields of the hash, but not the name of the pod set. An annotation that is edited later moves no pod to another pod set.
     let role = if gated { said.or(started_as) } else { started_as.or(said) };
     Some(Membership {
         name: group_name(metadata)?.into(),

@@ -52,7 +52,7 @@ pub fn group_workload(
     Ok(workload)
 }
 
-/// What of a StatefulSet decides about its Workload.
+/// Fields of a StatefulSet that decide about its Workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetState {
     /// `metadata.uid`.
@@ -61,7 +61,7 @@ pub struct SetState {
     pub version: u64,
     /// Being deleted.
     pub deleting: bool,
-    /// Replicas that it shall have.
+    /// Replicas of the spec.
     pub replicas: i32,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
@@ -69,7 +69,7 @@ pub struct SetState {
     pub workload_priority_class: Option<Box<str>>,
     /// PriorityClass of its pods.
     pub pod_priority_class: Option<Box<str>>,
-    /// Annotation that names who keeps it from being tried.
+    /// Annotation that names the controllers that keep it from being tried.
     pub admission_gates: Option<Box<str>>,
     /// Annotation that names the accepted capacity tiers.
     pub capacity_tiers: Option<Box<str>>,
@@ -79,7 +79,7 @@ pub struct SetState {
 }
 
 impl SetState {
-    /// What a StatefulSet says; `None` when its pods are not managed through it.
+    /// Reads a StatefulSet; `None` when its pods are not managed through it.
     #[must_use]
     pub fn read(set: &StatefulSet) -> Option<Self> {
         let metadata = &set.metadata;
@@ -113,7 +113,7 @@ impl SetState {
     }
 }
 
-/// What a StatefulSet says of itself, or else in its template, where the webhook puts the default class.
+/// A value of a StatefulSet's metadata, or else of its template's, where the webhook puts the default class.
 fn said<'a>(set: &'a StatefulSet, read: impl Fn(&'a ObjectMeta) -> Option<&'a str>) -> Option<&'a str> {
     let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
     read(&set.metadata).or_else(|| template.and_then(read))
@@ -154,7 +154,7 @@ pub fn stateful_set_workload(
     Ok(workload)
 }
 
-/// How a Workload refers to a pod of its group.
+/// Owner reference of a Workload to a pod of its group.
 fn member_reference(name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: POD.api_version.to_owned(),

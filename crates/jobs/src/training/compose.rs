@@ -1,5 +1,5 @@
-//! From the template of a role to its pod: resources, card, place, shared memory. What the template says already may not
-//! say something else.
+//! From the template of a role to its pod: resources, accelerator type, place, shared memory. Fields that the template sets already must not
+//! have another value.
 
 use berth_api::berth::{ReplicaResources, TrainingJob};
 use berth_api::labels;
@@ -66,8 +66,8 @@ pub(super) fn compose(
     if errors.is_empty() { Ok(composed) } else { Err(errors) }
 }
 
-/// Metadata without the annotations that are empty: who is stored with one runs on without it, and nobody is created with one that asks
-/// for a place.
+/// Metadata without empty annotations. A stored TrainingJob with one runs on without it; a new one with an empty topology annotation is
+/// refused.
 fn without_empty(mut metadata: ObjectMeta) -> ObjectMeta {
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|_, value| !value.is_empty());

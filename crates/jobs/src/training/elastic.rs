@@ -1,6 +1,6 @@
-//! How many workers an elastic TrainingJob may have, and how that number changes while it runs: the Job of its workers is an
-//! Indexed Job, of which indexes are added and taken at the end, so that worker 0, whom the others turn to, stays. Where the pods
-//! are told their number once, all Jobs of the run are made anew with the new one.
+//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. Indexes are
+//! added and removed at the end, so worker 0, which the others connect to, stays. If pods learn the number only at their start, all Jobs of
+//! the run are made anew with the new number.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels;
@@ -19,12 +19,12 @@ const UP_COOLDOWN_SECONDS: i64 = 300;
 /// Pause before workers are taken, where none is given.
 const DOWN_COOLDOWN_SECONDS: i64 = 60;
 
-/// How the number of workers changes while a job runs.
+/// The way in which the number of workers changes while a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rescale {
     /// Workers are added to those that are there, or taken from them.
     InPlace,
-    /// Each pod was told the number at its start: all of them start again with the new one.
+    /// Each pod learned the number at its start: all pods start again with the new number.
     ByRestart,
 }
 
@@ -35,7 +35,7 @@ pub struct Elastic {
     pub min: i32,
     /// Most workers.
     pub max: i32,
-    /// How the number changes while it runs.
+    /// The way in which the number changes while it runs.
     pub rescale: Rescale,
     /// Workers that are added at once.
     pub up_step: i32,
@@ -47,7 +47,7 @@ pub struct Elastic {
     pub down_cooldown_seconds: i64,
 }
 
-/// What a TrainingJob says of it, `None` when it is not elastic.
+/// The elastic settings of a TrainingJob, `None` when it is not elastic.
 pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
     let config = job.spec.elastic_config.as_ref().filter(|config| config.enabled == Some(true))?;
     let policy = config.scale_policy.clone().unwrap_or_default();
@@ -65,13 +65,13 @@ pub(super) fn elastic(job: &TrainingJob) -> Option<Elastic> {
 }
 
 impl Elastic {
-    /// The bounds as the Job of the workers carries them: those that its pods were told.
+    /// The bounds as an annotation of the workers' Job has them: the bounds that its pods have.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}:{}", self.min, self.max)
     }
 
-    /// The bounds of a run whose Job carries `text`: what its pods were told at their start, and what is asked for now.
+    /// The bounds of a run whose Job has `text`: the bounds that its pods got at their start, combined with the current spec.
     #[must_use]
     pub fn within(&self, text: &str) -> Option<(i32, i32)> {
         let (least, most) = text.split_once(':')?;
@@ -81,11 +81,11 @@ impl Elastic {
     }
 }
 
-/// What the Workload of a growth takes over from the one whose place it takes: it is new, the job and its run are not.
+/// Times that the replacement slice of a scale-up takes over from the old slice: the Workload is new, but the job and its run are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Past {
-    /// Since when the job is queued.
+    /// Time at which the job was queued.
     pub queued: Timestamp,
     /// When its run was admitted.
     pub admitted: Timestamp,
@@ -105,18 +105,18 @@ impl Past {
     }
 }
 
-/// The last change of the number of workers of a run: noted on the Job of the workers, or, of a run whose Jobs are made anew for it,
-/// on the Workload, which stays.
+/// The last change of the number of workers of a run. It is noted on the Job of the workers, or on the Workload if the Jobs of the run are
+/// made anew for each change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
-    /// How many there were to be.
+    /// Wanted number of workers.
     pub workers: i32,
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
     /// Uid of the Workload that held their quota.
     pub workload: String,
-    /// Of one on a Workload: how often that had been evicted. After the next time it says nothing any more.
+    /// For a note on a Workload: its number of evictions at that time. The note is void after the next eviction.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evictions: i32,
 }

@@ -1,4 +1,4 @@
-//! What decides about a TrainingJob apart from its pods.
+//! Settings of a TrainingJob that decide about it apart from its pods.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;
@@ -41,7 +41,7 @@ pub struct TrainingFacts {
     pub saves: bool,
 }
 
-/// Reads them; what cannot be read counts as absent, and is told by the validation.
+/// Reads the settings. A setting that cannot be read counts as absent, and the validation reports it.
 #[must_use]
 pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let scheduling = &job.spec.scheduling_config;

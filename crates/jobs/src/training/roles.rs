@@ -1,4 +1,4 @@
-//! Who takes part in a training: its roles, how many pods each has, and the pod of each.
+//! The roles of a TrainingJob, the number of pods of each, and the pod of each.
 
 use berth_api::PodSet;
 use berth_api::berth::{TrainingJob, TrainingRole};
@@ -19,17 +19,17 @@ pub const ROLES: [&str; 5] = [WORKER, LAUNCHER, CHIEF, "ps", "evaluator"];
 /// Label that the Job controller puts on the pods of an Indexed Job.
 const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
-/// How the cluster's cards are asked for.
+/// Resource and label of the cluster's accelerators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cards {
     /// Resource that counts them.
     pub resource: String,
-    /// Node label whose value is the type of the card.
+    /// Node label whose value is the type of the accelerator.
     pub type_label: String,
 }
 
 impl Cards {
-    /// Whether a resource counts cards: the configured one, and what is called a GPU by any vendor.
+    /// Whether a resource counts accelerators: the configured one, and any vendor's resource that is called a GPU.
     #[must_use]
     pub fn counts(&self, resource: &str) -> bool {
         resource == self.resource || resource.ends_with("/gpu")

@@ -1,5 +1,5 @@
-//! What is wrong with a TrainingJob. The schema refuses most of it; stored objects may be older than the schema, and a
-//! webhook and control ask here.
+//! Faults of a TrainingJob. The schema refuses most of them, but stored objects may be older than the schema. The webhook and control call
+//! this code.
 
 use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
 use berth_api::conditions::types;
@@ -25,7 +25,7 @@ const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
 const MOST_RESTARTS: i32 = 100;
 const MOST_CHECKPOINTS: i32 = 1_000;
 
-/// Everything that is wrong with a TrainingJob: field, value, and what is allowed.
+/// All faults of a TrainingJob: field, value, and allowed values.
 #[must_use]
 pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -59,7 +59,7 @@ pub fn invalid_training_job(job: &TrainingJob, cards: &Cards) -> Vec<FieldError>
     errors
 }
 
-/// Workers of whom there are too many for the lists of their names.
+/// Fault of a number of workers that is too large for the lists of their names.
 fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError> {
     let service = format!("{}-{}", job.name(), uid_suffix(job.uid()));
     let mut party = Party::new(job, &service, roles, cards);
@@ -73,8 +73,8 @@ fn hosts(job: &TrainingJob, roles: &[Role], cards: &Cards) -> Option<FieldError>
     Some(FieldError::new(field, workers.to_string(), wrong))
 }
 
-/// What is wrong with the labels and annotations that every job, or its pods, may have. Who is stored with such a thing runs on without
-/// it, as any job.
+/// Faults of the labels and annotations that every job, or its pods, may have. A stored TrainingJob with such a fault runs on without the
+/// label or annotation, as any job does.
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
     // The queue that its field names is looked at with the rest of its spec.
@@ -97,8 +97,8 @@ fn empty_places(job: &TrainingJob) -> Vec<FieldError> {
     .collect()
 }
 
-/// What is wrong with a change of a TrainingJob by itself: the queue of one that is admitted stays, and its longest time to run, as those
-/// of a Job that is not suspended do in Kueue. They may change together with a suspension.
+/// Faults of a change of a TrainingJob by itself. The queue and the longest time to run of an admitted one must stay, as for a Job that is not
+/// suspended in Kueue. They may change together with a suspension.
 #[must_use]
 pub fn invalid_training_job_change(old: &TrainingJob, new: &TrainingJob) -> Vec<FieldError> {
     let conditions = old.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();

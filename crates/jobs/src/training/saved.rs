@@ -1,4 +1,4 @@
-//! What a job says of its last checkpoint, and what a run is told of where to go on.
+//! The last checkpoint of a job, and the variables that let a run continue from it.
 
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 /// A checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// When it was complete.
+    /// Time of its completion.
     pub at: Timestamp,
     /// Step of the training, where it is known.
     pub step: Option<i64>,
-    /// Where it is, where that is known.
+    /// Its location, if known.
     pub uri: Option<String>,
 }
 
-/// The checkpoint that annotations tell of; one without a time that can be read is none.
+/// The checkpoint in annotations; `None` without a time that can be read.
 #[must_use]
 pub fn saved_of(annotations: &BTreeMap<String, String>) -> Option<Saved> {
     let at = annotations.get(labels::LAST_CHECKPOINT_TIME)?.parse().ok()?;
@@ -24,7 +24,7 @@ pub fn saved_of(annotations: &BTreeMap<String, String>) -> Option<Saved> {
     Some(Saved { at, step: step.filter(|step| *step >= 0), uri: annotations.get(labels::LAST_CHECKPOINT_URI).cloned() })
 }
 
-/// What is wrong with such annotations.
+/// Faults of these annotations.
 pub(super) fn faults(annotations: &BTreeMap<String, String>) -> Vec<FieldError> {
     let field = |key: &str| format!("metadata.annotations[{key}]");
     let mut errors = Vec::new();
@@ -40,16 +40,16 @@ pub(super) fn faults(annotations: &BTreeMap<String, String>) -> Vec<FieldError> 
     errors
 }
 
-/// What a run is told of checkpoints.
+/// Checkpoint settings of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Continuation<'a> {
-    /// Where it saves, when it names a store.
+    /// Location for its checkpoints, if it names a store.
     pub save_to: Option<&'a str>,
-    /// Where it goes on.
+    /// Checkpoint to continue from.
     pub saved: Option<&'a Saved>,
 }
 
-/// The variables by which it is told.
+/// Environment variables with these settings.
 pub(super) fn checkpoint_variables(told: Continuation<'_>) -> Vec<(&'static str, String)> {
     let saved = told.saved;
     let place = told.save_to.map(|uri| ("BERTH_CHECKPOINT_URI", uri.to_owned()));

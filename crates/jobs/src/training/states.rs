@@ -1,4 +1,4 @@
-//! What the states of its children say about a TrainingJob.
+//! The state of a TrainingJob as it follows from its children.
 
 use berth_api::labels;
 use jiff::Timestamp;
@@ -26,11 +26,11 @@ pub struct RoleState {
     pub succeeded: i32,
     /// Pods that failed.
     pub failed: i32,
-    /// How it ended by itself, when it did.
+    /// The end of the role by itself, once it has ended.
     pub finish: Option<Finish>,
-    /// When its end was settled, in seconds since 1970, where that is told.
+    /// Time at which its end was decided, in seconds since 1970, if known.
     pub ended: Option<i64>,
-    /// What its pods ask for, see [`requests_digest`].
+    /// Digest of the requests of its pods, see [`requests_digest`].
     pub asks: [u8; 16],
 }
 
@@ -48,7 +48,7 @@ impl RoleState {
     }
 }
 
-/// How far the role has come that a Job runs, if a TrainingJob controls it.
+/// State of the role that a Job runs, if a TrainingJob controls it.
 pub(crate) fn role_of(job: &Job) -> Option<RoleState> {
     training_owner(&job.metadata).map(|_| role_state(job))
 }
@@ -70,7 +70,7 @@ pub fn role_state(job: &Job) -> RoleState {
     }
 }
 
-/// How a role ended, unless its Job was being deleted when that was settled: what its pods come to that go before it says nothing of the
+/// The end of a role, unless its Job was being deleted when that was decided: pods that are deleted before the Job say nothing about the
 /// training.
 fn own_finish(job: &Job) -> Option<Finish> {
     let at = settled_at(job);
@@ -79,7 +79,7 @@ fn own_finish(job: &Job) -> Option<Finish> {
     if by_deletion { None } else { BatchJob::finished(job) }
 }
 
-/// When the end of a Job was settled. The end itself is told when all its pods are gone, which may be much later.
+/// Time at which the end of a Job was decided. The Job reports its end when all its pods are gone, which may be much later.
 fn settled_at(job: &Job) -> Option<Timestamp> {
     let end = end_of(job)?;
     let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
@@ -89,7 +89,7 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
     told.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
-/// How a TrainingJob ended, as one of its roles says.
+/// The end of a TrainingJob by one of its roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingEnd {
     /// The role.
@@ -126,7 +126,7 @@ impl TrainingEnd {
     }
 }
 
-/// How a TrainingJob ended: failed as soon as one role has, succeeded when the role has that decides about it.
+/// The end of a TrainingJob: failed as soon as one role has failed, succeeded when the deciding role has succeeded.
 #[must_use]
 pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> {
     let failed = roles.iter().find_map(|(name, state)| {

@@ -31,8 +31,8 @@ pub fn training_workload(
     Ok(workload)
 }
 
-/// The Workload that is to take the place of `older` (name and uid) with that many workers; `first` is the slice with which the job
-/// began, and `past` what it has behind it. Its name follows from what it replaces, so that the same growth makes one object.
+/// The replacement slice of `older` (name and uid) with that many workers. `first` is the slice with which the job began, and `past` has the
+/// times to take over. Its name follows from the old slice, so that the same scale-up makes one object.
 #[must_use]
 pub fn slice_workload(
     mut workload: Workload,
@@ -55,8 +55,8 @@ pub fn slice_workload(
     Some(workload)
 }
 
-/// Annotations by which a Workload carries what its TrainingJob says; `None` where that says nothing. Of tiers the annotation counts that
-/// other jobs have, where the field names none.
+/// Annotations of a Workload with settings of its TrainingJob; `None` for a setting without a value. Tiers come from the field, or else from
+/// the annotation that other jobs have.
 #[must_use]
 pub fn own_annotations(job: &TrainingJob) -> [(&'static str, Option<String>); 2] {
     let tiers = (!job.spec.capacity_tiers.is_empty()).then(|| job.spec.capacity_tiers.join(","));

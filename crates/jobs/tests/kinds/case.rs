@@ -1,4 +1,4 @@
-//! What stands in a case file, and how what was found is compared with it.
+//! The format of a case file, and the comparison of results with it.
 
 use berth_api::validation::FieldError;
 use berth_jobs::{Facts, Placement, RequestRules, effective_pod_spec, parse_forbidden, quota_requests};
@@ -15,41 +15,41 @@ pub(crate) struct File {
     cases: Vec<Case>,
 }
 
-/// What is given in a case, and by name what is expected of it.
+/// Inputs of a case, and its expectations by name.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Case {
-    /// What is different here.
+    /// Name of the case: its difference from the others.
     pub(crate) name: String,
     /// The change of the file's object; afterwards the object itself.
     #[serde(default, rename = "with")]
     pub(crate) object: Value,
-    /// What becomes of the object in an update, as a change of it.
+    /// The update of the object, as a change of it.
     #[serde(default)]
     then: Value,
     /// The namespace has a LocalQueue called default.
     #[serde(default)]
     pub(crate) default_queue: bool,
-    /// What is known of the cluster.
+    /// Facts about the cluster.
     #[serde(default)]
     facts: Vec<String>,
-    /// What the job was admitted with, a pod set each.
+    /// The job's admission, one entry for each pod set.
     pub(crate) admission: Option<Vec<Admission>>,
-    /// The object of which the Workload was made, as a change of the file's object; none where nothing of it is known.
+    /// The object that the Workload was made of, as a change of the file's object; none if it is not known.
     original: Option<Value>,
-    /// The StatefulSet of a pod, where it is known.
+    /// The StatefulSet of a pod, if it is known.
     pub(crate) set: Option<Value>,
     /// Pods of a group, each a change of the object.
     #[serde(default)]
     pub(crate) pods: Vec<Value>,
     #[serde(skip)]
     base: Value,
-    /// What is expected, by name.
+    /// Expectations, by name.
     #[serde(flatten)]
     pub(crate) expected: BTreeMap<String, Value>,
 }
 
-/// What a pod set was admitted with.
+/// The admission of a pod set.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Admission {
@@ -83,7 +83,7 @@ impl Default for Admission {
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        // A `y` or an `n` is a name like any other.
+        // A `y` or an `n` is a plain name.
         let options = serde_saphyr::options! { strict_booleans: true };
         serde_saphyr::from_str_with_options(&text, options).map_err(|error| error.to_string())
     }
@@ -108,7 +108,7 @@ impl Case {
         merged(&self.object, &self.then)
     }
 
-    /// The object of which the Workload was made.
+    /// The object that the Workload was made of.
     pub(crate) fn original(&self) -> Option<Value> {
         Some(merged(&self.base, self.original.as_ref()?))
     }
@@ -157,13 +157,13 @@ impl Case {
     }
 }
 
-/// What was found, and how it is compared.
+/// A result, and its comparison.
 pub(crate) enum Found {
-    /// It must be equal.
+    /// The result must be equal.
     Whole(Value),
-    /// What is expected must be in it.
+    /// The expectation must be a part of the result.
     Part(Value),
-    /// The expected text must be in it; `None` is nothing of the kind.
+    /// The expected text must be in the result; `None` is no text.
     Text(Option<String>),
     /// An entry each, `field` or `field: words of the message`.
     Errors(Vec<FieldError>),
@@ -174,7 +174,7 @@ impl Found {
         Self::Whole(serde_json::to_value(value).unwrap())
     }
 
-    /// How it differs from what was expected.
+    /// The difference from the expectation.
     pub(crate) fn differs(&self, wanted: &Value) -> Option<String> {
         let differs = match self {
             Self::Whole(found) => found != wanted,
@@ -205,7 +205,7 @@ fn errors_are(found: &[FieldError], wanted: &Value) -> bool {
     found.len() == wanted.len() && found.iter().zip(wanted).all(is)
 }
 
-/// Whether all of `part` is in `whole`; null is there where nothing is.
+/// Whether all of `part` is in `whole`; null is in an absent value.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -237,7 +237,7 @@ pub(crate) fn merged(target: &Value, patch: &Value) -> Value {
     Value::Object(result)
 }
 
-/// The object as a server keeps it: without what is empty.
+/// The object as a server keeps it: without empty values.
 pub(crate) fn stored(object: &Value) -> Value {
     let mut object = object.clone();
     prune(&mut object);
@@ -256,7 +256,7 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// Pod sets as a case tells them: of the templates what one pod asks for.
+/// Pod sets in the form of a case, with the requests of one pod in place of templates.
 pub(crate) fn pod_sets(sets: &[berth_api::PodSet]) -> Value {
     let told = sets.iter().map(|set| {
         let mut told = json!({"name": set.effective_name(), "count": set.effective_count()});

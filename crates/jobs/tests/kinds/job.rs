@@ -1,4 +1,4 @@
-//! Kinds that can be suspended, asked as control and the webhook ask them: by what `berth_jobs::KINDS` has of each.
+//! Kinds that can be suspended, called as control and the webhook call them: through `berth_jobs::KINDS`.
 
 use crate::kinds::case::{Case, Found, merged, pod_sets, stored};
 use berth_jobs::{JobObject, JobType, PodSetDigest, Standing, TemplateParts, lean_text, pod_sets_equivalent};
@@ -74,13 +74,13 @@ fn parts(job: &dyn JobObject) -> Vec<TemplateParts> {
     sets.iter().map(TemplateParts::of_pod_set).collect()
 }
 
-/// What a job asks for.
+/// Digests of a job's pod sets.
 fn asked(job: &dyn JobObject) -> Vec<PodSetDigest> {
     job.pod_sets().expect("pod sets").iter().map(PodSetDigest::of).collect()
 }
 
-/// A start that fits is one patch of the state that was read and places the job, what it makes is still the job of the Workload, and a stop
-/// takes all of it back.
+/// Laws of a start: it is one patch of the state that was read and places the job, the started job is still equivalent to the Workload, and a
+/// stop restores the job.
 pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut holds = |holds: bool, what: &str| {
@@ -131,7 +131,7 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wanted = stored(&whole(&*before));
     wanted["spec"]["suspend"] = json!(true);
     if let Some(notes) = wanted["metadata"]["annotations"].as_object_mut() {
-        // A note of an earlier start, which has no use any more.
+        // This note of an earlier start has no use any more.
         notes.remove(berth_api::labels::OWN_PARALLELISM);
     }
     let wanted = stored(&wanted);

@@ -1,4 +1,4 @@
-//! Every kind of job by its case files: `cases/<kind>/*.yaml`. What can stand in them is told in `cases/README.md`.
+//! Every kind of job by its case files: `cases/<kind>/*.yaml`. `cases/README.md` has their format.
 
 mod case;
 mod group;
@@ -13,17 +13,17 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What a kind says to one expectation of a case, by its name; `None` where the kind knows none of that name.
+/// Result of a kind for an expectation of a case, by its name; `None` if the kind has no expectation of that name.
 type Answer = fn(&Case, &str) -> Option<Found>;
-/// What holds in every case, whatever is expected.
+/// A law that holds in every case, whatever is expected.
 type Law = fn(&Case) -> Vec<String>;
 
-/// Whom the cases of a folder are about.
+/// The kind of object in the cases of a folder.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A kind that can be suspended.
     Job(JobType),
-    /// Pods, or what is admitted through them.
+    /// Pods, or a kind that is admitted through pods.
     Pods(Answer, Law),
 }
 
@@ -37,7 +37,7 @@ const PODS: [(&str, Answer, Law); 4] = [
 /// TrainingJobs, whose golden files `tests/training_jobs` reads.
 const OTHERS: [&str; 1] = ["training"];
 
-/// The folders that must be there: one for each kind that can be suspended, called as it in lower case, and those of pods.
+/// The folders that must exist: one for each kind that can be suspended, with the kind's name in lower case, and those of pods.
 fn kinds() -> BTreeMap<String, Kind> {
     let jobs = berth_jobs::KINDS.into_iter().map(|kind| (kind.info().kind.to_lowercase(), Kind::Job(kind)));
     let pods = PODS.into_iter().map(|(name, answer, laws)| (name.to_owned(), Kind::Pods(answer, laws)));

@@ -45,7 +45,7 @@ pub(crate) fn stateful_set(case: &Case, key: &str) -> Option<Found> {
     })
 }
 
-/// What a template gets, and the object itself where it gets anything.
+/// Defaults of a template, and of the object itself if it gets any.
 fn given(defaults: ParentDefaults) -> Found {
     let mut given = json!({"labels": defaults.labels, "annotations": defaults.annotations});
     if !defaults.own_labels.is_empty() {

@@ -1,4 +1,4 @@
-//! What the webhook refuses is asked of a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
+//! Refusals of the webhook are tried on a real API server, too: each rule that a case meets has a row in `e2e/cases/reviews`.
 
 use crate::kinds::case::{Case, File, Found};
 use crate::kinds::{kinds, sorted};
@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Rules that no API server comes to in the namespace of the tables: kind, field, and how the message begins.
+/// Rules that an API server does not reach in the namespace of the tables: kind, field, and the beginning of the message.
 const NOT_COME_TO: [(&str, &str, &str); 6] = [
     // No pod of the table has ended.
     ("Pod", "metadata.labels[kueue.x-k8s.io/managed]", "must stay until the finalizer"),
     // The schema refuses the object first.
     ("JobSet", "spec.replicatedJobs", ""),
-    // Who leaves the name empty is given the queue called `default`.
+    // An object with an empty queue name gets the queue called `default`.
     ("Pod", QUEUE_NAME, "must not be empty"),
     ("Deployment", QUEUE_NAME, "must not be empty"),
     ("StatefulSet", QUEUE_NAME, "must not be empty"),
@@ -43,7 +43,7 @@ struct Row {
     says: String,
 }
 
-/// Without numbers: a case has others than the table.
+/// A text without numbers, because a case has other numbers than the table.
 fn plain(text: &str) -> String {
     let mut plain = text.replace(|letter: char| letter.is_ascii_digit(), "#");
     while plain.contains("##") {
@@ -70,7 +70,7 @@ fn every_rule_that_a_case_meets_is_asked_of_an_api_server() {
     let mut missing = BTreeSet::new();
     for (path, kind) in tables.iter().zip(names) {
         let table: Table = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        // A folder of cases is called as its kind.
+        // A folder of cases has the name of its kind.
         let folder = kind.to_lowercase();
         let of = kinds[&folder];
         let files = sorted(&root.join("cases").join(folder));

@@ -34,7 +34,7 @@ fn a_tally_is_what_its_pods_add_up_to() {
     assert_eq!(all.absent([("a", 4), ("b", 3)]), 3);
     assert!(all.is_ready([("a", 1)]) && !all.is_ready([("a", 2)]), "one has succeeded");
     assert_eq!(all.reclaimable().len(), 1);
-    // Of a group that starts with its first pod, the others may come later.
+    // The later pods of a group with fast admission may come at any time.
     let fast = |role: &str, more: Value| {
         let mut all = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-fast-admission": "true"}}});
         crate::pod_groups::merge(&mut all, &more);

@@ -1,5 +1,5 @@
-//! The cells of an account: per pod set, flavor and resource what is asked for and what is there, who holds the rest, and what would
-//! help.
+//! The cells of an account. Each cell is one pod set, flavor and resource: the request, the free quota, the workloads that hold the rest,
+//! and the change that would help.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::world::World;
 use crate::world::ids::{CellId, FlavorId, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Group, PodSet, Store, Workload};
 
-/// Whose account it is.
+/// The workload of the account.
 struct Subject<'a> {
     store: &'a Store,
     options: &'a Options,
     workload: &'a Workload,
     id: WorkloadId,
-    /// It holds no quota.
+    /// True while it holds no quota.
     waits: bool,
-    /// What it asks of flavors.
+    /// Its request for flavor assignment.
     request: Request<'a>,
-    /// What it asks of the search for victims, of no cell yet.
+    /// Its query to the search for victims, without cells yet.
     ask: Ask<'a>,
 }
 
@@ -38,20 +38,20 @@ struct Subject<'a> {
 struct Part<'a> {
     index: usize,
     pod_set: &'a PodSet,
-    /// Of how many of its pods the account is.
+    /// Number of its pods that the account covers.
     pods: i64,
-    /// What earlier pod sets were given.
+    /// Usage that earlier pod sets were given.
     earlier: &'a [(CellId, Units)],
 }
 
-/// What a pod set wants in one flavor and resource.
+/// Request of a pod set in one flavor and resource.
 struct Wanted<'a> {
     group: &'a Group,
     flavor: FlavorId,
     resource: ResourceId,
     cell: CellId,
     asked: Units,
-    /// What earlier pod sets take of the same.
+    /// Amount that earlier pod sets take of the same cell.
     earlier: Units,
 }
 
@@ -61,7 +61,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The search for victims for all that an assignment found and lacks. Of what was not found they are looked for cell by cell.
+/// The search for victims for all cells that an assignment found and lacks. Other cells get a search each.
 struct Contest {
     needs: Vec<CellId>,
     usage: Usage,
@@ -89,7 +89,7 @@ impl Contest {
 }
 
 impl World {
-    /// The accounts of all pod sets. As in an assignment, each is judged on top of what those before it were given in `found`.
+    /// The accounts of all pod sets. As in an assignment, each pod set is judged on top of the usage of earlier pod sets in `found`.
     pub(super) fn cell_accounts(
         &mut self,
         id: WorkloadId,
@@ -137,7 +137,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// What it asks for on top of what the slice has that it is to replace.
+    /// The request beyond the usage of the slice that the workload replaces.
     fn on_top(&self, pod_set: &PodSet, resource: ResourceId, value: Units) -> Units {
         match self.request.replaced.filter(|_| self.waits) {
             Some(older) => older.less(&pod_set.spec.name, resource, value),
@@ -166,7 +166,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Who holds the rest of a cell, with what the search for victims says of them.
+    /// The workloads that hold the rest of a cell, each with the verdict of the search for victims.
     fn holders_of(&self, tree: &mut Tree, contest: &Contest, wanted: &Wanted<'_>) -> Vec<Holding> {
         let cell = wanted.cell;
         if contest.needs.contains(&cell) {
@@ -181,7 +181,7 @@ impl<'a> Subject<'a> {
         self.holders(trial.tree(), &one, &judged, cell)
     }
 
-    /// Who else holds some of a cell in the tree, most first.
+    /// The other workloads in the tree that hold usage of a cell, largest amount first.
     fn holders(&self, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
         let store = self.store;
         let older = store.classes[self.workload.class].replaces.as_deref();
@@ -254,7 +254,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What the queue may use of a cell once those have left who are on their way out: for this workload, or for nobody who waits still.
+    /// Quota of a cell for the queue once evicted workloads have left. Victims of another preemptor that still waits do not count.
     fn room_once_gone(&self, tree: &mut Tree, cell: CellId) -> Units {
         let (store, node) = (self.store, self.request.queue.node);
         let queues = Arc::clone(&tree.nodes[tree.root(node)].queues);
@@ -270,7 +270,7 @@ impl<'a> Subject<'a> {
         trial.tree().raw_available(node, cell).max(0)
     }
 
-    /// Says where the flavor is out of question for the pod set, out of stock or above the share of its tier, and what would help then.
+    /// Fills in why the flavor does not match the pod set, is out of stock or is above the share of its tier, and the change that would help.
     fn hinder(&self, tree: &Tree, part: &Part<'_>, wanted: &Wanted<'_>, account: &mut CellAccount) {
         let (store, request) = (self.store, &self.request);
         let Wanted { group, flavor, resource, asked, .. } = *wanted;

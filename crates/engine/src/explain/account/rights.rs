@@ -1,6 +1,7 @@
-//! By which rule a holder of quota may or may not be preempted: what the search for victims asks, asked for each holder by itself.
+//! The rule by which a holder of quota may or may not be preempted: the rules of the search for victims, applied to each holder by itself.
 //!
-//! Rules on all victims together are asked for the case that is best for who asks, so that what is forbidden here is never done.
+//! Rules about all victims together are evaluated in the case that is best for the preemptor. A holder that is protected here is therefore
+//! never preempted.
 
 use std::collections::BTreeMap;
 
@@ -16,50 +17,50 @@ use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{CellId, NodeId, WorkloadId};
 use crate::world::store::{Held, Store, Workload};
 
-/// Why a holder of quota may or may not be preempted for a workload.
+/// The rule by which a holder of quota may or may not be preempted for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
-    /// It has been evicted already and is leaving.
+    /// The holder has been evicted already and is leaving.
     Leaving,
-    /// The rules allow it; whether it helps depends on what else has to leave.
+    /// The rules allow the preemption. Its benefit depends on the other workloads that have to leave.
     MayBePreempted,
-    /// Its ClusterQueue is stopped or can not admit: nothing of it is touched.
+    /// The holder's ClusterQueue is stopped or cannot admit: its workloads are not preempted.
     Stopped,
-    /// It stands beside the slice that it replaces, or that replaces it.
+    /// The holder is a slice whose old or replacement slice holds quota, too.
     HandingOver,
     /// `withinClusterQueue` is `Never`.
     WithinQueueNever,
     /// `reclaimWithinCohort` is `Never`.
     ReclaimNever,
-    /// Who asks preempts nobody, whatever its queue allows.
+    /// The asking workload preempts nothing, whatever its queue allows.
     PreemptsNobody,
-    /// Its priority (or age) protects it under the policy.
+    /// The holder's priority (or age) protects it under the policy.
     Priority,
-    /// Its ClusterQueue does not use more than its own quota here.
+    /// The holder's ClusterQueue does not use more than its own quota here.
     WithinItsQuota,
-    /// A cohort between its ClusterQueue and the one that both have in common does not.
+    /// A cohort between the holder's ClusterQueue and the lowest common cohort is within its quota.
     CohortWithinQuota,
-    /// It is preempted only for who does not borrow: `borrowWithinCohort` does not cover it.
+    /// The holder is preempted only for a workload that does not borrow: `borrowWithinCohort` does not cover it.
     Borrowing,
-    /// The same, because its priority is above `borrowWithinCohort.maxPriorityThreshold`.
+    /// The same, because the holder's priority is above `borrowWithinCohort.maxPriorityThreshold`.
     Threshold,
-    /// Fair sharing: with this workload in, its side would not have the larger share.
+    /// Fair sharing: with the asking workload admitted, the holder's side would not have the larger share.
     Share,
-    /// Nobody could stop it at present.
+    /// The holder cannot be stopped at present.
     Kept,
-    /// It began a short while ago, and its queue's policy protects it.
+    /// The holder began a short while ago, and its queue's policy protects it.
     Protected,
-    /// Its priority is too near to that of this workload for the policy of its queue.
+    /// The holder's priority is too near to that of the asking workload for the policy of the queue.
     TooNear,
-    /// It is among victims who are more, or hold more, than the queue's policy allows for one workload.
+    /// The holder is among victims that are more, or hold more, than the queue's policy allows for one workload.
     Bounds,
-    /// It preempted this workload, or one that this workload goes back to, or it would come back before such a one in its queue, and
-    /// nothing changed since.
+    /// Eviction history forbids it, and nothing changed since: the asking workload was evicted for the holder, directly or through others, or
+    /// the holder would come back to its queue before a workload of that chain.
     Feud,
 }
 
 impl Right {
-    /// In words.
+    /// The rule in words, for a sentence whose subject is the holder.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -85,10 +86,10 @@ impl Right {
     }
 }
 
-/// Those whom the search for victims looks at, each with what it says of it.
+/// The workloads that the search for victims looks at, each with its verdict.
 pub(super) type Judged = BTreeMap<WorkloadId, Right>;
 
-/// Asks the search for victims. Costs those who hold quota in the tree, and under bounds a search.
+/// Asks the search for victims. Costs a pass over the workloads that hold quota in the tree, and under bounds a search.
 pub(super) fn judge(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Judged {
     let mut judged = match &options.fair_sharing {
         None => classically(store, tree, ask),
@@ -119,7 +120,7 @@ fn classically(store: &Store, tree: &Tree, ask: &Ask<'_>) -> Judged {
     judged
 }
 
-/// Why a priority is not covered by `borrowWithinCohort`.
+/// The reason why `borrowWithinCohort` does not cover a priority.
 fn uncovered(filter: &Filter<'_>, ask: &Ask<'_>, priority: i64) -> Right {
     let spec = filter.store.queues[ask.queue].spec.as_ref();
     let threshold = spec.and_then(|spec| spec.preemption.max_priority_threshold);
@@ -180,7 +181,7 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     judged
 }
 
-/// The least share that a node can come to have while victims leave: all who may be taken below it are gone.
+/// The least share that a node can come to have while victims leave: all candidates below it are gone.
 fn least_share(store: &Store, trial: &mut Trial<'_>, node: NodeId, all: &[Candidate<'_>]) -> Share {
     let mut gone = Trial::new(trial.tree_mut());
     for candidate in all {
@@ -215,7 +216,7 @@ pub(super) fn right(
     if let Some(right) = judged.get(&id) {
         return *right;
     }
-    // It is not even looked at.
+    // The search does not look at the holder.
     let (queue, is_own) = (&store.queues[held.queue], held.queue == ask.queue);
     let own = store.queues[ask.queue].node;
     let plain = Ask { preempts: Preempts::AsQueue, ..*ask };

@@ -76,7 +76,7 @@ fn another_flavor_is_as_free_as_it_is() {
     assert_eq!(told(&mut world), (Some(Mode::Fit), expected));
 }
 
-/// What a queue has no quota of at all is nothing that could be released.
+/// A resource that the queue does not cover at all cannot be released.
 #[test]
 fn what_is_not_covered_is_to_be_changed() {
     let mut odd = pair(0);

@@ -1,5 +1,6 @@
-//! Who was evicted comes back to its place in its queue. Where the first of a queue lets nobody pass, it stands before those behind it,
-//! and what was freed for one of them is free for anybody meanwhile. So whoever evicts it holds them back, as if it evicted them.
+//! Evicted workloads that block their queue. A victim goes back to its position in its queue. In a strict queue it then blocks the
+//! workloads behind it, and quota that was freed for one of them is free for any workload meanwhile. A preemptor of the victim therefore
+//! holds back the workloads behind the victim, as if it had evicted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +9,9 @@ use crate::world::World;
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 
 impl World {
-    /// Whom a workload must not preempt for the sake of what happened in its tree: those for whom it was evicted or is held back,
-    /// directly or through others, and those who would come back before one of them. Costs the pairs that lead to it, and, where the first of
-    /// a queue blocks, all victims of the tree and the holders of such queues.
+    /// Workloads that a workload must not preempt because of the history of its tree: workloads that it was evicted for or is held back by,
+    /// directly or through others, and workloads that would come back to a strict queue before one of them. Costs the pairs that lead to it, and
+    /// with strict queues all victims of the tree and the holders of such queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let mut found = self.store.feuds.behind(root, asking, |one, evicted| {
             let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };
@@ -37,8 +38,8 @@ impl World {
         found
     }
 
-    /// Where a workload stands once it holds nothing, if it blocks others there: queue, lane and place in it. The first of such a queue, or
-    /// of each of its lanes, lets nobody pass.
+    /// Position of a workload once it holds no quota, if its queue is strict: queue, lane and key. The head of a strict queue, or of each of its
+    /// lanes, blocks the workloads behind it.
     fn place_if_it_blocks(&self, id: WorkloadId) -> Option<(QueueId, u32, Key)> {
         let workload = self.store.workload(id)?;
         let queue = self.store.local_queues[workload.local_queue].queue?;

@@ -45,7 +45,7 @@ struct Court {
     world: World,
     asked: i128,
     gone: BTreeSet<WorkloadId>,
-    /// All who were taken before some of them were put back, where that is known.
+    /// All workloads that were taken before some of them were put back, if known.
     taken: Option<Vec<Target>>,
 }
 
@@ -58,7 +58,7 @@ impl Court {
         *self.world.store.by_uid.get(uid).unwrap()
     }
 
-    /// What `act` says of the plea.
+    /// The result of `act` for the plea.
     fn hear<R>(&mut self, act: impl FnOnce(&Store, &mut Tree, &Options, &Ask<'_>) -> R) -> R {
         let (id, cell) = (self.id("asks"), self.world.store.intern_cell("f", "cpu"));
         let (needs, usage) = ([cell], [(cell, self.asked)]);
@@ -105,7 +105,7 @@ fn what_is_found_is_lawful_and_evicted() {
     assert_eq!((evicted, court.world.refused_victims()), (found, 0));
 }
 
-/// Victims with reasons, and what is said of them.
+/// Victims with reasons, and the verdict on them.
 type Case = (&'static [(&'static str, &'static str)], Result<(), Breach>);
 
 const SETS: [Case; 11] = [
@@ -129,7 +129,7 @@ fn corrupted_sets_are_refused() {
     }
 }
 
-/// `b` holds 4 of a quota of 2: one who holds 2 may go, and then nobody else.
+/// `b` holds 4 of a quota of 2: one workload that holds 2 may go, and then no other one.
 #[test]
 fn nobody_goes_below_the_quota() {
     let all = [("one", RECLAIMED), ("two", RECLAIMED), ("high", RECLAIMED)];
@@ -175,7 +175,7 @@ fn bounds_of_policies_hold_on_the_final_set() {
     assert_eq!(little.judge(&[("one", RECLAIMED), ("two", RECLAIMED)]), Err(Breach::Bounds));
 }
 
-/// Beyond its own quota it may preempt only whom `borrowWithinCohort` names, up to the threshold.
+/// Beyond its own quota a queue may preempt only victims that `borrowWithinCohort` covers, up to the threshold.
 #[test]
 fn the_threshold_of_borrowing_holds_on_the_final_set() {
     let mut queues = queues();
@@ -184,7 +184,7 @@ fn the_threshold_of_borrowing_holds_on_the_final_set() {
         Preemption { borrow_within_cohort: true, max_priority_threshold: Some(3), ..queues[0].preemption };
     let mut workloads = workloads();
     workloads.retain(|workload| ["asks", "one", "two", "high"].contains(&workload.uid.as_str()));
-    // It asks for 3 of its own 2; with `b` at 4 of the cohort's 5.
+    // The plea is 3 of an own quota of 2, with `b` at 4 of the cohort's 5.
     let mut court = Court::new(Options::default(), queues, workloads, 3);
     assert_eq!(court.judge(&[("one", BORROWED)]), Ok(()));
     assert_eq!(court.judge(&[("two", BORROWED), ("high", BORROWED)]), Err(Breach::Right), "above the threshold");
@@ -216,14 +216,14 @@ fn shares_are_judged_again() {
     assert_eq!(court.judge(&all), Err(Breach::Share), "d has less then than a would have");
     court.taken = Some(court.targets(&all));
     assert_eq!(court.judge(&all), Err(Breach::Share), "nor had it more when they were taken");
-    // What is its own it takes back whatever the shares are.
+    // The queue reclaims its own quota whatever the shares are.
     let mut court = shared(1);
     assert_eq!(court.judge(&[("b1", FAIR)]), Err(Breach::Right));
     assert_eq!(court.judge(&[("b1", RECLAIM)]), Ok(()));
     assert_eq!(court.found().len(), 1);
 }
 
-/// While `own` was to leave as well, `b` had no smaller share than `a` would have; then that one could stay.
+/// While `own` was to leave as well, `b` had no smaller share than `a` would have; then `own` could stay.
 #[test]
 fn where_some_stay_after_all_shares_are_judged_on_all_who_were_taken() {
     let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
@@ -254,11 +254,11 @@ fn who_has_the_highest_share_gives() {
     assert!(found.iter().all(|(uid, reason)| uid.starts_with('b') && *reason == FAIR), "{found:?}");
 }
 
-/// A world in which the books of `b` are wrong and list `one` twice, so that whatever takes more than it holds takes it twice, which is
-/// refused. Cycles are run by themselves there: a plan stops where anything was refused.
+/// A world in which the accounting of `b` is wrong and lists `one` twice. A search that needs more than `one` holds takes it twice, and is
+/// refused. Cycles are run one by one there, because a plan panics in debug builds after a refusal.
 fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> World {
     queues.push(queue("b", Some("c"), &[("f", 0)]));
-    // Of equals the smaller UID goes first: the tests name who is found.
+    // The smaller UID goes first among equals, so the tests can name the victim.
     let departures = Departures { equals_by_lot: false, ..Departures::default() };
     let mut world = world(Options { departures, ..Options::default() }, queues, workloads);
     let one = *world.store.by_uid.get("one").unwrap();
@@ -269,14 +269,14 @@ fn misled(mut queues: Vec<ClusterQueueSpec>, workloads: Vec<WorkloadSpec>) -> Wo
     world
 }
 
-/// Runs a cycle; who is evicted in it.
+/// Runs a cycle; returns its victims.
 fn cycle(world: &mut World) -> (Vec<String>, Report) {
     let (mut lines, mut report) = (world.lines(), Report::default());
     world.run_cycle(Millis(2000), 10, &mut lines, &mut report);
     (report.evictions.iter().map(|eviction| eviction.uid.clone()).collect(), report)
 }
 
-/// It asks for so many pods of one unit each, and accepts no fewer than `least`.
+/// A workload of `pods` pods of one unit each that accepts no fewer than `least`.
 fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
     let mut asks = pending(queue, uid, 5, &[("main", 1)]);
     asks.pod_sets[0].count = count;
@@ -286,14 +286,14 @@ fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
 
 #[test]
 fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
-    // How many pods, the fewest, whether room is found for some of them, and how often somebody is refused.
+    // Pods, the fewest pods, whether room is found for some of them, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
         // In full size, but not in a smaller one.
         (4, 1, true, 1),
-        // More than there is in full size, then refused, then not.
+        // Full size exceeds the quota; smaller sizes are refused first, and then not.
         (6, 1, true, 1),
-        // In each size that may be had.
+        // Each possible size is refused.
         (4, 3, false, 1),
         (6, 3, false, 1),
     ] {

@@ -1,4 +1,4 @@
-//! What is forgotten.
+//! Tests of classes and LocalQueues that the store forgets.
 
 use std::collections::BTreeMap;
 
@@ -45,10 +45,10 @@ fn local_queues_that_are_gone_and_names_that_nobody_asks_for_are_forgotten() {
         world.apply(Delta::LocalQueue(spec)).unwrap();
         world.apply(Delta::Workload(workload("a", &namespace, "default"))).unwrap();
         world.apply(Delta::Workload(workload("b", &namespace, "default"))).unwrap();
-        // Another name is asked for, which nobody else does.
+        // The workload names another LocalQueue, which no other one names.
         world.apply(Delta::Workload(workload("b", &namespace, &format!("no-{round}")))).unwrap();
         world.apply(Delta::RemoveLocalQueue(namespace.clone(), "default".into())).unwrap();
-        // It is still asked for.
+        // A workload still names the LocalQueue.
         assert!(world.store.local_queue_names.get(&(namespace.clone(), "default".to_owned())).is_some());
         for uid in ["a", "b"] {
             world.apply(Delta::RemoveWorkload(uid.into())).unwrap();
@@ -76,7 +76,7 @@ fn local_queues_know_whether_there_is_their_namespace() {
     for namespace in ["a", "b"] {
         world.apply(Delta::LocalQueue(local_queue(namespace))).unwrap();
     }
-    // Nothing is known of namespaces yet.
+    // No namespace is known yet.
     assert_eq!(lacks(&world), [false, false]);
     let steps = [
         (Delta::Namespace("a".into(), BTreeMap::new()), [false, true].as_slice()),

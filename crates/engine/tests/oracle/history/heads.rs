@@ -1,4 +1,4 @@
-//! Whom a queue tries next, and whose victims go first for what their LocalQueues used.
+//! The workload that a queue tries next, and the order of victims by the usage of their LocalQueues.
 
 use std::cmp::Ordering;
 
@@ -13,9 +13,8 @@ impl<'a> History<'a> {
         self.local_queues.queue_of(&spec.local_queue)
     }
 
-    /// Whom a queue tries next: by what its LocalQueue used (kueue.md 6.2, rule 1), then who preempted, then by place. Where one has a claim
-    /// on what it had freed, its LocalQueue goes first (`no-eviction-loops.md`). Victims leave for good here, so that none of them comes
-    /// before the one that it was evicted for.
+    /// The workload that a queue tries next: by the usage of its LocalQueue as in Kueue, then a waiting preemptor, then by place. The LocalQueue of
+    /// a workload with a claim goes first (`no-eviction-loops.md`). Victims leave for good here, so that none of them comes before its preemptor.
     pub(super) fn head(&self, queue: &str) -> Option<&'a WorkloadSpec> {
         let is_out = |spec: &WorkloadSpec| self.parked.contains(&spec.uid) || self.aside.contains(&spec.uid);
         let waiting = self.waiting.get(queue)?.iter().copied();
@@ -32,7 +31,7 @@ impl<'a> History<'a> {
         active.iter().copied().min_by(|a, b| compare(a, b))
     }
 
-    /// Victims are ordered by the usage at the beginning of a cycle, as it is in the snapshot of kueue.md 6.3.
+    /// Notes the usage at the beginning of a cycle, which orders victims as in Kueue's snapshot.
     pub(super) fn note_usage(&mut self) {
         for holder in &mut self.books.holders {
             holder.used = self.local_queues.used(&self.places[&holder.uid].local_queue);

@@ -1,4 +1,4 @@
-//! Who is looked at again: where somebody was admitted, and where somebody has left.
+//! Workloads that are looked at again: after an admission, and after a departure.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::super::books::{Holder, Node};
 use super::History;
 
 impl History<'_> {
-    /// Pod sets that compete for flavors, or scan on past those that they could borrow, may fit once others took room
-    /// (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
+    /// Wakes workloads that may fit because others were admitted: their pod sets compete for flavors, or they scan on past flavors that they could
+    /// borrow (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
     pub(super) fn rouse(&mut self) -> BTreeSet<Node> {
         let mut roused = BTreeSet::new();
         let stirred = std::mem::take(&mut self.stirred);
@@ -40,7 +40,7 @@ impl History<'_> {
         roused
     }
 
-    /// These and their equals let others have their turn.
+    /// Lets these heads and their equals stand aside.
     pub(super) fn let_others_go_first(&mut self, losers: Vec<String>) {
         if !self.options.departures.stand_aside {
             return;
@@ -54,7 +54,7 @@ impl History<'_> {
         }
     }
 
-    /// Those of a tree who stand aside are tried again; tells whether there are any.
+    /// Lets the workloads of a tree that stand aside be tried again; returns true if there are any.
     pub(super) fn call_back(&mut self, root: &Node) -> bool {
         let (mine, others): (BTreeSet<String>, _) = std::mem::take(&mut self.aside)
             .into_iter()
@@ -63,7 +63,7 @@ impl History<'_> {
         !mine.is_empty()
     }
 
-    /// Those on their way out are gone: their trees are woken.
+    /// Removes evicted workloads and wakes their trees.
     pub(crate) fn let_leave(&mut self) -> Vec<String> {
         let gone: Vec<Holder> = self.books.holders.iter().filter(|holder| holder.evicted).cloned().collect();
         let uids: Vec<String> = gone.iter().map(|holder| holder.uid.clone()).collect();

@@ -9,8 +9,8 @@ use crate::training::roles::WORKER;
 pub(super) type Variables = Vec<(&'static str, String)>;
 
 const TORCH_PORT: u16 = 29500;
-/// Times that each agent of an elastic job starts its workers anew before its pod fails. To `torchrun` a pod that goes is a failure of the
-/// others, and its own default is none: each shrink would cost every pod that stays one of its tries.
+/// Times that each agent of an elastic job starts its workers anew before its pod fails. `torchrun` takes a pod that goes for a failure of the
+/// others, and its own default is 0 restarts: each scale-down costs every remaining pod one restart.
 const TORCH_RESTARTS: u16 = 20;
 const TENSORFLOW_PORT: u16 = 2222;
 const XGBOOST_PORT: u16 = 9999;
@@ -77,8 +77,8 @@ pub(super) fn xgboost(party: &Party<'_>) -> Variables {
     ]
 }
 
-/// Paddle: what `paddle.distributed.launch` takes in place of its flags. Whose own address is that of the master serves the others,
-/// so that each pod is told its own name as the address (`POD_IP` stands for `--host`).
+/// Paddle: variables that `paddle.distributed.launch` takes in place of its flags. The pod whose own address is the master's serves the others,
+/// so each pod gets its own name as the address (`POD_IP` stands for `--host`).
 pub(super) fn paddle(party: &Party<'_>) -> Variables {
     vec![
         ("PYTHONUNBUFFERED", "1".to_owned()),

@@ -18,7 +18,7 @@ const HOST_VOLUME: &str = "berth-mpi-hosts";
 const SSH_VOLUME: &str = "berth-mpi-ssh";
 /// Owner may read: what ssh asks of a private key.
 const SSH_MODE: i32 = 0o400;
-/// Under which names OpenSSH looks for what a Secret of the type `kubernetes.io/ssh-auth` has, and Kubeflow's with its public key.
+/// File names of OpenSSH for the keys of a Secret of the type `kubernetes.io/ssh-auth`, and of Kubeflow's Secret with its public key.
 const SSH_FILES: [(&str, &str); 3] =
     [("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys")];
 
@@ -32,10 +32,10 @@ pub(super) fn host_file(party: &Party<'_>) -> Value {
     json!({HOST_FILE: lines(" slots="), MACHINE_FILE: lines(":")})
 }
 
-/// What Open MPI gives to ssh.
+/// Arguments that Open MPI gives to ssh.
 const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10 -o StrictHostKeyChecking=no";
 
-/// Where Open MPI, Intel MPI and MPICH look for their hosts; only the launcher does.
+/// Variables with the host files for Open MPI, Intel MPI and MPICH; only the launcher needs them.
 ///
 /// Open MPI 4 reads the variables of ORTE, Open MPI 5 those of PRRTE, and each ignores the other's. PRRTE calls a host by its name up to
 /// the first dot, which is what the pod calls itself, and gives ssh the whole name: `prte_keep_fqdn_hostnames` stays as it is.
@@ -50,7 +50,7 @@ pub(super) fn variables(role: &str) -> Variables {
         ("OMPI_MCA_plm_rsh_args", SSH_ARGUMENTS.to_owned()),
         ("PRTE_MCA_prte_default_hostfile", file),
         ("PRTE_MCA_plm_ssh_args", SSH_ARGUMENTS.to_owned()),
-        // Of more than 64 workers some would be started by others, which get neither whole names nor arguments with a `=`.
+        // With more than 64 workers some would be started by other workers, which get neither full names nor arguments with a `=`.
         ("PRTE_MCA_plm_ssh_no_tree_spawn", "true".to_owned()),
         ("I_MPI_HYDRA_HOST_FILE", machines.clone()),
         ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),

@@ -11,7 +11,7 @@ const CONFIG_MAP: usize = 1_048_576;
 /// A list of hosts: what has it, how long it is, and how long it may be.
 type List = (&'static str, usize, usize);
 
-/// Why so many workers cannot find each other, with the largest number that can; `None` where they can.
+/// Reason why that many workers cannot find each other, with the largest number that can; `None` where they can.
 pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role]) -> Option<String> {
     let workers = party.count(WORKER);
     let (what, bytes, allowed) = longest(party, roles).filter(|(_, bytes, allowed)| bytes > allowed)?;
@@ -71,7 +71,7 @@ mod tests {
 
     use crate::training::{Cards, invalid_training_job};
 
-    /// What is said of a job of so many workers.
+    /// Faults of a job with that many workers.
     fn said(job_type: &str, workers: i32) -> Vec<String> {
         let spec = json!({"jobType": job_type, "resources": {"maxReplicas": workers, "replicaResources": {"cpu": "1"}},
             "schedulingConfig": {"queue": "lq"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
