@@ -1,4 +1,4 @@
-//! Tiers of capacity: the words in labels, annotations and fields.
+//! Capacity tiers: the words in labels, annotations and fields.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,12 +20,12 @@ pub const CAPACITY_SELECTORS: [&str; 12] = [
     "kubernetes.azure.com/scalesetpriority",
 ];
 
-/// Pod label by which AxLearn says which kind of capacity it asked for; taken out with the selectors.
+/// Pod label with the kind of capacity that AxLearn asked for; removed with the selectors.
 pub const BASTION_TIER: &str = "bastion-tier";
-/// Pod label by which AxLearn says which version of a job its bastion runs.
+/// Pod label with the version of a job that AxLearn's bastion runs.
 pub const BASTION_JOB_VERSION: &str = "bastion-job-version";
 
-/// How capacity is bought.
+/// The way in which capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityTier {
     /// Guaranteed: bought beforehand.
@@ -63,7 +63,7 @@ impl FromStr for CapacityTier {
     /// The tier of a word.
     ///
     /// # Errors
-    /// Names the word and what is allowed.
+    /// Names the word and the allowed ones.
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|tier| tier.as_str() == word);
         found.ok_or_else(|| format!("{word:?} is no capacity tier; allowed are reserved, on-demand and spot"))

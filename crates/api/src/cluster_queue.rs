@@ -69,10 +69,10 @@ pub struct ClusterQueueSpec {
     /// Weight of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Whether the use of LocalQueues orders this queue.
+    /// Order of this queue by the usage of LocalQueues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_scope: Option<AdmissionScope>,
-    /// Whether a workload may try several flavors at the same time.
+    /// Policy for workloads that try several flavors at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_admission_policy: Option<ConcurrentAdmissionPolicy>,
 }
@@ -85,11 +85,11 @@ pub struct ClusterQueueSpec {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// What to do when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_borrow: Option<String>,
-    /// What to do when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_preempt: Option<String>,
@@ -111,7 +111,7 @@ pub struct ClusterQueuePreemption {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority", "Any"]))]
     pub reclaim_within_cohort: Option<String>,
-    /// Whether preemption is allowed while this queue borrows.
+    /// Preemption while this queue borrows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub borrow_within_cohort: Option<BorrowWithinCohort>,
@@ -178,7 +178,7 @@ pub struct AdmissionScope {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ConcurrentAdmissionPolicy {
-    /// What happens when a better flavor becomes free.
+    /// Migration when a better flavor becomes free.
     pub migration: ConcurrentAdmissionMigration,
 }
 

@@ -26,11 +26,11 @@ pub mod types {
         QUOTA_RESERVED = "QuotaReserved";
         /// Workload: quota is reserved and all checks are ready.
         ADMITTED = "Admitted";
-        /// Workload: nothing of it runs any more, nor will.
+        /// Workload: none of its pods runs any more or ever will.
         FINISHED = "Finished";
         /// Workload: all pods are ready or succeeded.
         PODS_READY = "PodsReady";
-        /// Workload: it was told to stop.
+        /// Workload: it has to stop.
         EVICTED = "Evicted";
         /// Workload: the eviction made place for another one.
         PREEMPTED = "Preempted";
@@ -44,7 +44,7 @@ pub mod types {
         BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates";
         /// ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: usable.
         ACTIVE = "Active";
-        /// Pod: told to terminate by the pod integration.
+        /// Pod: the pod integration deletes it.
         TERMINATION_TARGET = "TerminationTarget";
     }
 }

@@ -28,7 +28,7 @@ pub struct MultiKueueConfigSpec {
         extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = unique())
     )]
     pub clusters: Vec<String>,
-    /// Who sets the quota on this cluster: `Manual` or `Automated`.
+    /// Way in which the quota on this cluster is set: `Manual` or `Automated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Manual", "Automated"]))]
     pub quota_management: Option<String>,

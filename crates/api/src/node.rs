@@ -26,11 +26,11 @@ root_object! {
     Node, "nodes", ClusterResourceScope, spec: NodeSpec
 }
 
-/// What is set for a machine.
+/// Spec of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// What keeps pods away.
+    /// Taints, which keep pods away.
     pub taints: Vec<Taint>,
 }
 

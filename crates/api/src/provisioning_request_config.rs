@@ -33,7 +33,7 @@ pub struct ProvisioningRequestConfigSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({"backoffBaseSeconds": 60, "backoffLimitCount": 3, "backoffMaxSeconds": 1800})))]
     pub retry_strategy: Option<ProvisioningRequestRetryStrategy>,
-    /// What a successful request changes in the pods.
+    /// Changes of a successful request to the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_set_updates: Option<ProvisioningRequestPodSetUpdates>,
     /// Which pod sets become one: `IdenticalPodTemplates` or `IdenticalWorkloadSchedulingRequirements`.

@@ -72,7 +72,7 @@ pub struct TopologyAssignmentSliceLevelIndividualValues {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub suffix: Option<String>,
-    /// What differs, one entry per domain.
+    /// Distinct part, one entry per domain.
     #[schemars(length(min = 1, max = 100000), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
     pub roots: Vec<String>,
 }

@@ -45,7 +45,7 @@ pub struct WorkloadStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub admission_checks: Vec<AdmissionCheckState>,
-    /// What each pod set asks for, as it was counted while pending.
+    /// Requests of each pod set, as they were counted while pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resource_requests: Vec<PodSetRequest>,
@@ -82,13 +82,13 @@ pub struct Admission {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cluster_queue: Option<String>,
-    /// What each pod set was given.
+    /// Assignment of each pod set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pod_set_assignments: Vec<PodSetAssignment>,
 }
 
-/// What one pod set was given.
+/// Assignment of one pod set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -111,7 +111,7 @@ pub struct PodSetAssignment {
     /// Where the pods go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_assignment: Option<TopologyAssignment>,
-    /// Whether the placement is decided after the admission checks: `Pending` or `Ready`.
+    /// State of a placement that is decided after the admission checks: `Pending` or `Ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 7), extend("enum" = ["Pending", "Ready"]))]
     pub delayed_topology_request: Option<String>,
@@ -197,7 +197,7 @@ pub struct ReclaimablePod {
     pub count: i32,
 }
 
-/// What one pod set asks for.
+/// Requests of one pod set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

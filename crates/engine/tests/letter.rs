@@ -1,4 +1,4 @@
-//! Kueue's rules to the letter, where a line of a golden case can not say them.
+//! Kueue's rules to the letter, in tests that the lines of a golden case cannot have.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn nano(amounts: BTreeMap<String, Amount>) -> BTreeMap<String, Nano> {
     amounts.into_iter().map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount))).collect()
 }
 
-/// A queue of one flavor, `f`, with so much nominal quota and borrowing limit.
+/// A queue of one flavor, `f`, with a nominal quota and a borrowing limit.
 fn queue(name: &str, cohort: Option<&str>, nominal: i64, limit: Option<i64>) -> ClusterQueueSpec {
     let quota = Quota { nominal: Amount::new(nominal), borrowing_limit: limit.map(Amount::new), lending_limit: None };
     ClusterQueueSpec {
@@ -47,7 +47,7 @@ fn world(options: Options, queues: Vec<ClusterQueueSpec>) -> World {
     world
 }
 
-/// A workload of a LocalQueue, `namespace/name`, with pod sets of so many pods that ask for one cpu each.
+/// A workload of a LocalQueue, `namespace/name`, with pod sets given as name and number of pods; each pod asks for one cpu.
 fn pending(uid: &str, local_queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let (namespace, local_queue) = local_queue.split_once('/').unwrap_or(("default", local_queue));
     let pod_set = |(name, count): &(&str, i64)| PodSetSpec {

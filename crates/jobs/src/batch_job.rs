@@ -276,8 +276,8 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
     }
 }
 
-/// The parallelism that its user wrote, where a start has put a smaller one in its place and the number of pods does not tell it: it was
-/// larger than the completions.
+/// The parallelism that its user wrote, if a start has replaced it by a smaller one and the number of pods does not show it: it was larger than
+/// the completions.
 fn own_parallelism(job: &Job) -> Option<i32> {
     annotation(&job.metadata, labels::OWN_PARALLELISM)?.parse().ok()
 }

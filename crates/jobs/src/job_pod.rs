@@ -1,5 +1,5 @@
-//! Pods that the Job controller makes, as their metadata alone show them. There may be tens of thousands, and nearly all of them are counted by
-//! their Jobs: what matters is which are not.
+//! Pods that the Job controller makes, by their metadata alone. There may be tens of thousands, and nearly all of them are counted by their
+//! Jobs: only the others matter.
 
 use crate::kind::group_of;
 use crate::pods::uid_labels;
@@ -27,7 +27,7 @@ pub struct JobPod {
     pub uid: Box<str>,
     /// `metadata.generation`: 1 until something changes its spec, or deletes it.
     pub generation: i64,
-    /// The Workload by which it was started, as it says.
+    /// Name of the Workload by which it was started, from its annotation.
     pub workload: Option<Box<str>>,
     /// Name of the pod's pod set.
     pub set: Box<str>,
@@ -37,11 +37,11 @@ pub struct JobPod {
     pub named: Vec<Box<str>>,
     /// The pod is being deleted.
     pub deleting: bool,
-    /// The pod is being deleted, and its node has nothing more to do for it.
+    /// The pod is being deleted, and only finalizers keep it.
     pub gone: bool,
-    /// The pod is managed by itself or in a group, or something else than a Job makes it.
+    /// The pod is managed by itself or in a group, or its controller is not a Job.
     others: bool,
-    /// The Job controller has counted on it.
+    /// The pod has the finalizer of the Job controller.
     tracked: bool,
 }
 
@@ -81,7 +81,7 @@ impl JobPod {
     /// Reads the text of a pod, or of its metadata.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the text is no pod.
     pub fn read(text: &str) -> serde_json::Result<Box<Self>> {
         let Head { mut metadata } = *lean::decode::<Head>(text)?;
         let deleting = metadata.deletion_timestamp.is_some();
@@ -112,14 +112,14 @@ impl JobPod {
         }))
     }
 
-    /// Whether a job has made it, as far as it says so now: pods by themselves and those of other kinds carry the name of a pod set as well.
+    /// Whether a job has made it, by its present metadata: pods by themselves and pods of other kinds have the name of a pod set as well.
     #[must_use]
     pub fn is_of_job(&self) -> bool {
         let started = self.workload.is_some() && !self.others;
         self.job.is_some() || !self.named.is_empty() || self.tracked || started
     }
 
-    /// Whether it is to be remembered: its Job does not answer for it, or is about to lose it, or it may ask for more than it was made with.
+    /// Whether it is an odd pod, which control has to keep: its Job does not count it or is about to lose it, or its spec has changed.
     #[must_use]
     pub fn is_odd(&self) -> bool {
         let Some(job) = &self.job else { return self.is_of_job() };
@@ -181,7 +181,7 @@ mod tests {
         assert!(relabelled.is_odd() && relabelled.named.is_empty(), "its Job is about to lose it");
         let resized = pod(|metadata| metadata["generation"] = json!(2));
         assert!(resized.is_odd() && resized.is_changed());
-        // Started once, and nothing of its job is left on it.
+        // The pod was started once, and has no reference to its job any more.
         let stray = pod(|metadata| {
             for field in ["ownerReferences", "finalizers"] {
                 without(metadata, field);
@@ -208,7 +208,7 @@ mod tests {
                 json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": true}]);
         });
         assert!(!of_set.is_odd());
-        // Another queue manager has started it, with what made it.
+        // Another queue manager has started it together with its controller.
         let of_stranger = pod(|metadata| {
             metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main"});
             metadata["finalizers"] = json!([]);

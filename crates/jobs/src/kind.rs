@@ -165,7 +165,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_role(_: &Self::Object) -> Option<RoleState> {
         None
     }
-    /// The uid of the TrainingJob that its pods say they run, whoever controls it: a running job cannot be given another template.
+    /// The uid of the TrainingJob in the labels of its pods, whatever its own owner references say: the template of a running job cannot change.
     fn training_of_pods(_: &Self::Object) -> Option<&str> {
         None
     }

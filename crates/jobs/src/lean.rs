@@ -1,5 +1,5 @@
-//! The part of a large job that is kept: its pods' requests and where they may run decide about it, and a user can write a mebibyte
-//! beside that.
+//! The part of a large job that is kept: the requests and the placement of its pods decide about it, and a user can write a mebibyte of other
+//! fields.
 
 use crate::kinds::JobType;
 use serde_json::Value;
@@ -12,8 +12,8 @@ const OF_A_CONTAINER: [&str; 3] = ["name", "resources", "restartPolicy"];
 const NOT_OF_A_POD: [&str; 6] =
     ["volumes", "hostAliases", "dnsConfig", "imagePullSecrets", "readinessGates", "securityContext"];
 
-/// A job with what patches of it are made of, and its pods' requests with what these depend on; `None` of a kind whose patches repeat parts of
-/// it whole, and of what cannot be read.
+/// A job reduced to the fields of its patches, and to the requests of its pods with the fields that these depend on. `None` for a kind whose
+/// patches repeat parts of the job, and for a job that cannot be read.
 #[must_use]
 pub fn lean_text(kind: JobType, text: &str) -> Option<String> {
     if !kind.info().lean_patches {

@@ -22,7 +22,7 @@ pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> St
     name
 }
 
-/// A name that fits: what is too long is cut and gets the beginning of its SHA-1.
+/// A name within the limit: a longer one is cut and gets the beginning of its SHA-1.
 pub(crate) fn cut_name(mut name: String) -> String {
     let most = MAX_NAME - 1 - HASH_DIGITS;
     if name.len() > most {

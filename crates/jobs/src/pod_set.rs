@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const BATCH_CONTROLLER_LABELS: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
 
-/// Which labels of a kind's pods tell their place in the group, for topology requests.
+/// Labels with the index of a kind's pods in their group, for topology requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexLabels {
     /// Label that carries the pod's index.
@@ -76,7 +76,7 @@ fn topology_request(
     index: &IndexLabels,
 ) -> Result<Option<PodSetTopologyRequest>, String> {
     let get = |key: &str| annotations.get(key).cloned();
-    // Without the other one either is a fault of the job, which is told of the job.
+    // One annotation without the other one is a fault, which the rules of the job report.
     let slice = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY).zip(get(labels::POD_SET_SLICE_SIZE));
     let layers = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS);
     let mut request = PodSetTopologyRequest::default();

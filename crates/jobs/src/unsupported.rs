@@ -6,7 +6,7 @@ use berth_api::{Workload, labels};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Annotations of pods by which a place in a topology is asked for, or told.
+/// Annotations of pods that request a place in a topology, or name it.
 pub(crate) const TOPOLOGY: [&str; 7] = [
     labels::POD_SET_REQUIRED_TOPOLOGY,
     labels::POD_SET_PREFERRED_TOPOLOGY,

@@ -11,7 +11,7 @@ impl Amount {
     /// No bound.
     pub const UNLIMITED: Self = Self(i64::MAX);
 
-    /// An amount of so many units.
+    /// An amount of `units` units.
     #[must_use]
     pub const fn new(units: i64) -> Self {
         Self(units)

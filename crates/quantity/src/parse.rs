@@ -14,7 +14,7 @@ pub enum ParseError {
     /// The suffix is not one of Kubernetes'.
     #[error("{text:?} has the unknown suffix {suffix:?}")]
     Suffix {
-        /// The whole text.
+        /// The full text.
         text: String,
         /// Its suffix.
         suffix: String,

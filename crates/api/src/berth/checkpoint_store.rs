@@ -55,7 +55,7 @@ const CERTIFICATES: Text = Text {
     pattern: "-----BEGIN CERTIFICATE-----",
 };
 
-/// What a CheckpointStore is.
+/// Desired state of a CheckpointStore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = telling(&[
@@ -94,7 +94,7 @@ pub struct CheckpointStoreSpec {
     /// A folder that is mounted into Berth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_system: Option<FileSystemStore>,
-    /// What comes before namespace and job in every path.
+    /// Prefix of every path, before namespace and job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = PREFIX.bound(), "x-kubernetes-validations" = PREFIX.rule()))]
     pub prefix: Option<String>,

@@ -38,13 +38,13 @@ pub struct QueuePolicySpec {
     /// Tiers of capacity: which are taken in which order, and when a job goes on to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_tiers: Option<CapacityTiers>,
-    /// What a job may ask for, and how many may run.
+    /// Limits of devices and priority per job, and of jobs that hold quota at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionLimits>,
     /// Bounds of preemption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionBounds>,
-    /// What waiting is worth where the workloads of a queue are ordered; nothing when absent.
+    /// Points of priority for waiting in the order of a queue's workloads; none when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_time_bonus: Option<WaitingTimeBonus>,
     /// Which WorkloadPriorityClass a job has by a label of its pods; as in Kueue when absent.
@@ -112,8 +112,8 @@ fn longest_is_longest() -> Value {
     telling(&[[&rule, ".max", "max must not be shorter than initial", ": %s < %s'.format([self.max, self.initial])"]])
 }
 
-/// What waiting is worth: who waits long enough gets before those of higher priority that come after it, so that nobody starves. It is
-/// an order among those who wait; nobody is preempted for it.
+/// Points of priority for waiting. A workload that waits long enough goes before later ones of higher priority, so that none starves. The
+/// points only order pending workloads; they never allow a preemption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["pointsPerHour"]))]
@@ -168,8 +168,8 @@ pub struct CapacityTiers {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub default_for: Vec<DefaultFor>,
-    /// What becomes of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin it.
-    /// `Override`: they are taken out with their tolerations while it runs, and it goes down the ladder like any other.
+    /// Treatment of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin the job.
+    /// `Override`: they are removed with their tolerations while the job runs, and the job goes from tier to tier like any other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Respect", "Override"], "default" = "Respect"))]
     pub selectors: Option<String>,
@@ -185,10 +185,10 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = by_tier(),
     ))]
     pub patience: BTreeMap<String, String>,
-    /// What counts as capacity that did not turn up; all of it when absent. `Unschedulable`: no node takes a pod within the patience.
-    /// `ScaleUpFailed`: an autoscaler says, by an event about a pod, that it gets no node for it. `ProvisioningRequestFailed`: an
-    /// autoscaler that was asked by an admission check did not get it. `NodeReclaimed`: a taint announces that a spot node is about to
-    /// be taken away on which a pod runs.
+    /// Signals of a stock-out; all of them when absent. `Unschedulable`: no node takes a pod within the patience. `ScaleUpFailed`: an
+    /// autoscaler says, by an event about a pod, that it gets no node for the pod. `ProvisioningRequestFailed`: an autoscaler that was
+    /// asked by an admission check got no capacity. `NodeReclaimed`: a taint announces that the spot node of a pod is about to be taken
+    /// away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend(
         "items" = json!({
@@ -211,7 +211,7 @@ pub struct CapacityTiers {
     /// How long capacity that did not turn up is not asked for again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<StockBackoff>,
-    /// Whether running jobs go back to a better tier when it is free; they stay when absent.
+    /// Return of running jobs to a better tier when it is free; jobs stay where they are when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub climb_back: Option<ClimbBack>,
 }
@@ -270,7 +270,7 @@ pub struct StockBackoff {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub initial: Option<String>,
-    /// So many times longer after each further stock-out; 2 when absent.
+    /// Factor by which each further stock-out is longer; 2 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10))]
     pub factor: Option<i32>,
@@ -285,7 +285,7 @@ pub struct StockBackoff {
     pub decay: Option<String>,
 }
 
-/// What a job may ask for, and how many may run.
+/// Limits of devices and priority per job, and of jobs that hold quota at once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

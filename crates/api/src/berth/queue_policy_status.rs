@@ -47,17 +47,17 @@ pub struct TierStatus {
 pub struct StockBackoffStatus {
     /// ResourceFlavor.
     pub flavor: String,
-    /// What one pod asks for.
+    /// Requests of one pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
-    /// What the pods select.
+    /// Node selector of the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// Digest of what else narrows the pods' nodes (required affinity, spread constraints, volume and resource claims, host
     /// ports, runtime class, scheduler); empty when nothing does. Pods run out of capacity for those of the same digest only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub constraints: String,
-    /// So many pods at once were not to be had.
+    /// Number of pods for which the capacity did not come.
     pub pods: i64,
     /// Stock-outs in a row.
     pub failures: i32,

@@ -181,7 +181,7 @@ pub struct TrainingResources {
     pub topology_constraint: Option<String>,
 }
 
-/// What one pod needs.
+/// Resources of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -225,8 +225,8 @@ pub struct SchedulingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scheduling_timeout: Option<String>,
-    /// Whom it may preempt: nobody (`Never`), of those whom its queue allows the ones of lower priority (`PreemptLower`), or all
-    /// whom its queue allows (`PreemptAlways`, the default).
+    /// Preemption scope of the job, applied after the queue's policy: no victims (`Never`), victims of lower priority (`PreemptLower`), or
+    /// all victims that the queue allows (`PreemptAlways`, the default).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Never", "PreemptLower", "PreemptAlways"], "default" = "PreemptAlways"))]
     pub preemption_policy: Option<String>,
@@ -246,7 +246,7 @@ pub struct SchedulingConfig {
     ": %d > %d'.format([self.minWorkers, self.maxWorkers])",
 ]])))]
 pub struct ElasticConfig {
-    /// Whether the bounds hold.
+    /// True if the bounds apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub enabled: Option<bool>,

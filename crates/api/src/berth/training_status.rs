@@ -20,7 +20,7 @@ pub struct TrainingJobStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"]))]
     pub phase: String,
-    /// What it was given, while it is admitted.
+    /// Resources that it was given, while it is admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<AllocatedResources>,
     /// Flavors that it was given, separated by commas.
@@ -39,7 +39,7 @@ pub struct TrainingJobStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub replica_statuses: BTreeMap<String, ReplicaStatus>,
-    /// What is known of its checkpoints.
+    /// State of its checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
     /// Pods of the present run that failed and were started again.
@@ -50,13 +50,13 @@ pub struct TrainingJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// What happened lately, oldest first.
+    /// Recent events, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub events: Vec<TrainingEvent>,
 }
 
-/// What is known of the checkpoints of a TrainingJob.
+/// State of the checkpoints of a TrainingJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -100,7 +100,7 @@ pub struct CheckpointInfo {
     /// Size of all its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// What the job says of it.
+    /// Metadata that the job has written about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub metadata: BTreeMap<String, String>,
@@ -150,7 +150,7 @@ pub struct TrainingEvent {
     /// One word.
     #[schemars(length(max = 256))]
     pub reason: String,
-    /// What happened.
+    /// Message.
     #[schemars(length(max = 1024))]
     pub message: String,
 }

@@ -13,7 +13,7 @@ pub mod event_reasons {
         FINISHED_WORKLOAD = "FinishedWorkload";
         /// Job: no Workload can be made of it.
         ERR_WORKLOAD_COMPOSE = "ErrWorkloadCompose";
-        /// Pod of a group: somebody else's Workload has the name.
+        /// Pod of a group: a Workload of another owner has the name.
         WORKLOAD_NAME_CONFLICT = "WorkloadNameConflict";
         /// Job: what its pending checks say.
         UPDATED_ADMISSION_CHECK = "UpdatedAdmissionCheck";
@@ -28,7 +28,7 @@ pub mod event_reasons {
         ADMISSION_CHECK_UPDATED = "AdmissionCheckUpdated";
         /// Workload: capacity is asked for.
         PROVISIONING_REQUEST_CREATED = "ProvisioningRequestCreated";
-        /// Workload: nobody gates its admission any more.
+        /// Workload: its admission is not gated any more.
         ADMISSION_GATE_CLEARED = "AdmissionGateCleared";
         /// Workload: prefix before why it is evicted.
         EVICTED_DUE_TO_PREFIX = "EvictedDueTo";

@@ -1,19 +1,19 @@
-//! Words that Kueue does not have: Berth's own reasons, and what its TrainingJobs say of themselves.
+//! Words that Kueue does not have: Berth's own reasons, and the conditions and phases of TrainingJobs.
 
 /// Reasons of Berth's own, of conditions and of events.
 pub mod own_reasons {
     strings! {
         /// Workload QuotaReserved=False: a limit of the queue's policy is reached.
         ADMISSION_LIMIT = "AdmissionLimit";
-        /// Workload QuotaReserved=False: quota is free, but its capacity was not to be had lately.
+        /// Workload QuotaReserved=False: quota is free, but its flavor is out of stock.
         OUT_OF_STOCK = "OutOfStock";
-        /// Workload Evicted=True: its capacity never turned up.
+        /// Workload Evicted=True: the nodes for it never came.
         STOCK_OUT = "StockOut";
         /// Workload Evicted=True: it lost nodes and gets no others.
         CAPACITY_RECLAIMED = "CapacityReclaimed";
         /// Workload Evicted=True or QuotaReserved=False: its admission is for other pods than its pod sets have.
         INVALID_ADMISSION = "InvalidAdmission";
-        /// Workload Evicted=True: its job asks for other pods than those for which it holds quota.
+        /// Workload Evicted=True: its job has other pods than the ones that it holds quota for.
         SPEC_CHANGED = "SpecChanged";
         /// Workload Evicted=True, and event: a Job of it was made with other pods than hold quota.
         JOB_ALTERED = "JobAltered";
@@ -25,7 +25,7 @@ pub mod own_reasons {
         PODS_BEYOND_QUOTA = "PodsBeyondQuota";
         /// Event: a job is started that was stopped in the same admission, and not by an eviction.
         REPEATED_START = "RepeatedStart";
-        /// Event: a queue is named where nobody acts on it.
+        /// Event: a queue is named in a field that has no effect.
         QUEUE_MISPLACED = "QueueMisplaced";
         /// Workload Evicted=True: it goes to a better tier.
         CLIMBED_BACK = "ClimbedBack";
@@ -98,19 +98,19 @@ pub mod own_reasons {
         /// TrainingJob Elastic=True: it gives workers up while it runs, and takes none, as it saves no checkpoints.
         SHRINKS_ONLY = "ShrinksOnly";
 
-        /// Event: somebody else has suspended a job that runs, and it is started again.
+        /// Event: another client has suspended a job that runs, and it is started again.
         SUSPENSION_UNDONE = "SuspensionUndone";
         /// Event: a workload with quota has an owner of a kind that Berth does not know.
         OWNER_KIND_UNKNOWN = "OwnerKindUnknown";
         /// Event: a workload with quota has a job that is not managed by it any more.
         NOT_MANAGED = "NotManaged";
-        /// Event: of some quota nobody can say how much it is.
+        /// Event: the amount of some quota cannot be read.
         UNREADABLE_USAGE = "UnreadableUsage";
         /// Event: a label has a value to which no policy gives a class.
         PRIORITY_LABEL_UNKNOWN = "PriorityLabelUnknown";
         /// Event: a priority class does not exist.
         WORKLOAD_PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound";
-        /// Event: what is to be deleted waits for those that use it.
+        /// Event: an object that is being deleted waits for the objects that use it.
         DELETION_WAITS = "DeletionWaits";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
@@ -142,13 +142,13 @@ pub mod training_types {
         RUNNING = "Running";
         /// It is suspended.
         SUSPENDED = "Suspended";
-        /// Nothing goes on before somebody changes something.
+        /// It makes no progress until a user changes something.
         STALLED = "Stalled";
         /// It has succeeded.
         SUCCEEDED = "Succeeded";
         /// It has failed.
         FAILED = "Failed";
-        /// How the number of its workers may change.
+        /// The number of its workers may change; the message has the details.
         ELASTIC = "Elastic";
         /// Its pods were not ready in time; also the reason of that eviction, and an event.
         SCHEDULING_TIMEOUT = "SchedulingTimeout";
@@ -174,7 +174,7 @@ pub mod phases {
         SUCCEEDED = "Succeeded";
         /// Over, without success.
         FAILED = "Failed";
-        /// Told to wait.
+        /// Suspended.
         SUSPENDED = "Suspended";
     }
 }

@@ -1,4 +1,4 @@
-//! One ConversionReview: the API server's question and our answer.
+//! One ConversionReview: the API server's request and Berth's response.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ struct Request<'a> {
 
 /// Answers the body of a ConversionReview: the body of the answer, and whether the objects were converted.
 ///
-/// One object that cannot be converted fails the whole review, with a message that names it; no content of an object of our
-/// kinds is such a reason.
+/// One object that cannot be converted fails the review, with a message that names it. No content of an object of Berth's kinds is such a
+/// reason.
 ///
 /// # Errors
 /// When the body is not a ConversionReview with a request; there is no uid to answer then.
@@ -66,7 +66,7 @@ fn converted<'a>(desired: &str, mut objects: Vec<Object<'a>>) -> Result<Vec<Obje
     Ok(objects)
 }
 
-/// How a person finds the object again.
+/// Text by which a person finds the object.
 fn name(object: &Value, index: usize) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));

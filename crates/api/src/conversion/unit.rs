@@ -40,7 +40,7 @@ pub(super) struct Limited {
 }
 
 impl Unit {
-    /// Calls `visit` with every parent that exists, and a key that tells it from the others in the object.
+    /// Calls `visit` with every parent that exists, and a key that is unique in the object.
     pub(super) fn each(&self, object: &mut Fields, visit: &mut dyn FnMut(String, &mut Fields)) {
         let first = self.fields.first().copied().unwrap_or_default();
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));

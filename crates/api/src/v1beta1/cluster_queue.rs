@@ -69,7 +69,7 @@ pub struct ClusterQueueSpec {
     /// Weight of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Whether the use of LocalQueues orders this queue.
+    /// Order of this queue by the usage of LocalQueues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_scope: Option<AdmissionScope>,
 }
@@ -95,12 +95,12 @@ pub struct ResourceGroup {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// What to do when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`; `Borrow` is the
+    /// Next step when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`; `Borrow` is the
     /// old word for `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor", "Borrow"]))]
     pub when_can_borrow: Option<String>,
-    /// What to do when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`; `Preempt` is the
+    /// Next step when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`; `Preempt` is the
     /// old word for `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor", "Preempt"]))]

@@ -45,7 +45,7 @@ pub struct LocalQueueStatus {
     pub fair_sharing: Option<LocalQueueFairSharingStatus>,
 }
 
-/// What a flavor behind a LocalQueue offers.
+/// Offer of a flavor behind a LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

@@ -68,7 +68,7 @@ pub struct WorkloadSpec {
     /// Priority; higher goes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Whether the workload may be admitted; false evicts it.
+    /// True if the workload may be admitted; false evicts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub active: Option<bool>,

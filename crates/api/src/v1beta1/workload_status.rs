@@ -44,7 +44,7 @@ pub struct WorkloadStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub admission_checks: Vec<AdmissionCheckState>,
-    /// What each pod set asks for, as it was counted while pending.
+    /// Requests of each pod set, as they were counted while pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resource_requests: Vec<PodSetRequest>,
@@ -74,12 +74,12 @@ pub struct Admission {
     /// ClusterQueue whose quota is used.
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cluster_queue: String,
-    /// What each pod set was given.
+    /// Assignment of each pod set.
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pod_set_assignments: Vec<PodSetAssignment>,
 }
 
-/// What one pod set was given.
+/// Assignment of one pod set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -101,7 +101,7 @@ pub struct PodSetAssignment {
     /// Where the pods go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_assignment: Option<TopologyAssignment>,
-    /// Whether the placement is decided after the admission checks: `Pending` or `Ready`.
+    /// State of a placement that is decided after the admission checks: `Pending` or `Ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_topology_request: Option<String>,
 }

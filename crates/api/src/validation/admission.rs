@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::validation::{newly_broken, validate_workload};
 
-    /// A Workload of three pods, or of two to three, and one pod of which some are over, with these assignments.
+    /// A Workload with a pod set of three pods, or of two to three, and one of a single pod, with `over` pods that have ended and these assignments.
     fn reserved(least: Option<i32>, over: i32, assignments: Value) -> Workload {
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let sets = json!([

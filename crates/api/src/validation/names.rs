@@ -1,4 +1,4 @@
-//! Shapes of names, as Kubernetes defines them. Each function returns what is wrong, or `None`.
+//! Shapes of names, as Kubernetes defines them. Each function returns the fault, or `None`.
 
 const NAME_SHAPE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                           alphanumeric character";
@@ -48,7 +48,7 @@ pub fn label_value(text: &str) -> Option<String> {
     (!text.is_empty() && !shape(text)).then(|| format!("a valid label value {NAME_SHAPE}"))
 }
 
-/// A lower-case DNS subdomain, a slash, and what may stand in the path of a URL.
+/// A lower-case DNS subdomain, a slash, and characters that the path of a URL may have.
 pub(super) fn domain_prefixed_path(text: &str) -> Option<String> {
     let Some((domain, path)) = text.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
     else {

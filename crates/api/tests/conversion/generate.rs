@@ -140,7 +140,7 @@ pub(crate) fn metadata(own: &str, dice: &mut Dice) -> Value {
     out
 }
 
-/// The value with one node, anywhere, of a type that nobody expects there.
+/// The value with one node, anywhere, of an unexpected type.
 pub(crate) fn broken(value: &mut Value, dice: &mut Dice) {
     let strange = [json!(null), json!(""), json!(-1), json!([]), json!({}), json!([{"name": 7}]), json!(u64::MAX)];
     let count = match value {

@@ -50,7 +50,7 @@ impl<N: Ord> Nominee<N> {
     }
 }
 
-/// A name that is looked at only where its first bytes do not tell it from another.
+/// A name that is compared in full only where the first bytes are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'a> {
     start: u64,

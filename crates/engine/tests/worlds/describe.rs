@@ -1,4 +1,4 @@
-//! Worlds in few lines, for whoever reads a failure.
+//! Worlds in few lines, for the message of a failure.
 
 use berth_engine::*;
 

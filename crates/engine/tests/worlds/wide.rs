@@ -1,6 +1,6 @@
-//! Worlds with what Workloads and quotas may say beyond [`super::random`]: several pod sets and resources, two resource groups,
-//! `minCount`, amounts from nothing to beyond every quota, four levels, limits that are zero, absent or without end, stopped
-//! queues, and priorities at the ends of their range.
+//! Worlds with features of Workloads and quotas beyond [`super::random`]: several pod sets and resources, two resource groups, `minCount`,
+//! amounts from zero to beyond every quota, four levels, limits that are zero, absent or unlimited, stopped queues, and priorities at the
+//! ends of their range.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "gpu"];
 const POD_SETS: [&str; 3] = ["driver", "worker", "eval"];
 const MI: i64 = 1 << 20;
 const GI: i64 = 1 << 30;
-/// The largest amount that has an end.
+/// The largest amount that is not unlimited.
 const LAST: i64 = i64::MAX - 1;
 
-/// How large the amounts of a world are.
+/// Size of the amounts of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
-    /// So small that they often just fit.
+    /// Small amounts, which often just fit.
     Small,
-    /// As people write them.
+    /// Amounts as users write them.
     Real,
-    /// Where sums leave the range of `i64`.
+    /// Amounts whose sums leave the range of `i64`.
     Huge,
 }
 
@@ -63,12 +63,12 @@ fn random_layout(dice: &mut Dice) -> Layout {
     }
 }
 
-/// Requests of so many pods, as far as an amount goes.
+/// Requests of `count` pods, clamped to the range of amounts.
 pub(crate) fn total(one: Amount, count: i64) -> Amount {
     Amount::clamped(i128::from(one.get()) * i128::from(count))
 }
 
-/// A wide world and what it takes to go on in the same manner.
+/// A wide world and the inputs for edits of the same kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Wide {
     pub(crate) objects: Objects,
@@ -121,7 +121,7 @@ impl Wide {
         groups
     }
 
-    /// Absent in half of all cases, else zero, any amount or without end.
+    /// Absent in half of all cases, else zero, any amount or unlimited.
     fn random_limit(&self, dice: &mut Dice, resource: usize) -> Option<Amount> {
         match dice.below(8) {
             0 => Some(Amount::ZERO),
@@ -200,7 +200,7 @@ impl Wide {
     }
 }
 
-/// Gives a workload what it asks for, or as little as it takes, in some flavor of each resource group.
+/// Gives a workload its request, or the smallest accepted size, in some flavor of each resource group.
 fn hold(spec: &mut WorkloadSpec, owner: &ClusterQueueSpec, dice: &mut Dice) {
     let mut pod_sets = Vec::new();
     for set in &spec.pod_sets {

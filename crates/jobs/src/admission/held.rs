@@ -1,4 +1,4 @@
-//! Fields of a job that must stay while the job may hold quota, whoever writes.
+//! Fields of a job that must stay while the job may hold quota, for every client.
 //!
 //! The stored job alone shows that: a job that Berth started has the marks of its start until it is restored. Reserved quota that is not used
 //! yet leaves no mark. A change in that time is allowed, and control gives the quota back.

@@ -1,5 +1,5 @@
-//! Pods that the Job controller makes. They have no Workload of their own: by what is written on them they are counted, by their Job, and by
-//! whoever asks what still runs of a job.
+//! Pods that the Job controller makes. They have no Workload of their own. Their Job counts them by their metadata, and control finds the
+//! running pods of a job by it.
 
 use super::rules::has_ended;
 use crate::admission::{annotation_path, label_path};
@@ -11,9 +11,9 @@ use berth_api::validation::FieldError;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// Finalizer by which the Job controller counts a pod.
+/// Finalizer of the Job controller on pods that it still has to count.
 pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// Annotation of a pod by which it names its Workload.
+/// Annotation with the name of a pod's Workload.
 pub const COUNTED_ANNOTATION: &str = labels::WORKLOAD;
 
 const UNTIL_ENDED: &str = "must stay until the pod has ended: the pod is counted by it";
@@ -39,8 +39,8 @@ pub fn counted_labels() -> Vec<&'static str> {
     all
 }
 
-/// Faults of a change of a pod that a job has started, by somebody else than Kubernetes' controllers: until it has ended it stays
-/// what it is counted by. A pod that its Job does not know any more runs beside the one that is made in its place.
+/// Faults of a change of a pod of a started job by another client than Kubernetes' controllers: until the pod has ended, the fields that it is
+/// counted by must stay. A pod that its Job does not know any more would run beside its replacement.
 #[must_use]
 pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);

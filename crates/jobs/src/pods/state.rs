@@ -206,7 +206,7 @@ impl PodState {
         self.succeeded() || (!matches!(self.phase, Phase::Succeeded | Phase::Failed) && !self.never_runs())
     }
 
-    /// It has come to its end. One whose containers start again whenever they end was only stopped, however well that went.
+    /// Whether the pod has ended. A pod whose containers always restart was only stopped, even if they succeeded.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.phase == Phase::Succeeded && !(self.restarts && self.deleting())

@@ -1,8 +1,8 @@
 //! The objects that run an admitted TrainingJob: a headless Service for the names of its pods, the host file of an MPIJob,
 //! and one Indexed Job per role.
 //!
-//! Jobs are called `<name>-<role>`, so that users find them. Service and ConfigMap carry a hash of the TrainingJob's uid:
-//! nobody else's object has such a name, and one of an earlier TrainingJob of the same name is not taken for this one's.
+//! Jobs are called `<name>-<role>`, so that users find them. Names of Service and ConfigMap have a hash of the TrainingJob's uid: no other
+//! client's object has such a name, and objects of an earlier TrainingJob of the same name are not taken for this one's.
 
 use berth_api::berth::{API_VERSION, GROUP, TrainingJob};
 use berth_api::labels;
@@ -42,11 +42,11 @@ pub struct Child {
     pub kind: ChildKind,
     /// Name.
     pub name: String,
-    /// The whole object.
+    /// The object as JSON.
     pub body: Value,
 }
 
-/// Why an admitted TrainingJob cannot be started. This does not pass with time.
+/// Reason why an admitted TrainingJob cannot be started. The reason does not pass with time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// Its spec makes no pods.
@@ -75,8 +75,8 @@ pub fn is_training_job(owner: &OwnerReference) -> bool {
     group_of(&owner.api_version) == GROUP && owner.kind == KIND
 }
 
-/// The role that a Job of that name may run for a TrainingJob. That a Job says who controls it is not enough to be its child, as
-/// anybody may write that; of one name there is one Job.
+/// The role that a Job of that name may run for a TrainingJob. An owner reference is not enough for a child, because any client may write it;
+/// a name is unique.
 #[must_use]
 pub fn role_of_child<'a>(training_job: &str, name: &'a str) -> Option<&'a str> {
     name.strip_prefix(training_job)?.strip_prefix('-')
@@ -114,7 +114,7 @@ pub fn children(
         let name = child_job_name(job.name(), &role.name);
         let told = elastic(job).and_then(|elastic| match elastic.rescale {
             Rescale::InPlace => (role.name == WORKER).then(|| json!({labels::ELASTIC_WORKERS: elastic.text()})),
-            // The pods of every role are told it.
+            // The pods of every role get this number.
             Rescale::ByRestart => Some(json!({labels::TOLD_WORKERS: workers.to_string()})),
         });
         let body = json!({"spec": job_spec(job, prepare(&party, role))});
@@ -194,13 +194,13 @@ fn job_spec(job: &TrainingJob, role: Role) -> Value {
         "completions": role.count,
         "parallelism": role.count,
         "backoffLimitPerIndex": job.spec.backoff_limit.unwrap_or(BACKOFF_LIMIT),
-        // One place that is given up ends the training: the others wait for it.
+        // One failed index ends the training: the other pods wait for it.
         "maxFailedIndexes": 0,
-        // A pod that its node took with it has not failed by itself.
+        // A pod that was lost with its node has not failed by itself.
         "podFailurePolicy": {"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         ]},
-        // A pod that still terminates holds its place, and its quota.
+        // A terminating pod keeps its index and its quota.
         "podReplacementPolicy": "Failed",
         "template": template,
     })

@@ -1,8 +1,8 @@
-//! TrainingJob: what it asks for, the objects that run it, and what their states say about it.
+//! TrainingJob: its requests, the objects that run it, and its state as it follows from theirs.
 //!
-//! Unlike other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, a stop deletes them. So
-//! placement is put in at creation, and nothing has to be restored. Start reading at [`roles`] (who takes part, with which
-//! pod), then [`children`] (what a start creates); `rendezvous` has what each framework documents.
+//! Unlike other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, and a stop deletes them. The children
+//! have their placement from the beginning, and a stop restores nothing. Start reading at [`roles`] (the roles and their pods), then
+//! [`children`] (the objects that a start creates); `rendezvous` has the variables of each framework.
 
 mod children;
 mod compose;

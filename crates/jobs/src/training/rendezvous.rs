@@ -1,4 +1,4 @@
-//! How the pods of a training find each other: what each framework documents, as environment and files of the first container.
+//! Rendezvous of the pods of a training: the environment and files that each framework documents, for the first container.
 //!
 //! A pod's rank is its completion index. The first variable carries it, so that those after it may refer to it. A variable that
 //! the user sets in the template is left as it is.
@@ -21,7 +21,7 @@ pub(super) use size::too_many_workers;
 const INDEX: &str = "JOB_COMPLETION_INDEX";
 const INDEX_ANNOTATION: &str = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
-/// All who take part in one run.
+/// The roles and pods of one run.
 pub(super) struct Party<'a> {
     job: &'a TrainingJob,
     service: &'a str,
@@ -29,7 +29,7 @@ pub(super) struct Party<'a> {
     roles: Vec<(String, i32)>,
     /// GPUs of one worker.
     gpus: i32,
-    /// Where it saves, and goes on.
+    /// Variables with its checkpoint settings.
     checkpoints: Vec<(&'static str, String)>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Party<'a> {
         Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
 
-    /// The same, told of its checkpoints.
+    /// The same with checkpoint settings.
     pub(super) fn knowing(self, told: Continuation<'_>) -> Self {
         Self { checkpoints: checkpoint_variables(told), ..self }
     }
@@ -67,12 +67,12 @@ impl<'a> Party<'a> {
         self.roles.iter().find(|(name, _)| name == role).map_or(0, |(_, count)| *count)
     }
 
-    /// As if it had so many workers.
+    /// Sets another number of workers.
     fn set_workers(&mut self, workers: i32) {
         self.roles.iter_mut().filter(|(name, _)| name == WORKER).for_each(|(_, count)| *count = workers);
     }
 
-    /// Host name of the worker that the others turn to.
+    /// Host name of the worker that the others connect to.
     fn leader(&self) -> String {
         self.host(WORKER, 0)
     }

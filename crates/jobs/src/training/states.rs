@@ -113,13 +113,13 @@ impl TrainingEnd {
         json!({"metadata": {"annotations": {labels::TRAINING_END: serde_json::to_string(self).unwrap_or_default()}}})
     }
 
-    /// As the role tells it.
+    /// The end of the role.
     #[must_use]
     pub fn of_role(&self) -> Finish {
         Finish { success: self.success, message: self.message.clone(), at: None }
     }
 
-    /// As the TrainingJob tells it.
+    /// The end of the TrainingJob, with the role in its message.
     #[must_use]
     pub fn finish(&self) -> Finish {
         Finish { success: self.success, message: format!("{}: {}", self.role, self.message), at: None }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The group of which the pods of a case are.
+/// The group of a case's pods.
 const GROUP: &str = "g";
 
 pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {

@@ -1,4 +1,4 @@
-//! Pods of groups and of topologies: what the case files of `pod` and `pod-group` cannot tell.
+//! Pods of groups and of topologies: tests that the case files of `pod` and `pod-group` cannot have.
 
 mod group;
 mod state;

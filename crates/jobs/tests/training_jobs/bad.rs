@@ -326,7 +326,7 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
 #[test]
 fn an_empty_wish_for_a_place_is_refused_and_stops_nobody_who_is_stored_with_it() {
     let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
-    // Rendered from values of which one is left empty.
+    // The manifest was rendered from values, one of which is empty.
     for (empty, said) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
     {
         let mut annotations = json!({key(empty): ""});
@@ -404,13 +404,13 @@ fn the_queue_of_an_admitted_job_stays() {
     let (field, label) = ("spec.schedulingConfig.queue", "metadata.labels[kueue.x-k8s.io/queue-name]");
     let none = Value::Null;
     let cases = [
-        // Field and label before and after; where the refusal is told, and the value there.
+        // Field and label before and after; path of the refusal, and the value there.
         ((json!("a"), None), (json!("b"), None), Some((field, "b"))),
         ((json!("a"), None), (none.clone(), Some("b")), Some((field, "b"))),
         ((json!("a"), Some("a")), (json!("b"), Some("b")), Some((field, "b"))),
         ((none.clone(), Some("a")), (none.clone(), Some("b")), Some((label, "b"))),
         ((none.clone(), Some("a")), (none.clone(), None), Some((label, ""))),
-        // It stays the same queue, wherever it is named.
+        // The queue stays the same, whether the field or the label names it.
         ((json!("a"), None), (json!("a"), Some("a")), None),
         ((json!("a"), None), (none.clone(), Some("a")), None),
         ((none.clone(), Some("a")), (json!("a"), None), None),

@@ -1,4 +1,4 @@
-//! Whole children as golden files in `cases/training`; `BERTH_BLESS=1` writes them anew.
+//! Complete children as golden files in `cases/training`; `BERTH_BLESS=1` writes them anew.
 
 use super::{job, run};
 use serde_json::{Value, json};

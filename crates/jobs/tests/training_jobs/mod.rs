@@ -1,4 +1,4 @@
-//! TrainingJobs: what each framework's pods are told, whole objects as golden files, and every bad input by field.
+//! TrainingJobs: the variables of each framework's pods, complete objects as golden files, and every bad input by field.
 
 mod bad;
 mod frameworks;
@@ -36,7 +36,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// Admitted as it was asked for, on a flavor that selects spot nodes.
+/// An admission with all requested pods, on a flavor that selects spot nodes.
 fn admitted(job: &TrainingJob) -> Vec<Placement> {
     let place = |role: &berth_jobs::training::Role| Placement {
         pod_set: role.name.clone(),
@@ -52,7 +52,7 @@ fn run(job: &TrainingJob) -> Vec<Child> {
     children(job, &Cards::default(), &admitted(job), Continuation::default()).unwrap()
 }
 
-/// The first container of the pods of a role, as the API server is asked for it.
+/// The first container of the pods of a role, as it is sent to the API server.
 fn container(all: &[Child], role: &str) -> Value {
     let job = all.iter().find(|child| child.name == format!("gpt-{role}")).unwrap();
     job.body["spec"]["template"]["spec"]["containers"][0].clone()

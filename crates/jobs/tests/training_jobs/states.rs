@@ -1,4 +1,4 @@
-//! When a training is over, and how far it is.
+//! End and progress of a training.
 
 use berth_jobs::requests_digest;
 use berth_jobs::training::{
@@ -76,7 +76,7 @@ fn an_end_that_came_after_the_deletion_of_a_job_is_none() {
     for (at, deleted, counts) in [
         ("2026-11-27T10:00:02Z", None, true),
         ("2026-11-27T10:00:00Z", deleted, true),
-        // Both tell whole seconds.
+        // Both times are in full seconds.
         ("2026-11-27T10:00:01Z", deleted, false),
         ("2026-11-27T10:00:02Z", deleted, false),
     ] {

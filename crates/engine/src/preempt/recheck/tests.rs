@@ -40,7 +40,7 @@ fn fair() -> Options {
     Options { fair_sharing: Some(FairSharing { strategies: Vec::new() }), ..Options::default() }
 }
 
-/// A plea of `asks` in queue `a`, and what it may be told of victims.
+/// A query of the workload `asks` in queue `a` for `asked` units, with workloads that it must not preempt (`gone`).
 struct Court {
     world: World,
     asked: i128,

@@ -1,4 +1,4 @@
-//! Cycles back to back, until nothing moves any more and everybody who may have a turn has had it.
+//! Cycles back to back, until nothing moves any more and all workloads that may have a turn have had it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ impl History<'_> {
         let mut story: BTreeMap<Node, Vec<Step>> = BTreeMap::new();
         let mut live = std::mem::take(&mut self.live);
         let mut idle: BTreeMap<Node, usize> = BTreeMap::new();
-        // Trees in which something moved since somebody there stood aside.
+        // Trees in which something moved since a workload there stood aside.
         let mut stirs: BTreeSet<Node> = BTreeSet::new();
         loop {
             if live.is_empty() {

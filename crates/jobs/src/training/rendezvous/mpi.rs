@@ -37,8 +37,8 @@ const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10 -o StrictHostKeyChecking=n
 
 /// Variables with the host files for Open MPI, Intel MPI and MPICH; only the launcher needs them.
 ///
-/// Open MPI 4 reads the variables of ORTE, Open MPI 5 those of PRRTE, and each ignores the other's. PRRTE calls a host by its name up to
-/// the first dot, which is what the pod calls itself, and gives ssh the whole name: `prte_keep_fqdn_hostnames` stays as it is.
+/// Open MPI 4 reads the variables of ORTE, Open MPI 5 those of PRRTE, and each ignores the other's. PRRTE calls a host by its name up to the
+/// first dot, which is the pod's own host name, and gives ssh the full name: `prte_keep_fqdn_hostnames` stays as it is.
 pub(super) fn variables(role: &str) -> Variables {
     if role != LAUNCHER {
         return Vec::new();
