@@ -30,7 +30,7 @@ use crate::starts::Starts;
 use crate::view::{Name, View, WorkloadView};
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
 
-/// What one step asks for.
+/// Result of one step.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Step {
@@ -38,11 +38,11 @@ pub struct Step {
     pub writes: Vec<Write>,
     /// Events to publish.
     pub notices: Vec<Notice>,
-    /// For the log: who came to a tier of capacity, or left it.
+    /// Changes of capacity tier, for the log.
     pub moves: Vec<TierMove>,
     /// Call again at that time even if nothing happens.
     pub wake_at: Option<Timestamp>,
-    /// Somebody waits for quota: what gives it back is urgent then.
+    /// True while a workload waits for quota: writes that give quota back are urgent then.
     pub quota_is_wanted: bool,
 }
 
@@ -60,36 +60,36 @@ pub struct Control {
     pub(crate) job_events: JobEvents,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
-    /// Admissions the engine has booked and that are not acknowledged yet.
+    /// Admissions that the engine has charged and that are not acknowledged yet.
     pub(crate) planned: Plans,
     /// Preemptions still to be written: victim uid to eviction.
     pub(crate) evictions: BTreeMap<String, engine::Eviction>,
-    /// Those of them that the API server refused, by victim uid.
+    /// Evictions among them that the API server refused, by victim uid.
     pub(crate) refused_evictions: BTreeSet<String>,
     /// Deleted workloads whose pods were seen gone, by uid.
     pub(crate) pods_gone: BTreeSet<String>,
-    /// Pods that jobs have left behind, as they were seen last, by the uid of the job's Workload.
+    /// Pods that jobs have left behind, as last seen, by the uid of the job's Workload.
     pub(crate) left: BTreeMap<String, Left>,
     pub(crate) saving: Saving,
     pub(crate) growth: Growth,
     pub(crate) children: Children,
-    /// Jobs that were seen to have come to rest since their last start, by uid.
+    /// Jobs that have come to rest since their last start, by uid.
     pub(crate) at_rest: BTreeSet<String>,
-    /// Jobs that are being deleted, and whose pods are, too, whatever keeps the Jobs themselves, by uid.
+    /// Jobs that are being deleted and whose pods are, too, even if a finalizer keeps the Jobs themselves, by uid.
     pub(crate) rid_of_pods: BTreeSet<String>,
     /// Starts in a row of jobs that were stopped within one admission.
     pub(crate) starts: Starts,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
     pub(crate) ladder: Ladder,
-    /// What was applied for the present run of a TrainingJob, by its uid.
+    /// Objects that were applied for the present run of a TrainingJob, by its uid.
     pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// TrainingJobs whose status may have to be written.
     pub(crate) untold: BTreeSet<ObjectKey>,
-    /// What users were told last of objects, by reason.
+    /// Last event message that was sent about an object, by reason.
     pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     pub(crate) next_sweep: Option<Timestamp>,
-    /// When a plan filled what may be unacknowledged, and left somebody out.
+    /// Time at which a plan reached the limit of unacknowledged admissions and left a workload out.
     pub(crate) filled_at: Option<Timestamp>,
     /// Parked workloads that a sweep had to wake: must stay 0.
     pub(crate) sweep_found: u64,
@@ -98,11 +98,11 @@ pub struct Control {
     pub(crate) timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) replan: bool,
-    /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
-    /// decide is asked for.
+    /// Leaves the lists of admission checks as they are, and admits no workload by the states of its checks: set offline, where only the decisions of
+    /// cycles are wanted.
     pub(crate) schedules_only: bool,
-    /// The objects are no server's: statuses and reasons are written at once, since there is none to spare, and whoever asks says what becomes of
-    /// what was evicted, since nobody else would stop it.
+    /// Set offline, where no API server has the objects. Statuses and reasons are written at once, since no server has to be spared. The caller
+    /// decides about evicted jobs, since no controller would stop them.
     pub(crate) is_offline: bool,
 }
 
@@ -160,13 +160,13 @@ impl Control {
             return;
         }
         self.term = term;
-        // What an earlier term has planned and not written is void: the books follow the objects again.
+        // Plans of an earlier term that were not written are void: the engine follows the objects again.
         let planned = self.planned.take();
         self.evictions.clear();
         self.refused_evictions.clear();
         self.growth.wanted.clear();
         self.growth.idle.clear();
-        // Whether a better tier is free still was not looked at meanwhile.
+        // Free capacity in better tiers was not observed meanwhile.
         self.ladder.better.clear();
         self.ladder.climbers.clear();
         let asked = std::mem::take(&mut self.growth.gives_up);
@@ -175,7 +175,7 @@ impl Control {
         }
         self.replan = true;
         if term.is_some() {
-            // A class may have got its value while nobody led.
+            // A priority class may have got its value while this replica did not lead.
             self.view.reprice(None);
             self.everything_dirty();
             self.doubt_starts();
@@ -198,8 +198,8 @@ impl Control {
         self.timers.entry(until).or_default().insert(key);
     }
 
-    /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
-    /// has come true is replaced by what is seen, so that nothing is freed and nobody woken.
+    /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
+    /// observed state: nothing is freed, and no workload is woken.
     pub(crate) fn unplan(&mut self, uid: &str) {
         let workload = self.view.workloads.by_uid(uid);
         let name = workload.map(WorkloadView::key);
@@ -215,7 +215,7 @@ impl Control {
         }
         let stays = !leaving && !self.evictions.contains_key(uid) && !self.growth.gives_up.contains_key(uid);
         if !reserved || stays {
-            // An unknown uid means the workload has gone meanwhile: nothing is booked then.
+            // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
             let _ = self.world.apply(engine::Delta::Forget(uid.to_owned()));
         }
         if let (false, Some(name)) = (reserved, &name) {
@@ -224,7 +224,7 @@ impl Control {
         self.replan = true;
     }
 
-    /// Whoever decides about a workload does not write what was planned for it: nothing else would ever take the plan back.
+    /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
     fn give_plan_up(&mut self, object: &ObjectKey) {
         if self.planned.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
@@ -235,12 +235,12 @@ impl Control {
         }
     }
 
-    /// Lets a workload's own state speak, when nothing of ours is pending on it.
+    /// Lets the observed state of a workload count, when no write or plan of ours is pending on it.
     pub(crate) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
-            // Seen: the admission is no longer a plan, whatever became of the answer.
+            // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
             self.planned.remove(&uid);
         }
         if !self.planned.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
@@ -248,7 +248,7 @@ impl Control {
         }
     }
 
-    /// Decides: what to write now, and when to come back.
+    /// Decides what to write now, and when to come back.
     pub fn step(&mut self, now: Timestamp) -> Step {
         self.step_cycles(now, u64::MAX)
     }
@@ -270,9 +270,9 @@ impl Control {
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
-            // Whoever comes to lead looks at everything: what is seen meanwhile is not to be remembered for that.
+            // A replica that comes to lead looks at everything, so nothing that is seen meanwhile has to be remembered for that.
             self.dirty.clear();
-            // A status that could not be written is, by the next term.
+            // Statuses of TrainingJobs that were not written are marked again by the next term.
             self.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
@@ -303,7 +303,7 @@ impl Control {
                     self.touch_related(&object);
                 }
                 if object.kind == Kind::Workload {
-                    // A back-off may be over: the engine is told anew.
+                    // A back-off may be over: the engine gets the workload anew.
                     self.flights.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
@@ -313,7 +313,7 @@ impl Control {
         }
     }
 
-    /// Queues whose figures changed get their status written in due time.
+    /// Schedules status writes of objects whose figures changed.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
         for object in std::mem::take(&mut self.untold) {
             self.schedule.mark_key(&object, now);
@@ -329,7 +329,7 @@ impl Control {
             self.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
         }
         if self.settings.engine.fair_sharing.is_some() {
-            // A share depends on what the whole tree lends and uses.
+            // A fair share depends on lending and usage in the complete cohort tree.
             for name in changed.cohorts {
                 self.schedule.mark(Kind::Cohort, "", &name, now);
             }
@@ -365,7 +365,7 @@ impl Control {
         }
     }
 
-    /// Hands a write over, unless its object is busy: then whatever frees it brings us back here.
+    /// Hands a write over, unless its object is busy: the end of the write under way brings the decision back here.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
