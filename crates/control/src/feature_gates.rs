@@ -7,7 +7,7 @@ pub struct Gate {
     pub name: &'static str,
     /// Its default.
     pub on: bool,
-    /// It cannot be changed.
+    /// True for a gate that cannot be changed.
     pub locked: bool,
     /// Gates that must be on with it.
     pub needs: &'static [&'static str],

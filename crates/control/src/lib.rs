@@ -6,7 +6,7 @@
 //! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`strays.rs`), never by
 //! assuming.
 //!
-//! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
+//! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!
 //! Where to start: [`Control`] in `core.rs` (the step), `decide/job.rs` (what happens to a Job), `decide/workload.rs` (the
 //! life of a Workload), `observe.rs` (the view), `flight.rs` (writes under way), `offline.rs`

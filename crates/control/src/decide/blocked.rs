@@ -123,8 +123,8 @@ pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
     gates::message(workload).is_none() && held_back(workload).is_none()
 }
 
-/// Whether a TrainingJob that its user has suspended controls the workload. The deactivation waits until the workload's status says so, which may
-/// take a while.
+/// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated once the status of the TrainingJob says so,
+/// which may take a while.
 pub(super) fn is_suspended(control: &Control, workload: &WorkloadView) -> bool {
     let job = workload.training_job().and_then(|name| control.view.training.get(&name));
     job.is_some_and(|job| job.facts.suspended)

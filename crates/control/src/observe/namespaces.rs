@@ -1,4 +1,4 @@
-//! Namespaces as they are seen, and what follows where one comes under management or leaves it, or is being deleted: nothing starts there any more.
+//! Namespaces as they are seen, and the effects where one comes under management or leaves it, or is being deleted: nothing starts there any more.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Control {
         self.view.ending.contains(namespace)
     }
 
-    /// These namespaces are managed now, or not any more, or are being deleted: whether their workloads may be tried depends on it. Costs all
+    /// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all
     /// workloads, once for all namespaces that an observation turns.
     fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
         if namespaces.is_empty() {
