@@ -37,7 +37,7 @@ fn listed(mut words: Vec<String>) -> String {
     words.join(", ")
 }
 
-/// Pods, and what they ask for together: each entry is a number of pods, and the requests of one of them.
+/// The number of pods and the sum of their requests, as text. Each entry is a number of pods and the requests of one of them.
 fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
     let (mut pods, mut sums) = (0_i64, Sums::default());
     for (count, requests) in sets {

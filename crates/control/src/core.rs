@@ -46,7 +46,7 @@ pub struct Step {
     pub quota_is_wanted: bool,
 }
 
-/// Control: the view of the cluster, the engine's world, and what to write next. No I/O and no clock: `now` comes in.
+/// Control: the view of the cluster, the engine's world, and the decisions about the next writes. It has no I/O and no clock: callers pass `now`.
 #[derive(Debug)]
 pub struct Control {
     pub(crate) settings: Settings,
@@ -248,7 +248,7 @@ impl Control {
         }
     }
 
-    /// Decides what to write now, and when to come back.
+    /// Decides which writes to send now, and when the next step is due.
     pub fn step(&mut self, now: Timestamp) -> Step {
         self.step_cycles(now, u64::MAX)
     }

@@ -1,4 +1,4 @@
-//! Kueue's feature gates: names, defaults, and what each needs.
+//! Kueue's feature gates: their names, their defaults, and the gates that each needs.
 
 /// A gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

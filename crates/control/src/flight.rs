@@ -152,7 +152,7 @@ pub(crate) struct Flights {
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
-    /// Bytes of what is read and written for Workloads that are made or changed.
+    /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
     creation_bytes: usize,
     /// Jobs without a Workload because too many others are being made, in the order in which they came.
     held_back: VecDeque<ObjectKey>,
@@ -163,7 +163,7 @@ pub(crate) struct Flights {
 
 /// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
 const MOST_CREATIONS: usize = 64;
-/// Bytes of what is read and written for them, of which the client holds copies.
+/// Most bytes of their responses and request bodies. The client holds copies of these.
 const MOST_CREATION_BYTES: usize = 8 << 20;
 /// First delay after a failed write.
 const FIRST_DELAY_MS: i64 = 200;

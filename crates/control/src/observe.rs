@@ -1,4 +1,4 @@
-//! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
+//! Observations change the view. Each change is mirrored into the engine, and the objects that it affects are marked for decision.
 
 mod jobs;
 mod namespaces;

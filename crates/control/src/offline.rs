@@ -163,7 +163,7 @@ impl Offline {
     /// Creates or replaces an object, of any version. An absent uid is made of namespace and name.
     ///
     /// # Errors
-    /// Names what is wrong with an object of a known kind, the unknown version or the unknown kind.
+    /// Names the fault of an object of a known kind, the unknown version or the unknown kind.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
@@ -186,7 +186,7 @@ impl Offline {
     /// Creates or replaces an object of a kind that Berth watches, also of one that [`Offline::put`] passes over.
     ///
     /// # Errors
-    /// Names what is wrong with it.
+    /// Names the fault of the object.
     pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));

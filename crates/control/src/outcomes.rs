@@ -18,7 +18,7 @@ impl Control {
             self.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // An object that is not there does not say for whom it was made.
+            // An object that does not exist cannot name the object that it was made for.
             self.touch(origin.clone());
         }
         self.take_outcome(object.clone(), flight, outcome, now);

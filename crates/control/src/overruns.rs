@@ -42,7 +42,7 @@ struct Overrun {
     crowded: bool,
 }
 
-/// Pods, and what they use beyond quota.
+/// Numbers of pods, and the amounts that they use beyond quota.
 #[derive(Default)]
 struct Found {
     carrier: String,

@@ -43,7 +43,7 @@ pub struct Settings {
     pub requests_to_the_letter: bool,
     /// Equal workloads have the same pod templates, as in Kueue, and not only the same fields that decide where the pods may run.
     pub compares_templates: bool,
-    /// Resources by which TrainingJobs ask for accelerators.
+    /// The resource by which TrainingJobs ask for accelerators, and the node label of the accelerator type.
     pub cards: berth_jobs::training::Cards,
     /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates.
     pub engine: berth_engine::Options,

@@ -30,7 +30,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether pods with that digest of their requests ask for what those of a pod set do.
+    /// Whether pods whose requests have this digest have the same requests as the pods of the pod set.
     pub(crate) fn is_asked_by(&self, pod_set: &str, asks: &[u8; 16]) -> bool {
         self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
     }

@@ -18,7 +18,7 @@ use crate::write::{Kind, Request};
 const NOTED_MS: i64 = 1_000;
 /// Over a shorter time the speed of a clock cannot be measured.
 const LEAST_MS: i64 = 20;
-/// A time of day that loses that part of what the other clock shows goes slower than it.
+/// The time of day goes slowly if it loses at least one part in this many of the time that the monotonic clock shows.
 const SLOW_PART: i64 = 4;
 /// Most points that are remembered.
 const MOST: usize = 64;
@@ -303,7 +303,7 @@ mod tests {
         assert!(clocks.line.points.len() < 5, "{:?}", clocks.line.points);
         let passed = clocks.line.millis_between(started, at(clocks.now));
         assert!((passed - 3_620_000).abs() <= NOTED_MS, "{passed}");
-        // As long as it does, what is due is due at half of what is left.
+        // While the time of day goes at half the speed, a delay ends after half as much of it.
         let due = clocks.line.after(started, 3_620_000 + 100_000).as_millisecond() - clocks.now;
         assert!((due - 50_000).abs() <= NOTED_MS, "{due}");
         clocks.run(60);
@@ -347,7 +347,7 @@ mod tests {
             let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
             let (from, to) = if one <= other { (one, other) } else { (other, one) };
             let passed = clocks.line.millis_between(at(from.0), at(to.0));
-            // Each end may be off by what is no difference.
+            // Each end may be off by a difference too small to count.
             prop_assert!((passed - (to.1 - from.1)).abs() <= 2 * NOTED_MS, "{passed} for {} of {:?}", to.1 - from.1, clocks.line);
         }
 

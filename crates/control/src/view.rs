@@ -1,4 +1,4 @@
-//! The view: what control remembers of the cluster's objects, kept by observations alone.
+//! The view: the state of the cluster's objects that control keeps. Only observations change it.
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 

@@ -44,7 +44,7 @@ const RECLAIM_SECONDS: i64 = 5;
 /// Message of the suspension of a job that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
 
-/// A job with what is decided about it.
+/// A job to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     control: &'a Control,

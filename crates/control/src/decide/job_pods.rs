@@ -24,7 +24,7 @@ const CHASE_MS: i64 = 5_000;
 /// Pause between two looks at a pod whose end the watch shows, in milliseconds: it may have ended before, and be kept.
 const WATCHED_MS: i64 = 30_000;
 
-/// An odd pod with what is decided about it.
+/// An odd pod to decide about, with the view and the time.
 struct Case<'a> {
     control: &'a Control,
     name: &'a Name,

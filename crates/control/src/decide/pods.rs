@@ -33,7 +33,7 @@ use crate::status::{find_true, seconds};
 use crate::view::{Name, WorkloadView};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
-/// A pod with what is decided about it.
+/// A pod to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     control: &'a Control,

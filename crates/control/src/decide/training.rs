@@ -44,7 +44,7 @@ const GOING: &str = "TrainingJob is being deleted";
 /// Largest difference in seconds between the clocks of Berth and of the Job controller.
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
-/// A TrainingJob with what is decided about it.
+/// A TrainingJob to decide about, with the view and the time.
 pub(crate) struct Case<'a> {
     control: &'a Control,
     name: &'a Name,

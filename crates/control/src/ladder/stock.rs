@@ -141,7 +141,7 @@ impl StockBook {
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;
         };
-        // The memory is as long as before, and begins now: with its old end no job would return in time to capacity that was seen to be there.
+        // The memory keeps its length and starts now. With its old end, jobs would return too late to capacity that has turned up.
         let memory = entry.forgotten.duration_since(entry.until);
         entry.until = now;
         entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);

@@ -1,4 +1,4 @@
-//! Jobs as they are seen, and what is remembered of them.
+//! Observations of jobs, and the state of each that the view keeps.
 
 use berth_api as api;
 use berth_jobs::{JobState, Part, SharedJob, version_of};

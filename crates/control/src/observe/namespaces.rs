@@ -45,7 +45,7 @@ impl Control {
         }
     }
 
-    /// Whether a namespace is being deleted: nothing new can come there, so that nothing is started or waited for, and what runs is stopped.
+    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
         self.view.ending.contains(namespace)
     }

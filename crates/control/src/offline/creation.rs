@@ -24,7 +24,7 @@ use crate::write::Kind;
 const MOST_REPLICAS: usize = 5_000;
 /// Most pods that are made of all templates, but for the first of each.
 const MOST_PODS: usize = 20_000;
-/// The kind of what controls the pods of a Deployment.
+/// Kind of the object that controls the pods of a Deployment.
 const REPLICA_SET: &str = "ReplicaSet";
 
 /// Result of the creation of an object.

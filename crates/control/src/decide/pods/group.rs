@@ -34,7 +34,7 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request};
 /// Condition of a Workload of which some pods have failed or were evicted, and are not replaced yet.
 const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
-/// A group with what is decided about it.
+/// A pod group to decide about, with the view and the time.
 struct Case<'a> {
     control: &'a Control,
     name: &'a Name,
