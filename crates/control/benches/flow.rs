@@ -1,5 +1,5 @@
-//! What control costs for Kueue's first performance shape, without a server: 5 cohorts of 6 queues, workloads that arrive,
-//! are admitted, run and finish. Prints the time spent in each entry point per workload, and bytes per workload.
+//! Cost of control for Kueue's first performance shape, without a server: 5 cohorts of 6 queues, workloads that arrive, are admitted, run and finish.
+//! Prints the time spent in each entry point per workload, and bytes per workload.
 //!
 //! `cargo bench -p berth-control [-- WORKLOADS]`
 

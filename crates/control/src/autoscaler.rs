@@ -1,35 +1,35 @@
-//! What autoscalers say of a pod in their events: that it gets no node for want of capacity, or that one comes.
+//! Events of autoscalers about a pod: it gets no node for lack of capacity, or a node comes.
 //!
-//! Known are the cluster autoscaler (also as GKE and AKS run it) and Karpenter (also as EKS Auto Mode runs it). What they say of a node
-//! group or a claim is not looked at: a pod that gets no node for that is told so itself.
+//! The known autoscalers are the cluster autoscaler (also as GKE and AKS run it) and Karpenter (also as EKS Auto Mode runs it). Events about a node
+//! group or a claim are not read: a pod that gets no node for that reason has an event of its own.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
-/// The cluster autoscaler's, of a pod for which it makes a node group larger.
+/// Reason of the cluster autoscaler for a pod for which it enlarges a node group.
 const TRIGGERED: &str = "TriggeredScaleUp";
-/// GKE's, of a pod that fits a node pool which could not be made larger.
+/// Reason of GKE for a pod that fits a node pool which could not be enlarged.
 const FAILED: &str = "FailedScaleUp";
-/// The cluster autoscaler's, of a pod for which it makes no node group larger, with a reason for every group.
+/// Reason of the cluster autoscaler for a pod for which it enlarges no node group; the message has a cause for every group.
 const NOT_TRIGGERED: &str = "NotTriggerScaleUp";
-/// Reasons of node groups that have no more to give: what a group has to give is looked at before what the pod wants of it.
+/// Causes of node groups that have no more to give. The autoscaler checks the limits of a group before it checks whether the pod fits.
 const NOTHING_TO_GIVE: [&str; 5] = [
     "backoff after failed scale-up",
     "max node group size reached",
-    // Of the whole cluster: `max cluster nvidia.com/gpu limit reached`, before 1.16 of a group: `max limit reached`.
+    // A limit of the cluster: `max cluster nvidia.com/gpu limit reached`. Before 1.16, a limit of a group: `max limit reached`.
     " limit reached",
     "max total nodes in cluster reached",
     "exceeded quota: ",
 ];
 
-/// Who speaks for Karpenter.
+/// Components that report Karpenter's events.
 const KARPENTER: [&str; 2] = ["karpenter", "eks-auto-mode/compute"];
-/// Karpenter's, of a pod for which it makes a node or has one.
+/// Karpenter's reason for a pod for which it makes a node or has one.
 const NOMINATED: &str = "Nominated";
-/// Karpenter's, of a pod for which it makes none, with a reason for every NodePool; the scheduler has the same word.
+/// Karpenter's reason for a pod for which it makes no node, with a cause for every NodePool; the scheduler uses the same reason.
 const FAILED_SCHEDULING: &str = "FailedScheduling";
-/// Reasons of NodePools that have no more to give. An offering is an instance type in a zone and capacity type; those that the cloud does
-/// not have now are none, and limits are looked at before what the pod wants.
+/// Causes of NodePools that have no more to give. An offering is an instance type in a zone and capacity type. An instance type that the cloud does
+/// not have now is no offering, and limits are checked before the needs of the pod.
 const NO_OFFERING: [&str; 5] = [
     "had a required offering",
     "has the required offering",
@@ -37,13 +37,13 @@ const NO_OFFERING: [&str; 5] = [
     "node limits have been exhausted for",
     "filtered out all available instance types",
 ];
-/// In the requirements of a pod whose volumes or spread constraints contradict each other: no offering will ever do.
+/// Part of the requirements of a pod whose volumes or spread constraints contradict each other: no offering will ever do.
 const NO_ZONE: &str = "topology.kubernetes.io/zone DoesNotExist";
-/// Between Karpenter's reasons.
+/// Separator between Karpenter's causes.
 const REASONS_END: &str = "; ";
 
-/// What an autoscaler said last in these events of one pod, where it was that it gets no node for want of capacity. That it fits no
-/// machine, whatever there were of them, is no such word.
+/// Message of the latest event by which an autoscaler decides about one pod, if it says that the pod gets no node for lack of capacity. Events that
+/// say that the pod fits no machine type are ignored.
 #[must_use]
 pub fn last_refusal(events: &[Event]) -> Option<String> {
     let words = events.iter().filter_map(|event| Some((said_at(event), verdict(event)?)));
@@ -57,7 +57,7 @@ fn said_at(event: &Event) -> Option<Timestamp> {
     [repeated, last, first].into_iter().flatten().max()
 }
 
-/// Whether an event is an autoscaler's word on whether the pod gets a node: that it does not and why, or that one comes.
+/// Decision of an autoscaler in an event: the message if the pod gets no node, `Some(None)` if one comes, and `None` for any other event.
 fn verdict(event: &Event) -> Option<Option<&str>> {
     let (reason, message) = (event.reason.as_deref()?, event.message.as_deref().unwrap_or_default());
     let source = event.source.as_ref().and_then(|source| source.component.as_deref());

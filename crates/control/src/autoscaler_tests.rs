@@ -8,7 +8,7 @@ use serde_json::json;
 const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler";
 const SCHEDULER: &str = "default-scheduler";
 
-/// What is said last by these events: second, who, reason, message.
+/// The last refusal in these events; each has a second, a component, a reason and a message.
 fn word(said: &[(&str, &str, &str, &str)]) -> Option<String> {
     let event = |(at, component, reason, message): &(&str, &str, &str, &str)| {
         serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "reason": reason, "message": message,

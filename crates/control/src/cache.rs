@@ -1,6 +1,6 @@
-//! The view: what control remembers of the cluster's objects, kept by observations alone.
+//! The view: the state of the cluster's objects that control keeps. Only observations change it.
 //!
-//! Workloads are kept in a slim form: what their pod templates say is reduced to a shared [`Shape`].
+//! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
 pub(crate) mod job_pods;
 mod jobs;
@@ -67,7 +67,7 @@ pub(crate) struct Member {
 pub(crate) struct TierWish {
     /// As it is written.
     pub(crate) text: String,
-    /// The tiers, best first, or what is wrong with it.
+    /// The tiers, best first, or the fault of the text.
     pub(crate) tiers: Result<Vec<berth_engine::model::Tier>, String>,
 }
 
@@ -103,9 +103,9 @@ pub(crate) struct WorkloadView {
     pub(crate) active: bool,
     /// The capacity tiers that it accepts, where its annotation names them.
     pub(crate) tiers: Option<Box<TierWish>>,
-    /// Whom it may preempt.
+    /// Its preemption scope.
     pub(crate) preempts: berth_engine::model::Preempts,
-    /// What decides: its own, and the boost that its annotation asks for where that counts.
+    /// Its effective priority: its own, and the boost that its annotation asks for where that counts.
     pub(crate) priority: i64,
     /// `spec.priority`.
     pub(crate) own_priority: i32,
@@ -113,26 +113,26 @@ pub(crate) struct WorkloadView {
     pub(crate) max_execution_seconds: Option<i32>,
     /// The slice that it is to replace.
     pub(crate) replaces: Option<Box<Name>>,
-    /// What the pod sets say.
+    /// Its pod sets.
     pub(crate) shape: Arc<Shape>,
-    /// How often the shape was computed again because LimitRanges or RuntimeClasses changed.
+    /// Number of times that the shape was computed again because LimitRanges or RuntimeClasses changed.
     pub(crate) reshaped: u32,
     /// The stored object does not decode, and this is what could be read: it keeps the quota that it holds, and nothing is
     /// decided about it or its job.
     pub(crate) unreadable: bool,
-    /// What capacity may have to be asked for.
+    /// Capacity that may have to be asked for.
     pub(crate) asked: Option<Box<crate::provisioning::Asked>>,
-    /// What hardly any workload says.
+    /// Fields that hardly any workload has.
     pub(crate) rare: Option<Box<Rare>>,
     pub(crate) status: api::WorkloadStatus,
 }
 
-/// What hardly any workload says, kept beside it: there are 50,000, and each text takes its room, empty or not.
+/// Fields that hardly any workload has, kept beside it: there are 50,000, and each text takes its room, empty or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     /// Finalizers of others.
     pub(crate) finalizers: Vec<String>,
-    /// References to who owns it beside its pods, of a group's.
+    /// References to its other owners beside its pods, of a group's.
     pub(crate) owners: Vec<Value>,
     /// `kueue.x-k8s.io/admission-gated-by`.
     pub(crate) gated_by: String,
@@ -142,24 +142,24 @@ pub(crate) struct Rare {
     pub(crate) allowed_flavors: Option<Vec<String>>,
     /// Name of the first slice of its job.
     pub(crate) slice: Option<String>,
-    /// What its job has behind it that grew by it.
+    /// Execution history of the previous slice, if this Workload is a scale-up.
     pub(crate) past: Option<Past>,
-    /// To how many workers a run under it was brought last by a restart, see [`crate::training_job::restarts::scaled`].
+    /// Number of workers to which a restart brought its run last, see [`crate::restarts::scaled`].
     pub(crate) scale: Option<Scale>,
-    /// How its TrainingJob ended, while something of that runs still.
+    /// End of its TrainingJob, while something of that runs still.
     pub(crate) end: Option<TrainingEnd>,
     /// It was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
-    /// Pods that run again, by pod set, though their quota went back: not what it says, but what is seen of its job.
+    /// Pods that run again, by pod set, though their quota went back: seen at its job, and not read from its fields.
     pub(crate) again: Vec<api::ReclaimablePod>,
     /// A field that Berth does not act on: why it may not be admitted at all.
     pub(crate) unsupported: Option<String>,
-    /// Why its admission is none: it does not fit its pod sets.
+    /// Why its admission is invalid: it does not fit its pod sets.
     pub(crate) misfit: Option<String>,
 }
 
 impl Rare {
-    /// Itself where it says anything.
+    /// Itself where any field is set.
     pub(crate) fn kept(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
@@ -177,12 +177,12 @@ impl WorkloadView {
         crate::workload::status::is_true(&self.status.conditions, kind)
     }
 
-    /// Whoever gates its admission, nobody where it is empty.
+    /// Controllers that gate its admission, empty where none does.
     pub(crate) fn gated_by(&self) -> &str {
         self.rare.as_ref().map_or("", |rare| &rare.gated_by)
     }
 
-    /// It was deactivated because its TrainingJob is suspended, as far as it says so itself.
+    /// Whether it was deactivated because its TrainingJob is suspended, as far as it says so itself.
     pub(crate) fn suspended_with_job(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.suspended_with_job)
     }
@@ -192,7 +192,7 @@ impl WorkloadView {
         self.rare.as_ref().map_or(&[], |rare| &rare.preemption_gates)
     }
 
-    /// Whether one of them is closed, as each is of which the status says nothing.
+    /// Whether one of them is closed. A gate without a state in the status is.
     pub(crate) fn has_closed_preemption_gate(&self) -> bool {
         let known = |name: &String| self.status.preemption_gates.iter().find(|gate| gate.name == *name);
         self.preemption_gates().iter().any(|name| known(name).is_none_or(|gate| gate.position == CLOSED))
@@ -226,8 +226,8 @@ impl WorkloadView {
         self.rare.as_ref().map_or(&[], |rare| &rare.again)
     }
 
-    /// The pods of a pod set, and how many of them may still run: of one that the spec does not have none do, as in Kueue. `None`
-    /// where the spec cannot be read.
+    /// The pods of a pod set, and how many of them may still run: none where the spec does not have the pod set, as in Kueue. `None` where the spec
+    /// cannot be read.
     pub(crate) fn pods(&self, pod_set: &str, reclaims: bool) -> Option<Pods<'_>> {
         let Some(set) = self.shape.pod_sets.iter().find(|set| set.name == pod_set) else {
             return (!self.unreadable).then(Pods::default);
@@ -241,7 +241,7 @@ impl WorkloadView {
         (self.namespace.clone(), self.name.clone())
     }
 
-    /// Why it may not be admitted at all: a field Berth does not act on, or one that is not legal.
+    /// Why it may not be admitted at all: a field that Berth does not act on, or one that is not legal.
     pub(crate) fn refused(&self) -> Option<&str> {
         let unreadable = self.unreadable.then_some("the stored object does not decode");
         let unsupported = self.rare.as_ref().and_then(|rare| rare.unsupported.as_deref());
@@ -249,7 +249,7 @@ impl WorkloadView {
         unreadable.or(self.shape.illegal.as_deref()).or(unsupported).or(tiers)
     }
 
-    /// What of it decides about the pods of a group.
+    /// The part of its state that decides about the pods of a group.
     pub(crate) fn stage(&self) -> [bool; 5] {
         [self.reserved(), self.is(types::ADMITTED), self.is(types::EVICTED), self.is(types::FINISHED), self.deleting]
     }
@@ -270,17 +270,17 @@ impl WorkloadView {
         self.group.as_ref().is_some_and(|members| members.binary_search_by(|member| (*member.uid).cmp(uid)).is_ok())
     }
 
-    /// Holds quota.
+    /// Whether it has a reservation, finished or not.
     pub(crate) fn reserved(&self) -> bool {
         self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
     }
 
-    /// Why its admission is none, `None` where it fits.
+    /// Why its admission is invalid, `None` where it fits.
     pub(crate) fn misfit(&self) -> Option<&str> {
         self.rare.as_ref()?.misfit.as_deref()
     }
 
-    /// Its pods may be started: it is admitted, has quota, and that is for these pods. What runs already is stopped by an eviction.
+    /// Whether its pods may be started: it is admitted, has quota, and that is for these pods. Running pods are stopped by an eviction.
     pub(crate) fn may_run(&self) -> bool {
         self.is(types::ADMITTED) && self.reserved() && self.misfit().is_none()
     }
@@ -325,7 +325,7 @@ impl WorkloadView {
         same && self.holds() == other.holds() && self.is(types::FINISHED) == other.is(types::FINISHED)
     }
 
-    /// Lets go of what nothing asks of a finished workload: most of those that a cluster keeps are finished.
+    /// Lets go of fields that nothing reads of a finished workload: most workloads that a cluster keeps are finished.
     pub(crate) fn shed(&mut self) {
         if !self.is(types::FINISHED) {
             return;
@@ -358,11 +358,11 @@ impl WorkloadView {
 /// Everything control has seen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// The clocks, as they were told.
+    /// The readings of both clocks.
     pub(crate) timeline: Timeline,
     /// Pods of jobs that no Job answers for, or that may have been resized.
     pub(crate) odd_pods: OddPods,
-    /// Resources of the API that cannot be listed, and why, by the kind of object that hangs on them.
+    /// Resources of the API that cannot be listed, and why, by the kind of object that depends on them.
     pub(crate) unlisted: BTreeMap<(Kind, String), String>,
     pub(crate) jobs: jobs::Jobs,
     pub(crate) training: BTreeMap<Name, TrainingView>,
@@ -376,14 +376,14 @@ pub(crate) struct View {
     pub(crate) policies: BTreeMap<String, crate::policies::Policy>,
     /// Stores of checkpoints.
     pub(crate) stores: BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>>,
-    /// Which ClusterQueue follows which policy.
+    /// The rules that each ClusterQueue follows.
     pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     /// Workloads, by uid, whose class has another value that they are to take over.
     pub(crate) repriced: BTreeSet<String>,
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    /// Those of them that are being deleted.
+    /// Namespaces among them that are being deleted.
     pub(crate) ending: BTreeSet<String>,
     pub(crate) checks: BTreeMap<String, crate::queues::checks::Check>,
     pub(crate) provisioning: crate::provisioning::ProvisioningBook,
@@ -395,7 +395,7 @@ impl View {
     /// Puts a workload in place of its older state; returns the old one.
     pub(crate) fn put_workload(&mut self, new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         if self.new_value(&new).is_none() {
-            // It has taken the value over: what is edited from here on stays.
+            // The workload has taken the value over: an edit from here on stays.
             self.repriced.remove(&new.uid);
         }
         let job = new.job().filter(|_| new.is(types::FINISHED));
@@ -445,7 +445,7 @@ impl View {
         if old == value { Vec::new() } else { self.reprice(Some(name)) }
     }
 
-    /// Workloads of that class, or of any, that say another value than it has are to take it over. Returns them.
+    /// Has workloads of that class, or of any, take its value over where theirs is another. Returns them.
     pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
         let values = &self.workload_priorities;
         let value_of = |named: &api::PriorityClassRef| {
@@ -477,12 +477,12 @@ impl View {
             .collect()
     }
 
-    /// The Workload that stands for an elastic job: of its slices the one that took the place of the others.
+    /// The Workload that stands for an elastic job: the slice that took the place of the others.
     pub(crate) fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
         let live: Vec<&WorkloadView> = self
             .workloads_of(owner_uid)
             .into_iter()
-            // One that has finished says how its job has ended until that is told, also when it is being deleted.
+            // A finished slice shows how its job has ended until the job's status does, also when it is being deleted.
             .filter(|workload| !workload.deleting || workload.is(types::FINISHED))
             .filter(|workload| !crate::training_job::elastic::is_replaced(workload))
             .collect();

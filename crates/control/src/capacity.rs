@@ -1,8 +1,8 @@
-//! The tier ladder: what is known of capacity that did not turn up, and which started jobs still wait for theirs.
+//! Capacity fallback: observations of capacity that did not turn up, and started jobs that still wait for theirs.
 //!
-//! A job that has quota but no nodes within the patience of its tier is asked about (`watch`); pods that no node takes make
-//! its flavor count as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier.
-//! Which tiers, how much patience and how long a back-off is in `rules`.
+//! Pods of a job that has quota but no nodes within the patience of its tier are looked at (`watch`). Pods that no node takes make their flavor count
+//! as out of stock (`stock`) for every job that asks for as much, and the job goes on to its next tier. The order of tiers, the patience and the
+//! back-off are in `rules`.
 
 pub(crate) mod climb;
 mod figures;
@@ -33,7 +33,7 @@ use crate::write::{Kind, ObjectKey, StuckPod};
 use rules::{Backoff, TierRules};
 use stock::StockBook;
 
-/// What the ladder remembers beside the objects.
+/// State of the capacity fallback beside the objects.
 #[derive(Debug, Default)]
 pub(crate) struct Ladder {
     pub(crate) stock: StockBook,
@@ -43,13 +43,13 @@ pub(crate) struct Ladder {
     pub(crate) lacking: BTreeMap<String, Lack>,
     /// Running workloads that could have a better tier, by uid.
     pub(crate) better: BTreeMap<String, climb::Better>,
-    /// Who is on the way to a better tier.
+    /// Workloads on the way to a better tier.
     pub(crate) climbers: Vec<climb::Climber>,
     /// Nodes that are being taken away, and whose pods run there.
     pub(crate) reclaims: reclaim::Reclaims,
-    /// When to look at that next.
+    /// Time of the next look for better tiers.
     pub(crate) next_climb: Option<Timestamp>,
-    /// What the log is still to say of workloads that came to tiers, or left them.
+    /// Log entries still to be written about workloads that came to tiers, or left them.
     pub(crate) moves: Vec<TierMove>,
 }
 
@@ -62,11 +62,11 @@ impl Ladder {
     }
 }
 
-/// Since when a started job lacks pods, as far as that was seen: not what was before the first look at it.
+/// Time since when a started job lacks pods, as far as that was seen: not before the first look at it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lack {
     pub(crate) since: Timestamp,
-    /// It had all of them before.
+    /// The job had all of them before.
     pub(crate) had: bool,
 }
 
@@ -77,14 +77,14 @@ pub(crate) struct Answer {
     pub(crate) stuck: Vec<StuckPod>,
 }
 
-/// Whether a job has the pods that it should have.
+/// State of the pods that a job should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pods {
-    /// It does not run.
+    /// The job does not run.
     NotWanted,
-    /// It runs, and some are not ready.
+    /// The job runs, and some pods are not ready.
     Lacking,
-    /// All are ready, or have succeeded.
+    /// All pods are ready, or have succeeded.
     Ready,
 }
 
@@ -101,7 +101,7 @@ impl Pods {
 }
 
 impl Control {
-    /// When a workload was evicted for want of capacity, if it was between these two states.
+    /// Time at which a workload was evicted for lack of capacity, if it was between these two states.
     pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
         let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
         let counts = match evicted.reason.as_str() {
@@ -122,13 +122,13 @@ impl Control {
         asks && have_failed(std::slice::from_ref(check))
     }
 
-    /// The rules of tiers that hold for a workload: its queue's policy, else the usual ones where it names tiers itself.
+    /// The rules of tiers that hold for a workload: its queue's policy, else the default ones where it names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
         let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         own.or_else(|| workload.tiers.is_some().then_some(&rules::USUAL))
     }
 
-    /// Takes note of what a job's new state tells about capacity.
+    /// Takes note of what a job's new state shows of capacity.
     pub(crate) fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
         let pods = Pods::of(job);
         let had = before == Some(Pods::Ready);
@@ -150,11 +150,11 @@ impl Control {
         // A TrainingJob has a Job for each of its pod sets.
         let concerned =
             |rung: &watch::Rung| training.is_none_or(|owner| child_job_name(&owner.name, &rung.pod_set) == object.name);
-        // Who is on its way out may have it for a moment more: that is no word of what others would get.
+        // An evicted workload may have the capacity for a moment more, which says nothing of what others would get.
         let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
         let started = self.view.workloads.owned_by(whole).find(runs);
         let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
-        // One that gives workers up is whole again without them, before its Workload says so.
+        // A job that gives workers up is complete without them, before its Workload says so.
         let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
         for rung in rungs.into_iter().filter(concerned) {
             if self.capacity.stock.turned_up(&rung.flavor, &rung.shape, rung.pods.min(wanted), now) {
@@ -164,7 +164,7 @@ impl Control {
         }
     }
 
-    /// Books the stock-out for which a workload was just evicted. Who does not lead has not asked about its pods: it follows what the
+    /// Records the stock-out for which a workload was just evicted. A replica that does not lead has not asked about its pods: it follows what the
     /// leader writes into the policy's status, where there is one.
     pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
         let Some(rules) = self.tier_rules(workload) else { return };
@@ -177,7 +177,7 @@ impl Control {
         if !self.leads() && self.rules_for(workload).is_some() {
             return;
         }
-        // What ran had its capacity until it lost it.
+        // A workload that ran had its capacity until it lost it.
         let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(self, workload));
         let started = lost.or(started).unwrap_or(at);
         let rungs = watch::rungs(self, workload).into_iter();
@@ -189,10 +189,10 @@ impl Control {
             let refused =
                 signals.scale_up_failed && stuck.is_some_and(|stuck| stuck.iter().any(|pod| pod.refused.is_some()));
             if !refused && !late.is_empty() {
-                // With the others there was still patience.
+                // The patience with the other pod sets was not over.
                 return late.contains(&rung.pod_set);
             }
-            // Who has not asked itself cannot tell which pod set it was.
+            // A replica that has not asked itself cannot know which pod set it was.
             let Some(stuck) = stuck else { return true };
             stuck.iter().any(|pod| pod.pod_set == rung.pod_set && (pod.refused.is_some() || !refused))
         });
@@ -201,7 +201,7 @@ impl Control {
         }
     }
 
-    /// What was given to a pod set did not turn up between these times.
+    /// Records that the capacity for a pod set did not turn up between these times.
     fn book_stock_out(&mut self, rung: watch::Rung, times: (Timestamp, Timestamp), backoff: Backoff, now: Timestamp) {
         if let Some(out) = self.capacity.stock.ran_out(rung.flavor, rung.shape, rung.pods, times, backoff) {
             self.engine(engine::Delta::StockOut(out));
@@ -209,14 +209,14 @@ impl Control {
         }
     }
 
-    /// Takes over what a policy's status says of stock-outs.
+    /// Takes over the stock-outs in a policy's status.
     pub(crate) fn restore_stock(&mut self, shown: &[StockBackoffStatus], now: Timestamp) {
         for out in self.capacity.stock.restore(shown, now) {
             self.engine(engine::Delta::StockOut(out));
         }
     }
 
-    /// The statuses of policies show stock-outs.
+    /// Marks the statuses of policies, which show stock-outs.
     fn mark_policies(&mut self, now: Timestamp) {
         for policy in self.view.policies.keys() {
             self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);

@@ -30,7 +30,7 @@ use crate::workload::explain::{Told, explain};
 use crate::workload::older_reasons;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
 
-/// What one step asks for.
+/// Result of one step.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Step {
@@ -38,17 +38,17 @@ pub struct Step {
     pub writes: Vec<Write>,
     /// Events to publish.
     pub notices: Vec<Notice>,
-    /// For the log: who came to a tier of capacity, or left it.
+    /// Changes of capacity tier, for the log.
     pub moves: Vec<TierMove>,
     /// Call again at that time even if nothing happens.
     pub wake_at: Option<Timestamp>,
-    /// Somebody waits for quota: what gives it back is urgent then.
+    /// True while a workload waits for quota: writes that give quota back are urgent then.
     pub quota_is_wanted: bool,
     /// Number of objects about which the step has decided.
     pub decided: u64,
 }
 
-/// Control: the view of the cluster, the engine's world, and what to write next. No I/O and no clock: `now` comes in.
+/// Control: the view of the cluster, the engine's world, and the decisions about the next writes. It has no I/O and no clock: callers pass `now`.
 #[derive(Debug)]
 pub struct Control {
     pub(crate) settings: Settings,
@@ -95,11 +95,11 @@ impl Control {
             return;
         }
         self.session.term = term;
-        // What an earlier term has planned and not written is void: the books follow the objects again.
+        // Plans of an earlier term that were not written are void: the engine follows the objects again.
         let planned = self.plans.take();
         self.training.growth.wanted.clear();
         self.training.growth.idle.clear();
-        // Whether a better tier is free still was not looked at meanwhile.
+        // Free capacity in better tiers was not observed meanwhile.
         self.capacity.better.clear();
         self.capacity.climbers.clear();
         let asked = std::mem::take(&mut self.training.growth.gives_up);
@@ -108,7 +108,7 @@ impl Control {
         }
         self.work.plan_again();
         if term.is_some() {
-            // A class may have got its value while nobody led.
+            // A priority class may have got its value while this replica did not lead.
             self.view.reprice(None);
             self.everything_dirty();
             self.doubt_starts();
@@ -131,8 +131,8 @@ impl Control {
         self.work.add_at(key, until);
     }
 
-    /// Takes what was planned about a workload back in the engine's books and lets its own state speak again. A plan that
-    /// has come true is replaced by what is seen, so that nothing is freed and nobody woken.
+    /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
+    /// observed state: nothing is freed, and no workload is woken.
     pub(crate) fn unplan(&mut self, uid: &str) {
         let workload = self.view.workloads.by_uid(uid);
         let name = workload.map(WorkloadView::key);
@@ -147,7 +147,7 @@ impl Control {
         }
         let stays = !leaving && !self.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
         if !reserved || stays {
-            // An unknown uid means the workload has gone meanwhile: nothing is booked then.
+            // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
             let _ = self.quota.world.apply(engine::Delta::Forget(uid.to_owned()));
         }
         if let (false, Some(name)) = (reserved, &name) {
@@ -156,7 +156,7 @@ impl Control {
         self.work.plan_again();
     }
 
-    /// Whoever decides about a workload does not write what was planned for it: nothing else would ever take the plan back.
+    /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
     fn give_plan_up(&mut self, object: &ObjectKey) {
         if self.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
@@ -167,12 +167,12 @@ impl Control {
         }
     }
 
-    /// Lets a workload's own state speak, when nothing of ours is pending on it.
+    /// Lets the observed state of a workload count, when no write or plan of ours is pending on it.
     pub(crate) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
-            // Seen: the admission is no longer a plan, whatever became of the answer.
+            // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
             self.plans.remove(&uid);
         }
         if !self.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
@@ -180,7 +180,7 @@ impl Control {
         }
     }
 
-    /// Decides: what to write now, and when to come back.
+    /// Decides which writes to send now, and when the next step is due.
     pub fn step(&mut self, now: Timestamp) -> Step {
         self.step_cycles(now, u64::MAX)
     }
@@ -202,9 +202,9 @@ impl Control {
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
-            // Whoever comes to lead looks at everything: what is seen meanwhile is not to be remembered for that.
+            // A replica that comes to lead looks at everything, so nothing that is seen meanwhile has to be remembered for that.
             self.work.clear();
-            // A status that could not be written is, by the next term.
+            // Statuses of TrainingJobs that were not written are marked again by the next term.
             self.reports.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
@@ -231,7 +231,7 @@ impl Control {
                     self.touch_related(&object);
                 }
                 if object.kind == Kind::Workload {
-                    // A back-off may be over: the engine is told anew.
+                    // A back-off may be over: the engine gets the workload anew.
                     self.flights.forget_old_refusal(&object, now);
                     let name = (object.namespace.clone(), object.name.clone());
                     self.mirror(&name);
@@ -241,7 +241,7 @@ impl Control {
         }
     }
 
-    /// Queues whose figures changed get their status written in due time.
+    /// Schedules status writes of objects whose figures changed.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
         for object in std::mem::take(&mut self.reports.untold) {
             self.reports.schedule.mark_key(&object, now);
@@ -257,7 +257,7 @@ impl Control {
             self.reports.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
         }
         if self.settings.engine.fair_sharing.is_some() {
-            // A share depends on what the whole tree lends and uses.
+            // A fair share depends on lending and usage in the complete cohort tree.
             for name in changed.cohorts {
                 self.reports.schedule.mark(Kind::Cohort, "", &name, now);
             }
@@ -294,7 +294,7 @@ impl Control {
         }
     }
 
-    /// Hands a write over, unless its object is busy: then whatever frees it brings us back here.
+    /// Hands a write over, unless its object is busy: the end of the write under way brings the decision back here.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {

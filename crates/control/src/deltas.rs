@@ -1,5 +1,5 @@
-//! From API objects to the engine's words. Nothing is decided here; what cannot be read becomes `inactive` with a text
-//! that names the field.
+//! Translation of API objects for the engine. Nothing is decided here; an object that cannot be read becomes `inactive` with a text that names the
+//! field.
 
 mod affinity;
 mod reserved;
@@ -89,7 +89,7 @@ pub(crate) fn flavor(object: &api::ResourceFlavor, strict: bool) -> engine::Flav
     }
 }
 
-/// A tier in the engine's words.
+/// A tier as the engine has it.
 pub(crate) fn tier(tier: api::CapacityTier) -> engine::Tier {
     match tier {
         api::CapacityTier::Reserved => engine::Tier::Reserved,
@@ -130,7 +130,7 @@ fn resource_group(index: usize, group: &api::ResourceGroup) -> Result<engine::Re
         let mut quotas = Vec::with_capacity(group.covered_resources.len());
         for covered in &group.covered_resources {
             let Some(resource) = flavor.resources.iter().find(|resource| &resource.name == covered) else {
-                // The server refuses such objects; to Kueue's scheduler it is none.
+                // The server refuses such objects; for Kueue's scheduler the quota is zero.
                 quotas.push(engine::Quota { nominal: Amount::ZERO, borrowing_limit: None, lending_limit: None });
                 continue;
             };
@@ -212,12 +212,12 @@ pub(crate) fn matches(selector: &engine::Selector, labels: &BTreeMap<String, Str
     })
 }
 
-/// What today's rules say against a stored object.
+/// Message about a stored object that today's rules refuse.
 fn refused(errors: &[api::validation::FieldError]) -> Option<String> {
     (!errors.is_empty()).then(|| api::validation::summary(errors))
 }
 
-/// A word that is not known stops, too: it may have been meant so.
+/// Stop policy of a queue. An unknown word stops it, too: it may have been meant so.
 pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     match policy {
         None | Some("None" | "") => engine::StopPolicy::None,
@@ -226,7 +226,7 @@ pub(crate) fn stop(policy: Option<&str>) -> engine::StopPolicy {
     }
 }
 
-/// Absent is the API's default, `Never`; so is what no schema lets in.
+/// Preemption policy of a queue. An absent one is the API's default, `Never`, and so is a word that no schema lets in.
 fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -239,8 +239,8 @@ fn fungibility(text: Option<&str>, default: engine::Fungibility) -> engine::Fung
     }
 }
 
-/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. Kueue passes the policy over while its
-/// gate is off; whoever wrote it down meant something by it, and is told.
+/// Fields of a ClusterQueue that decide whether a job may run and that Berth does not act on yet. Kueue passes the policy over while its gate is off.
+/// A user who wrote it down meant something by it, and gets a message.
 fn unsupported(spec: &api::ClusterQueueSpec) -> Option<String> {
     let message = "spec.concurrentAdmissionPolicy is not supported by Berth yet; make the ClusterQueue anew without it to \
                    admit workloads";
@@ -324,7 +324,7 @@ pub(crate) fn local_queue(object: &api::LocalQueue) -> engine::LocalQueueSpec {
     }
 }
 
-/// What a LocalQueue used lately, as its status has it.
+/// Recent usage of a LocalQueue, as its status has it.
 pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> {
     let status = object.status.as_ref()?.fair_sharing.as_ref()?.admission_fair_sharing_status.as_ref()?;
     let amount = |(resource, text): (&String, &Quantity)| {
@@ -334,7 +334,7 @@ pub(crate) fn ledger(object: &api::LocalQueue) -> Option<engine::LedgerFigures> 
     Some(engine::LedgerFigures { consumed, at: engine::Millis(status.last_update.0.as_millisecond()) })
 }
 
-/// A pod set's needs in the engine's words.
+/// A pod set's needs as the engine has them.
 pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::PodSetSpec {
     engine::PodSetSpec {
         count: i64::from(needs.count),
@@ -351,7 +351,7 @@ pub(crate) fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> e
     }
 }
 
-/// Whom a workload may preempt whose annotation says so; a word that is not known lets it preempt nobody.
+/// Preemption scope of a workload by its annotation; an unknown word lets it preempt nobody.
 pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
     match word {
         None | Some("PreemptAlways") => engine::Preempts::AsQueue,
@@ -360,7 +360,7 @@ pub(crate) fn preempts(word: Option<&str>) -> engine::Preempts {
     }
 }
 
-/// Takes out what selects a kind of capacity.
+/// Takes out selectors and tolerations that choose a kind of capacity.
 pub(crate) fn strip_capacity(pod_set: &mut engine::PodSetSpec) {
     let is_capacity = |key: &str| api::CAPACITY_SELECTORS.contains(&key);
     pod_set.node_selector.retain(|key, _| !is_capacity(key));

@@ -1,4 +1,4 @@
-//! Everything that can happen to control: observations of objects, and outcomes of its own writes.
+//! All input of control: observations of objects, and outcomes of its own writes.
 
 use berth_api as api;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -9,7 +9,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use crate::write::Kind;
 pub use berth_jobs::{JobPod, JobType, KINDS as JOB_TYPES, SharedJob};
 
-/// A change of one kind of object, as a watch tells it.
+/// A change of one kind of object, as a watch reports it.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
     /// Created or modified.
@@ -18,11 +18,11 @@ pub enum Change<T> {
     Delete(T),
     /// The complete list after a (re)list: what is not in it is gone.
     Reset(Vec<T>),
-    /// End of a (re)list whose objects came before it, one by one: namespace and name of each. What is not in it is gone.
+    /// End of a (re)list whose objects came before it, one by one: namespace and name of each. Objects that are not in it are gone.
     Only(Vec<(String, String)>),
 }
 
-/// What the runtime tells control about the world.
+/// A report of the runtime to control about the world.
 #[derive(Clone, Debug)]
 pub enum Observation {
     /// A job of a kind that can be suspended.
@@ -47,7 +47,7 @@ pub enum Observation {
     LimitRange(Change<Box<LimitRange>>),
     /// AdmissionCheck.
     AdmissionCheck(Change<Box<api::AdmissionCheck>>),
-    /// Whether the cluster serves ProvisioningRequests.
+    /// True where the cluster serves ProvisioningRequests.
     ServesProvisioningRequests(bool),
     /// ProvisioningRequestConfig.
     ProvisioningRequestConfig(Change<Box<api::ProvisioningRequestConfig>>),
@@ -67,8 +67,8 @@ pub enum Observation {
     RuntimeClass(Change<Box<RuntimeClass>>),
     /// Managed pod.
     Pod(Change<Box<Pod>>),
-    /// Pod with the name of its pod set, by its metadata alone. Its deletion is told with the last state that had that name, also where the pod has
-    /// only lost the name.
+    /// Pod with the name of its pod set, by its metadata alone. Its deletion is reported with the last state that had that name, also where the pod
+    /// has only lost the name.
     JobPod(Change<Box<JobPod>>),
     /// apps/v1 StatefulSet with a queue.
     StatefulSet(Change<Box<StatefulSet>>),
@@ -76,13 +76,13 @@ pub enum Observation {
     Unlisted(Unlisted),
 }
 
-/// Whether the objects of a resource are known.
+/// Report whether the objects of a resource are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlisted {
     /// The resource, as the API calls it.
     pub resource: String,
-    /// The kind of object that hangs on it, where one does.
+    /// The kind of object that depends on it, where one does.
     pub kind: Option<Kind>,
-    /// Why it cannot be listed; `None`: it can be, and all that are there were told.
+    /// Why the resource cannot be listed; `None` where it can be, and all objects that are there were reported.
     pub why: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Kueue's feature gates: names, defaults, and what each needs.
+//! Kueue's feature gates: their names, their defaults, and the gates that each needs.
 
 /// A gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Gate {
     pub name: &'static str,
     /// Its default.
     pub on: bool,
-    /// It cannot be changed.
+    /// True for a gate that cannot be changed.
     pub locked: bool,
     /// Gates that must be on with it.
     pub needs: &'static [&'static str],

@@ -1,7 +1,8 @@
-//! What happens to a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the
-//! Workload's end. One write per call; the order of the steps is Kueue's (kueue.md 5.2). How a job stops is in `stop`, what is done about
-//! the Jobs that a JobSet is made of in `parts`, about one that is being deleted in `going`, about one that somebody else suspends in `moved`,
-//! about one that does not ask by its Workload any more in `kept`, and who decides for a job that another one owns in `owners`.
+//! Life of a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the Workload's end. One write per call;
+//! the order of the steps is Kueue's (kueue.md 5.2).
+//!
+//! `stop` has the stop of a job, `parts` the Jobs that a JobSet is made of, `going` a job that is being deleted, `moved` a job that somebody else
+//! suspends, `kept` a job that does not request quota through its Workload any more, and `owners` a job that another object owns.
 
 pub(crate) mod altered;
 pub(crate) mod attempts;
@@ -48,10 +49,10 @@ pub(crate) use owners::unlisted_above;
 
 /// Seconds in which the ends of more pods are awaited before the first is written.
 const RECLAIM_SECONDS: i64 = 5;
-/// Why a job is suspended that runs without a Workload.
+/// Message of the suspension of a job that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
 
-/// A job with what is decided about it.
+/// A job to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     control: &'a Control,
@@ -74,7 +75,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
         return Decision::Done;
     }
     if owned.iter().any(|workload| workload.unreadable) {
-        // Whether it may run cannot be told: it goes on as it is.
+        // The Workload does not show whether the job may run: the job goes on as it is.
         return Decision::Done;
     }
     let asks = case.asks();
@@ -136,7 +137,7 @@ impl Case<'_> {
 
     fn prebuilt(&self, name: &str, owned: &[&WorkloadView]) -> Decision {
         let name = (self.key.namespace.clone(), name.to_owned());
-        // As long as it names no owner, only who waits for it knows whom it concerns.
+        // While the prebuilt Workload names no owner, only the job that waits for it knows of the relation.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
         let Some(workload) = self.control.view.workloads.get(&name) else {
             return if self.job.suspended { later } else { self.suspend(MISSING) };
@@ -162,7 +163,7 @@ impl Case<'_> {
         adopt(self.control, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
-    /// What was made beforehand asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
+    /// The prebuilt Workload asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
             return self.suspend(OUT_OF_SYNC);
@@ -204,7 +205,7 @@ impl Case<'_> {
         }
         let fresh = match self.build() {
             Ok(fresh) => fresh,
-            // Why it gets no other one is told when it has none.
+            // The event about a job that gets no Workload is sent when it has none.
             Err(Unbuilt::Invalid(_)) => return self.delete(other),
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
             Err(Unbuilt::Lean) => return self.read(),
@@ -285,7 +286,7 @@ impl Case<'_> {
         }
         if let Some(end) = &self.job.finished {
             if self.has_moving_parts() {
-                // A JobSet is over as soon as one of its Jobs decides that; the others are stopped afterwards.
+                // A JobSet is over as soon as one of its Jobs decides that; the other Jobs are stopped afterwards.
                 return Decision::Done;
             }
             return self.finish(workload, end.success, &end.message);
@@ -318,8 +319,8 @@ impl Case<'_> {
         self.control.over_of(self.key, self.job).iter().map(of).collect()
     }
 
-    /// Tells which pods are over: while the job runs, so that their quota goes back, and that only grows; and while it waits without quota, so
-    /// that it asks for those that are left.
+    /// Writes which pods are over. While the job runs, their quota goes back, and their number only grows. While it waits without quota, the Workload
+    /// asks for the pods that are left.
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
         let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
         let runs = workload.reserved() && !self.job.suspended;
@@ -329,7 +330,7 @@ impl Case<'_> {
         let mut wanted = self.over(workload);
         let old = &workload.status.reclaimable_pods;
         if waits {
-            // What is said of a pod set stays until something else is said of it.
+            // A count of a pod set stays until another one is written, so a pod set that is not counted any more is set to 0.
             let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
             let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
             wanted.extend(none);
@@ -348,7 +349,7 @@ impl Case<'_> {
         if waits {
             return Some(write(&wanted));
         }
-        // Pods of a job mostly end together: while nobody waits for their quota, what they leave is written once, or never when the
+        // Pods of a job mostly end together. While no workload waits for their quota, the counts are written once for all of them, or never when the
         // job ends with them.
         let ended = self.control.reports.ration.ended_at(&self.job.uid).filter(|_| !self.control.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
@@ -360,7 +361,7 @@ impl Case<'_> {
         Some(write(&wanted))
     }
 
-    /// Suspended and not evicted: start it when it is admitted.
+    /// Starts the suspended job of a workload that is not evicted, when it is admitted.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if !workload.may_run() {
             return match self.restore(workload).unwrap_or_else(|| self.follow_queue(workload)) {
@@ -439,7 +440,7 @@ impl Case<'_> {
         })
     }
 
-    /// The classes that the job names.
+    /// The priority classes that the job names.
     fn classes(&self) -> NamedClasses<'_> {
         (self.job.workload_priority_class.as_deref(), self.job.pod_priority_class.as_deref())
     }

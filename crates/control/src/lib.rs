@@ -6,7 +6,7 @@
 //! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`controller/strays.rs`), never by
 //! assuming.
 //!
-//! What control never does: talk to a server, read a clock, or write twice to an object whose last write it has not seen.
+//! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!
 //! Rooms: `controller` runs the step and holds what is planned and in flight, `cache` holds the observed objects, `observe` takes
 //! observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;

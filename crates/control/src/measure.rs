@@ -1,4 +1,4 @@
-//! What happened, in numbers: measures are drained by the runtime, gauges are computed when somebody asks.
+//! Measures of control: counts and durations are drained by the runtime, gauges are computed when they are asked for.
 
 /// Labels of a series, bounded sets only (queues, reasons, classes).
 pub type Labels = Vec<(&'static str, String)>;
@@ -15,7 +15,7 @@ pub enum Measure {
         /// Increment.
         by: u64,
     },
-    /// Series with these labels are of something that is gone.
+    /// Series with these labels belong to something that is gone.
     Forget {
         /// Labels.
         labels: Labels,
@@ -42,21 +42,21 @@ pub struct TierMove {
     pub cluster_queue: String,
     /// The tier.
     pub tier: String,
-    /// What it was given of that tier: names of flavors.
+    /// Flavors of that tier that the workload was given, by name.
     pub flavors: String,
-    /// What it did.
+    /// Step of the workload.
     pub what: TierStep,
 }
 
-/// What a workload did in a tier.
+/// Step of a workload in a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierStep {
-    /// It was admitted.
+    /// The workload was admitted.
     Admitted {
         /// Seconds for which it was queued.
         waited: i64,
     },
-    /// It was evicted.
+    /// The workload was evicted.
     Left {
         /// Reason of the eviction.
         reason: String,

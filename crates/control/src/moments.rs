@@ -2,17 +2,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// So many milliseconds later; the time itself where the calendar ends.
+/// The time `ms` milliseconds later; the time itself where the calendar ends.
 pub(crate) fn after(time: Timestamp, ms: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_millis(ms)).unwrap_or(time)
 }
 
-/// So many seconds later; the time itself where the calendar ends.
+/// The time `seconds` seconds later; the time itself where the calendar ends.
 pub(crate) fn after_seconds(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
 }
 
-/// Whole seconds from one time to another, 0 when that is earlier.
+/// Full seconds from one time to another, 0 when that is earlier.
 pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> i64 {
     to.as_second().saturating_sub(from.as_second()).max(0)
 }

@@ -1,4 +1,4 @@
-//! Observations change the view, and what follows from the change is mirrored into the engine and marked for decision.
+//! Observations change the view. Each change is mirrored into the engine, and the objects that it affects are marked for decision.
 
 mod jobs;
 mod namespaces;
@@ -134,7 +134,7 @@ impl Control {
         self.each_namespaced(change, known, put);
     }
 
-    /// Applies a change object by object; what a list does not have is gone.
+    /// Applies a change object by object; objects that a list does not have are gone.
     fn each_namespaced<T: HasMeta>(
         &mut self,
         change: Change<T>,
@@ -163,7 +163,7 @@ impl Control {
     }
 
     pub(crate) fn engine(&mut self, delta: engine::Delta) {
-        // A refusal means the engine does not know the object: nothing is booked for it.
+        // A refusal means the engine does not know the object: nothing is charged for it.
         let _ = self.quota.world.apply(delta);
         self.replan();
     }
@@ -205,7 +205,7 @@ impl Control {
                 self.view.pods.forget_owners(name);
                 self.touch_members(name);
             } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
-                // Its name was taken, so that the group of that name could have none of its own.
+                // The Workload had the name that the Workload of the group needs.
                 self.touch(key(Kind::PodGroup, name));
             }
         }
@@ -242,7 +242,7 @@ impl Control {
         self.note_hands(&name, old.as_deref());
         self.note_held_since(&name, old.as_deref());
         if let Some(old) = old {
-            // Of a finished one the old state is no longer whole, and there is nothing left to count.
+            // The old state of a finished Workload is no longer complete, and there is nothing left to count.
             let counts = self.leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
@@ -266,7 +266,7 @@ impl Control {
             self.mark_queues(&old, now);
         }
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
-            // It asks for something else now, or for nothing, or somebody else has written: the plan was made for another state.
+            // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
             self.plans.remove(&uid);
         }
@@ -295,8 +295,8 @@ impl Control {
         }
     }
 
-    /// Tells the engine what the view says of a workload, unless an admission of ours is still on its way: then the
-    /// engine's own booking holds until the result is seen.
+    /// Mirrors a workload of the view into the engine, unless an admission of ours is still on its way: then the engine's own accounting holds until
+    /// the result is seen.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         if self.plans.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
@@ -319,7 +319,7 @@ impl Control {
     }
 }
 
-/// Two states of one object that differ in its status at most: what follows from the rest has been done already.
+/// Whether two states of one object differ in its status at most: all effects of the rest have been handled already.
 pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
     let intent = |meta: &ObjectMeta| {
         // Without a generation the spec may have changed unseen.

@@ -24,23 +24,23 @@ use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Question, Request,
 pub use creation::Creation;
 pub use manifest::{Manifest, examine};
 
-/// Steps after which a decision that does not come to rest is cut off.
+/// Most steps of a decision that does not come to rest.
 const MOST_STEPS: usize = 10_000;
-/// How often a failed write is waited for within one call.
+/// Number of failed writes that are waited for within one call.
 const MOST_RETRIES: usize = 4;
 
-/// A write that was performed, and what it made of its object.
+/// A write that was performed, with its object before and after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
-    /// Why.
+    /// Purpose of the write.
     pub purpose: Purpose,
-    /// Of which object.
+    /// Object of the write.
     pub key: ObjectKey,
-    /// What it was; null when there was none.
+    /// The object before; null when there was none.
     pub before: Value,
-    /// What it became; null when it is gone.
+    /// The object after; null when it is gone.
     pub after: Value,
-    /// What was told of it.
+    /// Events about the object.
     pub notices: Vec<Notice>,
 }
 
@@ -48,22 +48,22 @@ pub struct Made {
 #[derive(Debug)]
 pub struct Offline {
     control: Control,
-    /// What a review of a new object would be told.
+    /// Facts about the cluster, for reviews of new objects.
     surroundings: Surroundings,
-    /// How many pods were made of templates.
+    /// Number of pods that were made of templates.
     made_pods: usize,
     now: Timestamp,
     objects: BTreeMap<ObjectKey, Value>,
     notices: Vec<Notice>,
     writes: Vec<(Purpose, ObjectKey)>,
-    /// What writes made of objects, where somebody asked for it.
+    /// Results of writes, if they are kept.
     history: Option<Vec<Made>>,
     version: u64,
     /// Text with which every write of a Workload's status is refused.
     refusal: Option<String>,
     /// Workloads that somebody else writes to before our next write.
     contested: Vec<ObjectKey>,
-    /// A write was lost to somebody else's: what it decided is decided anew.
+    /// A write was lost to somebody else's: its decision is made anew.
     conflicted: bool,
 }
 
@@ -135,21 +135,21 @@ impl Offline {
         self.contested.push(object_key(Kind::Workload, namespace, name));
     }
 
-    /// From now on it is kept what each write makes of its object, and lists of admission checks are left as they are: for whoever
-    /// asks what cycles decide by themselves.
+    /// Keeps from now on what each write makes of its object, and leaves lists of admission checks as they are: for callers that want the decisions
+    /// of cycles alone.
     pub fn keep_history(&mut self) {
         self.control.session.schedules_only = true;
         self.history.get_or_insert_default();
     }
 
-    /// What writes made of their objects since that was asked for, in order.
+    /// Results of writes since they are kept, in order.
     #[must_use]
     pub fn history(&self) -> &[Made] {
         self.history.as_deref().unwrap_or_default()
     }
 
-    /// Writes why a workload waits, as after a cycle that ended so: without a reason too, which no API server would take, and whether it
-    /// is its preemption gates that it waits for.
+    /// Writes why a workload waits, as after a cycle with that result; also without a reason, which no API server would take. `is_gated` is true for
+    /// a workload that waits for its preemption gates.
     pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
         let Some(draft) = self.control.telling(uid, reason, message, is_gated, self.now) else { return };
         let (purpose, key, request) = (draft.purpose, draft.key, draft.request.pack());
@@ -160,10 +160,10 @@ impl Offline {
         }
     }
 
-    /// Creates or replaces an object, of whichever version. An absent uid is made of namespace and name.
+    /// Creates or replaces an object, of any version. An absent uid is made of namespace and name.
     ///
     /// # Errors
-    /// Names what is wrong with an object of a known kind, the unknown version or the unknown kind.
+    /// Names the fault of an object of a known kind, the unknown version or the unknown kind.
     pub fn put(&mut self, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
@@ -186,7 +186,7 @@ impl Offline {
     /// Creates or replaces an object of a kind that Berth watches, also of one that [`Offline::put`] passes over.
     ///
     /// # Errors
-    /// Names what is wrong with it.
+    /// Names the fault of the object.
     pub fn put_as(&mut self, written: Kind, object: &Value) -> Result<(), String> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -236,7 +236,7 @@ impl Offline {
     }
 
     fn observe(&mut self, observation: Observation) {
-        // Nobody here is told of namespaces that have opted in.
+        // No caller needs the namespaces that have opted in.
         let _ = self.surroundings.observe(&observation);
         self.control.observe(observation, self.now);
     }
@@ -245,7 +245,7 @@ impl Offline {
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         let key = object_key(kind, namespace, name);
         if let Some(object) = self.objects.remove(&key) {
-            // What was readable when it was stored is readable now.
+            // An object that was readable when it was stored is readable now.
             let _ = self.show(&key, &object, true);
         }
     }
@@ -278,7 +278,7 @@ impl Offline {
             Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
             Kind::Pod => Observation::Pod(change(object, gone)?),
             Kind::StatefulSet => Observation::StatefulSet(change(object, gone)?),
-            // Nobody watches them.
+            // No watch shows objects of these kinds.
             Kind::Service
             | Kind::ConfigMap
             | Kind::PodGroup
@@ -294,8 +294,7 @@ impl Offline {
         Ok(())
     }
 
-    /// Runs that many scheduling cycles at most and performs what they ask for. A write that failed is waited for, a few
-    /// times.
+    /// Runs that many scheduling cycles at most and performs the writes that they ask for. A write that failed is waited for, a few times.
     pub fn run(&mut self, cycles: u64) {
         self.rest(0);
         self.rest(cycles);
@@ -334,7 +333,7 @@ impl Offline {
         }
     }
 
-    /// When an object was created that is created now. The first Workload of a job is as old as the job, or the youngest object of it.
+    /// Creation time of an object that is created now. The first Workload of a job is as old as the job, or as the youngest object that owns it.
     fn created(&self, kind: Kind, body: &Value) -> Timestamp {
         let owners = |object: &Value| -> Vec<String> {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -473,8 +472,8 @@ fn merge(target: &mut Value, patch: &Value) {
     });
 }
 
-/// Server-side apply of a Workload's status by the manager that carries everything it owns: what it no longer says goes,
-/// what others own stays.
+/// Server-side apply of a Workload's status by the manager that carries everything it owns: fields that it leaves out go, fields of other managers
+/// stay.
 fn apply_status(object: &mut Value, body: &Value) {
     let mut status = body.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     edit(object, "status", |old| {

@@ -1,6 +1,6 @@
-//! Usage of a job beyond what its Workloads hold: pods that are replaced while they end, pods of a job that somebody else has started, Jobs and
-//! pods of a group that have no place. It is found in what is seen, told to the engine, and charged to the job's ClusterQueue until it is gone
-//! (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
+//! Usage of a job beyond the quota that its Workloads hold: pods that are replaced while they end, pods of a job that somebody else has started, Jobs
+//! and pods of a group that have no place. Such usage is found in the view, passed to the engine, and charged to the job's ClusterQueue until it is
+//! gone (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
 
 mod jobs;
 mod pods;
@@ -23,26 +23,26 @@ use crate::write::{Kind, ObjectKey};
 /// All usage beyond quota that is known.
 #[derive(Debug, Default)]
 pub(crate) struct Overruns {
-    /// Jobs, pods and groups of which something was seen since they were looked at.
+    /// Jobs, pods and groups that were seen to change since they were looked at.
     unsure: BTreeSet<ObjectKey>,
-    /// Jobs, pods and groups of which more runs than their Workloads hold.
+    /// Jobs, pods and groups that run more than their Workloads hold.
     known: BTreeMap<ObjectKey, Overrun>,
 }
 
 /// Usage beyond quota of one job, pod or group.
 #[derive(Debug)]
 struct Overrun {
-    /// The charge that the engine was told; `None` where no queue is known for it.
+    /// The charge in the engine; `None` where no queue is known for it.
     charge: Option<BeyondSpec>,
-    /// Pods that run, and those for which quota is held.
+    /// Number of pods that run, and number of pods for which quota is held.
     pods: [i64; 2],
-    /// Begin of the time since which more than twice as many run.
+    /// Time since when more than twice as many run.
     doubled: Option<Timestamp>,
     /// The queue that is charged has no room for all of it, as the engine said last.
     crowded: bool,
 }
 
-/// Pods, and what they use beyond quota.
+/// Numbers of pods, and the amounts that they use beyond quota.
 #[derive(Default)]
 struct Found {
     carrier: String,
@@ -55,7 +55,7 @@ struct Found {
 type Requests = BTreeMap<String, Amount>;
 
 impl Overruns {
-    /// A job of which more than twice the pods run for which it holds quota: since when, how many, and for how many.
+    /// Time since when a job runs more than twice the pods for which it holds quota, with both numbers.
     pub(crate) fn doubled(&self, object: &ObjectKey) -> Option<(Timestamp, [i64; 2])> {
         let overrun = self.known.get(object)?;
         Some((overrun.doubled?, overrun.pods))
@@ -73,7 +73,7 @@ impl Found {
     fn charge(&mut self, control: &Control, given: Option<&BTreeMap<String, String>>, each: &Requests, pods: i64) {
         let all = |(resource, each): (&String, &Amount)| (resource.clone(), each.max(&Amount::ZERO).mul(pods));
         let mut amounts: Requests = each.iter().map(all).collect();
-        // No pod asks for itself.
+        // No pod asks for the resource `pods` itself.
         amounts.insert("pods".to_owned(), Amount::new(pods));
         self.charge_amounts(control, given, amounts);
     }
@@ -99,7 +99,7 @@ impl Found {
         }
     }
 
-    /// Something runs beyond quota, be it that nobody can say of which queue.
+    /// Whether something runs beyond quota, even if its queue is unknown.
     fn is_beyond(&self) -> bool {
         !self.usage.is_empty() || self.pods[0] > self.pods[1]
     }
@@ -110,7 +110,7 @@ impl Found {
     }
 }
 
-/// Nothing runs any more for which a carrier answers.
+/// The charge of a carrier for which nothing runs any more.
 fn none(charge: &BeyondSpec) -> BeyondSpec {
     BeyondSpec { usage: Vec::new(), ..charge.clone() }
 }
@@ -123,9 +123,9 @@ fn whole_of(object: &ObjectKey, job: &JobState) -> Option<ObjectKey> {
 }
 
 impl Control {
-    /// A job is seen anew: where it has another number of pods, or asks for quota in another way, it is looked at, and what it is a part of.
+    /// A job is seen anew: where it has another number of pods, or requests quota in another way, it is looked at, and the job that it is a part of.
     pub(crate) fn note_pods_since(&mut self, object: &ObjectKey, job: &JobState) {
-        // A process that does not lead charges nobody.
+        // A process that does not lead charges no queue.
         if !self.leads() {
             return;
         }
@@ -138,7 +138,7 @@ impl Control {
         }
     }
 
-    /// A job is gone: it is looked at, and what it was a part of.
+    /// A job is gone: it is looked at, and the job that it was a part of.
     pub(crate) fn note_pods_of(&mut self, object: &ObjectKey, job: &JobState) {
         if self.leads() {
             self.quota.overruns.unsure.extend(whole_of(object, job));
@@ -146,7 +146,7 @@ impl Control {
         }
     }
 
-    /// A Workload was seen after `old`: what it holds may be something else now.
+    /// A Workload was seen after `old`: it may hold other quota now.
     pub(crate) fn note_held_since(&mut self, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = self.view.workloads.get(name).filter(|_| self.leads()) else { return };
         let same = old.is_some_and(|old| {
@@ -169,14 +169,14 @@ impl Control {
         }
     }
 
-    /// A job is looked at, and what it is a part of.
+    /// Marks a job, and the job that it is a part of.
     fn look_again_at(&mut self, object: Option<ObjectKey>) {
         let Some(object) = object else { return };
         let whole = self.view.jobs.get(&object).and_then(|job| whole_of(&object, job));
         self.quota.overruns.unsure.extend(whole.into_iter().chain([object]));
     }
 
-    /// A queue has come or changed: what runs beyond quota may be another one's to answer for.
+    /// A queue has come or changed: usage beyond quota may be charged to another one now.
     pub(crate) fn charge_overruns_again(&mut self) {
         self.quota.overruns.unsure.extend(self.quota.overruns.known.keys().cloned());
     }
@@ -195,14 +195,14 @@ impl Control {
         }
     }
 
-    /// A pod that no Job answers for is seen anew, or is about to be forgotten: the job is looked at beside which it runs.
+    /// A pod that no Job answers for is seen anew, or is about to be forgotten: the job beside which it runs is looked at.
     pub(crate) fn note_stray(&mut self, name: &Name) {
         let odd = self.view.odd_pods.get(name).filter(|_| self.leads());
         let whole = odd.and_then(|odd| self.workload_of_odd(&name.0, odd)).and_then(WorkloadView::whole);
         self.look_again_at(whole);
     }
 
-    /// Looks at what may run beyond quota, and tells the engine what does.
+    /// Looks for usage beyond quota where that may have changed, and passes it to the engine.
     pub(crate) fn look_at_overruns(&mut self, now: Timestamp) {
         for object in std::mem::take(&mut self.quota.overruns.unsure) {
             // Offline a job that runs may have been read without its Workload.
@@ -245,7 +245,7 @@ impl Control {
         self.look_for_room();
     }
 
-    /// Asks the engine anew whether the queues that are charged have room. Costs what runs beyond quota anywhere: nearly always nothing.
+    /// Asks the engine anew whether the queues that are charged have room. Costs all usage beyond quota: nearly always nothing.
     fn look_for_room(&mut self) {
         let mut changed = Vec::new();
         for (object, overrun) in &mut self.quota.overruns.known {
@@ -267,7 +267,7 @@ impl Control {
         }
     }
 
-    /// Whether the queue of a Workload has room for what its pods ask of a resource beyond their places: it is charged with that already.
+    /// Whether the queue of a Workload has room for the excess of its pods in a resource: it is charged with that already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
         let known =
             workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
@@ -295,20 +295,20 @@ impl Control {
         is_gone && workload.is_some_and(|workload| !self.remains.pods_are_gone(&workload.uid))
     }
 
-    /// Whether something runs of the job of a Workload beyond what that holds, as far as is known.
+    /// Whether the job of a Workload runs something beyond the quota that it holds, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
         workload.whole().is_some_and(|whole| self.quota.overruns.known.contains_key(&whole))
     }
 
-    /// Whether pods of the job of a Workload run for which nothing of quota is held: it waits until they have ended, since a place
-    /// that were given to it meanwhile would hold twice as many.
+    /// Whether the job of a Workload runs pods without any quota: the Workload waits until they have ended, since a reservation in the meantime would
+    /// hold twice as many.
     pub(crate) fn runs_without_quota(&self, workload: &WorkloadView) -> bool {
         workload
             .whole()
             .is_some_and(|whole| self.quota.overruns.known.get(&whole).is_some_and(Overrun::is_without_quota))
     }
 
-    /// Pods of a job, a single pod or a group that run, and their usage beyond quota.
+    /// Running pods of a job, a single pod or a group, and their usage beyond quota.
     fn overrun_of(&self, object: &ObjectKey) -> Option<Found> {
         match object.kind {
             Kind::Pod => self.overrun_of_pod(&(object.namespace.clone(), object.name.clone())),
@@ -319,14 +319,14 @@ impl Control {
         }
     }
 
-    /// The ClusterQueue that is charged for what runs of the job of a Workload: whose quota it holds, or waits for.
+    /// The ClusterQueue that is charged for running pods of a Workload's job: the one whose quota it holds, or waits for.
     fn charged_for(&self, workload: &WorkloadView) -> Option<String> {
         let held = workload.holds().filter(|queue| !queue.is_empty()).map(str::to_owned);
         held.or_else(|| self.charged_behind(&workload.local_queue()))
     }
 
-    /// The ClusterQueue that is charged for what runs without quota by a LocalQueue. One that takes nothing of the namespace is not: whoever may make
-    /// LocalQueues there could take its quota from others.
+    /// The ClusterQueue that is charged for pods that run without quota by a LocalQueue. A ClusterQueue that takes nothing of the namespace is not
+    /// charged: a user who may make LocalQueues there could take its quota from others.
     fn charged_behind(&self, local: &Name) -> Option<String> {
         let queue = self.behind(local)?;
         let selector = self.view.cluster_queues.get(queue)?.spec.namespace_selector.as_ref()?;
@@ -334,7 +334,7 @@ impl Control {
         deltas::matches(&selector, self.view.namespaces.get(&local.0)?).then(|| queue.to_owned())
     }
 
-    /// The flavor of a queue in which what runs without quota is charged.
+    /// The flavor of a queue in which pods that run without quota are charged.
     fn first_flavor(&self, queue: &str, resource: &str) -> Option<String> {
         let groups = &self.view.cluster_queues.get(queue)?.spec.resource_groups;
         let group = groups.iter().find(|group| group.covered_resources.iter().any(|covered| covered == resource))?;

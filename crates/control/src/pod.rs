@@ -1,6 +1,6 @@
-//! What happens to a pod: it waits behind its gate until its Workload is admitted, is deleted when that is evicted, and is
-//! held until its end is booked. A pod by itself has a Workload of its own, decided here; one of a group shares the group's
-//! (`member` for the pod, `group` for the Workload). One write per call.
+//! Life of a pod: it waits behind its gate until its Workload is admitted, is deleted when that is evicted, and is held by our finalizer until its
+//! end is recorded. A pod by itself has a Workload of its own, decided here. A pod of a group shares the group's (`member` for the pod, `group` for
+//! the Workload). One write per call.
 
 pub(crate) mod job_pods;
 mod kept;
@@ -33,7 +33,7 @@ use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 
-/// A pod with what is decided about it.
+/// A pod to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     control: &'a Control,
@@ -56,7 +56,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// Why a pod does not ask by a Workload of its own, in words for the user; `None` where it does.
+/// Why a pod does not request quota through a Workload of its own, in words for the user; `None` where it does.
 pub(crate) fn unasked(control: &Control, name: &Name, pod: &PodState) -> Option<String> {
     if !control.manages(&name.0) {
         return Some(UNMANAGED_NAMESPACE.to_owned());
@@ -70,7 +70,7 @@ pub(crate) fn unasked(control: &Control, name: &Name, pod: &PodState) -> Option<
     pod.group.as_ref().map(|group| format!("its pod is one of group {:?}", group.name))
 }
 
-/// Whether pods that it controls are admitted with it.
+/// Whether pods of this owner are admitted with it.
 fn is_admitted_with(owner: &JobOwner) -> bool {
     Kind::of_whole(&owner.kind).is_some_and(Kind::is_admitted_with_pods)
 }
@@ -91,12 +91,12 @@ impl<'a> Wishes<'a> {
     }
 }
 
-/// The classes that a pod names.
+/// The priority classes that a pod names.
 fn classes_of(pod: &PodState) -> NamedClasses<'_> {
     (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
 }
 
-/// The event about a pod, or about the pods of its group.
+/// An event about a pod, or about the pods of its group.
 fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
     Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
 }
@@ -110,7 +110,7 @@ impl Case<'_> {
             && !self.pod.owner.as_deref().is_some_and(is_admitted_with)
     }
 
-    /// Whether a Workload of its own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
+    /// Whether a Workload of the pod's own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
     fn has_own(&self) -> bool {
         let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
         owned.any(|workload| match workload.is(types::FINISHED) {
@@ -119,7 +119,7 @@ impl Case<'_> {
         })
     }
 
-    /// The next step until nothing is left of the Workload that it had before it came to a group, `None` when there is none.
+    /// The next step until nothing is left of the Workload that the pod had before it came to a group, `None` when there is none.
     fn without_own(&self) -> Option<Decision> {
         let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
@@ -133,14 +133,14 @@ impl Case<'_> {
         })
     }
 
-    /// Whether it has been started, and the Workload of its group holds quota.
+    /// Whether the pod has been started, and the Workload of its group holds quota.
     fn runs_with(&self, group: &str) -> bool {
         let workload = self.control.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
-    /// It is not ours any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for our finalizer all the
-    /// same, which nobody else takes away.
+    /// Lets a pod go that is not managed any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for
+    /// our finalizer all the same, which no other controller takes away.
     fn unmanaged(&self) -> Decision {
         let seen = self.control.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
@@ -161,7 +161,7 @@ impl Case<'_> {
         Decision::write(Draft { purpose, key: self.key(), request, based_on: self.pod.version, notices })
     }
 
-    /// A pod by itself.
+    /// Decides about a pod by itself.
     fn single(&self) -> Decision {
         let owned = self.control.view.workloads_of(&self.pod.uid);
         let busy = |workload: &&WorkloadView| self.control.flights.busy(&key(Kind::Workload, &workload.key()));
@@ -172,18 +172,18 @@ impl Case<'_> {
         if self.pod.ended() {
             let leaving = owned.iter().copied().find(|workload| workload.deleting && has_finalizer(workload));
             return match (live, leaving) {
-                // Who deletes the pod in the foreground waits with it for the Workload.
+                // A deletion of the pod in the foreground waits for the Workload.
                 (None, Some(workload)) if !self.pod.held => Decision::write(remove_finalizer(workload)),
                 _ => self.over(live),
             };
         }
         if self.pod.deleting() {
-            // Its end brings us back.
+            // The end of the pod brings the decision back.
             return Decision::Done;
         }
         match (live, owned.first()) {
             (Some(workload), _) => self.with_workload(workload),
-            // Nothing has run by it, and the pod is nobody's business here.
+            // Nothing has run by this Workload, and the pod is not managed here.
             (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
             (None, None) if self.lost().is_some() => Decision::Done,
             (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
@@ -192,17 +192,17 @@ impl Case<'_> {
         }
     }
 
-    /// Nothing of it runs any more: that is booked, and then it is let go.
+    /// Nothing of the pod runs any more: its end is recorded, and then the pod is let go.
     fn over(&self, live: Option<&WorkloadView>) -> Decision {
         if let Some(workload) = live.filter(|workload| !workload.is(types::FINISHED)) {
             let evicted = workload.is(types::EVICTED);
-            // Until it is told to go, a pod of an evicted Workload fails by itself, and nothing comes in its place.
+            // A pod of an evicted Workload that was not stopped yet fails by itself, and nothing comes in its place.
             let stopped = evicted && (self.pod.condemned || self.pod.deleting());
             if self.pod.phase == Phase::Succeeded || (self.pod.phase == Phase::Failed && !stopped) {
                 return self.finish(workload);
             }
             if evicted && workload.reserved() {
-                // It cannot come back: what its user or its owner makes in its place has a Workload of its own.
+                // The pod cannot come back: a pod that its user or its owner makes in its place has a Workload of its own.
                 return release_as(workload, false, self.now);
             }
         }
@@ -230,7 +230,7 @@ impl Case<'_> {
         match (self.pod.gated, evicted) {
             (true, _) if workload.is(types::FINISHED) => Decision::Done,
             (false, _) if workload.is(types::FINISHED) => self.stop(reasons::NOT_ADMITTED, "Workload is finished"),
-            // It has not been started, so that it may be tried again.
+            // The pod has not been started, so that it may be tried again.
             (true, Some(_)) if workload.reserved() => {
                 self.withdraw_start().unwrap_or_else(|| release(workload, self.now))
             }
@@ -252,8 +252,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a Workload that was made beforehand asks for what its pod asks for. Admission fills in much of a pod, but
-    /// not its requests (kueue.md 5.2).
+    /// Whether a prebuilt Workload asks for the same as its pod. Admission plugins fill in much of a pod, but not its requests (kueue.md 5.2).
     fn is_as(&self, workload: &WorkloadView) -> bool {
         let Some(pod) = self.pod.whole() else { return true };
         match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {
@@ -262,14 +261,14 @@ impl Case<'_> {
         }
     }
 
-    /// What a pod asks for, as its Workload would be charged for it.
+    /// Needs of a pod, as its Workload would be charged for them.
     fn needs(&self, pod: &Pod) -> Option<PodSetNeeds> {
         let made = pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()?;
         self.control.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
     }
 
-    /// The resource of which the pod asks for more than the pod set as which it was admitted: its role is what its user says, and
-    /// a Workload may have been edited.
+    /// The resource of which the pod asks for more than the pod set as which it was admitted. The role of a pod is set by its user, and a Workload
+    /// may have been edited.
     fn exceeds(&self, workload: &WorkloadView) -> Option<String> {
         workload.shape.exceeded_by(self.pod.role(), &self.needs(&self.pod.whole()?)?).map(|excess| excess.resource)
     }
@@ -290,14 +289,14 @@ impl Case<'_> {
         follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
     }
 
-    /// The Workload from which somebody has taken the reference to the pod; it comes back.
+    /// The Workload from which the reference to the pod was removed; it comes back.
     fn lost(&self) -> Option<&WorkloadView> {
         let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
         let found = lost_by(self.control, &(self.name.0.clone(), name), &self.pod.uid)?;
         (!found.is(types::FINISHED)).then_some(found)
     }
 
-    /// Quota by which the pod does not ask any more, and nothing of it runs.
+    /// Gives back quota that the pod does not request any more and that nothing of it uses.
     fn give_back(&self, workload: &WorkloadView) -> Decision {
         let why = unasked(self.control, self.name, self.pod).unwrap_or_default();
         take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now)
@@ -322,7 +321,7 @@ impl Case<'_> {
                 Some(found) => made_for_another(self.control, &self.key(), found, |reason, text| {
                     self.notice(EventType::Warning, reason, text)
                 }),
-                // As long as it names no owner, only who waits for it knows whom it concerns.
+                // While that Workload names no owner, only the pod that waits for it knows of the relation.
                 None => Decision::WaitFor(key(Kind::Workload, &name)),
             };
         }
@@ -381,14 +380,14 @@ impl Case<'_> {
         }
     }
 
-    /// What the StatefulSet of that name says by now through which the pod is managed.
+    /// The present state of the StatefulSet through which the pod is managed.
     fn owning_set(&self) -> Option<OwningSet> {
         let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
         let set = self.control.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
         set.whole().as_ref().map(OwningSet::of)
     }
 
-    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear.
+    /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start.
     fn withdraw_start(&self) -> Option<Decision> {
         if !self.pod.gated || !self.control.flights.strays.may_land(&self.key()) {
             return None;
@@ -397,12 +396,12 @@ impl Case<'_> {
         Some(self.write(Purpose::WithdrawStart, request, Vec::new()))
     }
 
-    /// Its Workload was evicted.
+    /// Stops a pod whose Workload was evicted.
     fn evict(&self, reason: &str, message: &str) -> Decision {
         self.stop(&format!("WorkloadEvictedDueTo{reason}"), message)
     }
 
-    /// A pod cannot wait again: it is told why, and then deleted.
+    /// Stops a pod. It cannot wait again: its status gets the reason, and then it is deleted.
     fn stop(&self, reason: &str, message: &str) -> Decision {
         if self.pod.deleting() {
             return Decision::Done;
@@ -416,7 +415,7 @@ impl Case<'_> {
         self.delete(reasons::STOPPED, message)
     }
 
-    /// Deletes the pod and says so.
+    /// Deletes the pod, with an event.
     fn delete(&self, reason: &str, message: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reason, message.to_owned());
         self.write(

@@ -1,6 +1,5 @@
-//! A group of pods: it gets one Workload, all of it starts or none, and its end is that of all its pods. Its figures come
-//! from a tally; its pods are walked only when one of them has to be chosen. What is to be done with a single pod, whatever
-//! the others do, is `member`'s.
+//! A group of pods: it gets one Workload, starts as one or not at all, and its end is that of all its pods. Its figures come from a tally; its pods
+//! are walked only when one of them has to be chosen. Decisions about a single pod that do not depend on the others are in `member`.
 
 mod compose;
 mod empty;
@@ -32,15 +31,15 @@ use crate::workload::stops::{let_go, release, take_back};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::write::{EventType, Kind, Notice, Purpose, Request};
 
-/// Condition of a Workload some of whose pods have failed or were evicted, and are not replaced yet.
+/// Condition of a Workload of which some pods have failed or were evicted, and are not replaced yet.
 const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
-/// A group with what is decided about it.
+/// A pod group to decide about, with the view and the time.
 struct Case<'a> {
     control: &'a Control,
     name: &'a Name,
     group: &'a Group,
-    /// The StatefulSet whose pods they are, and its name.
+    /// The StatefulSet that the pods belong to, with its name.
     set: Option<(&'a str, &'a SetState)>,
     now: Timestamp,
 }
@@ -68,7 +67,7 @@ impl<'a> Case<'a> {
         self.control.settings.job_kinds.contains(&Kind::Pod) && self.control.manages(&self.name.0)
     }
 
-    /// Whether its Workload has to be followed, whoever is managed: it holds quota, or waits to be let go.
+    /// Whether the group's Workload has to be followed even if the group is not managed: it holds quota, or waits to be let go.
     fn has_quota(&self) -> bool {
         let workload = self.control.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
         workload.is_some_and(|workload| {
@@ -90,7 +89,7 @@ impl<'a> Case<'a> {
         self.members().find(|(_, pod)| pod.counts())
     }
 
-    /// A pod that looks as if it waited may run by now: a start of it is under way, not seen yet, or of unknown outcome.
+    /// Whether a pod that seems to wait may run by now: a start of it is under way, not seen yet, or of unknown outcome.
     fn may_be_starting(&self) -> bool {
         let flights = &self.control.flights;
         self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
@@ -124,7 +123,7 @@ impl<'a> Case<'a> {
     }
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
-        // One that is not managed any more and does not run is stopped by nobody.
+        // A pod that is not managed any more and does not run is stopped by no decision.
         let ours = |pod: &PodState| self.managed() && self.control.names_a_queue(pod);
         let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
@@ -165,7 +164,7 @@ impl<'a> Case<'a> {
         if self.managed() { self.follow(workload) } else { self.kept(workload) }
     }
 
-    /// What runs in a namespace that is not managed any more runs on, and quota that nothing uses goes back.
+    /// Pods in a namespace that is not managed any more run on, and quota that nothing uses goes back.
     fn kept(&self, workload: &WorkloadView) -> Decision {
         if self.tally().running == 0 && !self.may_be_starting() {
             return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
@@ -185,28 +184,28 @@ impl<'a> Case<'a> {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
         if !(workload.is(types::ADMITTED) && workload.reserved()) {
-            // The others need not be told the same.
+            // One pod of the group gets the event for all of them.
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
         pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
-    /// What its Workload is to say: what its StatefulSet says, else its first pod. Pods of a StatefulSet say what it said when they
-    /// were made, and are believed in nothing, whether it has been seen or not.
+    /// Values for the group's Workload: those of its StatefulSet, else of its first pod. Pods of a StatefulSet have the values that it had when they
+    /// were made, and are not followed, whether the StatefulSet has been seen or not.
     fn wishes(&self, workload: &WorkloadView, first: Option<(&'a str, &'a PodState)>) -> Option<Wishes<'a>> {
         if let Some((_, set)) = self.set {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
         let wishes = Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod)));
-        // A group that serves outlives its pods, and so what one of them says of its queue, as in Kueue.
+        // A group that serves outlives its pods, so that the queue of one of them is not followed, as in Kueue.
         let queue = wishes.queue.filter(|_| self.tally().serving == 0);
         Some(Wishes { queue, ..wishes })
     }
 
-    /// Pods that came later own the Workload too: it must outlive those that they replace. So do controllers that make pods again: it must
-    /// outlive a moment without any pod. A StatefulSet's outlives them all.
+    /// Adds owners to the Workload. Pods that came later own it too, so that it outlives the pods that they replace. Controllers that make pods again
+    /// own it, so that it outlives a moment without any pod. The Workload of a StatefulSet outlives all pods.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
         let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
@@ -214,7 +213,7 @@ impl<'a> Case<'a> {
         if new.is_empty() || self.set.is_some() {
             return None;
         }
-        // A merge patch replaces the list: whoever else owns it is named again.
+        // A merge patch replaces the list, so that other owners have to be named again.
         let mut others = workload.rare.as_ref().map_or_else(Vec::new, |rare| rare.owners.clone());
         let before = others.len();
         for maker in new.iter().filter_map(|(_, pod)| made_by(pod)) {
@@ -236,7 +235,7 @@ impl<'a> Case<'a> {
         Some(Decision::write(draft))
     }
 
-    /// The list of owners of a Workload: those, the pods of which it is known that they own it and that are there, and new ones.
+    /// The owner references of a Workload: `others`, the pods that own it and are there, and the `new` pods.
     fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
         let known = workload.group.iter().flatten();
         let known = known.filter(|member| self.pod(&member.name).is_some_and(|pod| pod.uid == member.uid));
@@ -247,8 +246,8 @@ impl<'a> Case<'a> {
         others.into_iter().chain(known.chain(new).map(reference)).collect()
     }
 
-    /// A finished Workload goes with its pods, and not with the controllers that made them: whatever they make from then on under the name of
-    /// the group is another run.
+    /// Lets a finished Workload go with its pods, and not with the controllers that made them: pods that a controller makes from then on under the
+    /// name of the group are another run.
     fn let_finished_go(&self, workload: &WorkloadView) -> Draft {
         let mut draft = remove_finalizer(workload);
         let others = workload.rare.as_ref().map_or(&[][..], |rare| &rare.owners);
@@ -269,7 +268,7 @@ impl<'a> Case<'a> {
         draft
     }
 
-    /// The pod that was needed for what became of others by now.
+    /// Lets a pod go that was needed for the sake of others and is not any more.
     fn let_go(&self, workload: &WorkloadView) -> Option<Decision> {
         let tally = self.tally();
         if tally.kept == 0 || (tally.staying > 0 && tally.kept_failed == 0) {
@@ -283,13 +282,13 @@ impl<'a> Case<'a> {
         Some(self.member(&free)?.release())
     }
 
-    /// Pods beyond the size of their role go, and failed ones whose place is taken are let go.
+    /// Deletes pods beyond the size of their role, and lets failed pods go whose place is taken.
     fn surplus(&self, workload: &WorkloadView) -> Option<Decision> {
         workload.sizes().find_map(|(role, size)| {
             let tally = self.tally().role(role);
             let of_role = || self.members().filter(|(_, pod)| pod.role() == role);
-            // A pod that ends makes its successor not one too many, and a pod that a controller would make again at once waits until there
-            // is a place for it.
+            // A pod that ends does not make its successor one too many. A pod that a controller would make again at once waits until there is a place
+            // for it.
             let excess = tally.counting.saturating_sub(tally.leaving) > size && self.set.is_none();
             if let Some(decision) = excess.then(|| self.delete_excess(of_role())).flatten() {
                 return Some(decision);
@@ -306,7 +305,7 @@ impl<'a> Case<'a> {
         Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
     }
 
-    /// One of its pods as it is decided about by itself.
+    /// A pod of the group with all that a decision about it alone needs.
     fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::Case<'b>>
     where
         'a: 'b,
@@ -315,7 +314,7 @@ impl<'a> Case<'a> {
         Some(crate::pod::Case { control: self.control, name, pod, now: self.now })
     }
 
-    /// The condition that some pods are to be replaced. While it is true the Workload is not admitted again.
+    /// Writes the condition that some pods are to be replaced. While it is true the Workload is not admitted again.
     fn waiting(&self, workload: &WorkloadView) -> Option<Decision> {
         let of_set = |(_, pod): (&str, &PodState)| pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK);
         if self.set.is_some() || self.first().is_some_and(of_set) {
@@ -324,7 +323,7 @@ impl<'a> Case<'a> {
         let old = find(&workload.status.conditions, WAITING);
         let was = old.is_some_and(|condition| condition.status == "True");
         let absent = self.tally().absent(workload.sizes()) > 0;
-        // Of a Workload that was made beforehand, some may just not have come yet.
+        // Pods of a prebuilt Workload may just not have come yet.
         let made_of_them = || self.members().next().is_some_and(|(_, pod)| pod.prebuilt_workload.is_none());
         let waits = absent && (was || self.tally().has_inactive() || made_of_them() || self.has_lost_one(workload));
         if !waits && !was {
@@ -358,7 +357,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The write of the condition that pods are to be replaced, `None` where it stands so already.
+/// The write of the condition that pods are to be replaced, `None` where the condition is as it should be.
 fn waits_for_pods(
     workload: &WorkloadView,
     (waits, reason, message): (bool, &str, &str),
@@ -373,7 +372,7 @@ fn waits_for_pods(
     Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
 }
 
-/// How a Workload refers to the controller that makes a pod again.
+/// Owner reference to the controller that makes a pod again.
 fn made_by(pod: &PodState) -> Option<Value> {
     serde_json::to_value(pod.maker_reference()?).ok()
 }

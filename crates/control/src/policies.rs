@@ -1,5 +1,5 @@
-//! QueuePolicies: which ClusterQueue follows which, and what they say, read once. What they read in labels of jobs is in
-//! `labels`, how many GPUs a job may have in `gpus`.
+//! QueuePolicies: the policies that a ClusterQueue follows, and their fields, read once. `labels` has what they read in labels of jobs, `gpus` the
+//! number of GPUs that a job may have.
 
 mod gpus;
 mod labels;
@@ -29,17 +29,17 @@ use crate::write::Kind;
 pub(crate) use labels::{NamedClasses, Wanted, no_class};
 pub(crate) use merge::{Lost, fields};
 
-/// What a policy says, as control acts on it.
+/// Fields of a policy, as control acts on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Names of the policies that say so, by the fields that messages name.
+    /// Names of the policies that set them, by the fields that messages name.
     sources: BTreeMap<&'static str, Arc<str>>,
     pub(crate) tiers: Option<TierRules>,
-    /// Which class a job has by a label.
+    /// Class of a job by a label.
     pub(crate) classes: Option<ClassesByLabel>,
     pub(crate) limits: Limits,
     pub(crate) guard: engine::PreemptionGuard,
-    /// Time for a checkpoint before a stop.
+    /// Time for a checkpoint before a stop, in milliseconds.
     pub(crate) grace_ms: Option<i64>,
     /// Points of priority that an hour of waiting is worth.
     pub(crate) points_per_hour: u32,
@@ -64,16 +64,16 @@ pub(crate) struct Limits {
     pub(crate) max_priority: Option<i32>,
 }
 
-/// A policy with what is at hand.
+/// A policy with the values that are computed from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) object: Box<QueuePolicy>,
     rules: Arc<Rules>,
-    /// Labels of the queues that it selects; the error says what is wrong with them.
+    /// Labels of the queues that it selects, or an error about them.
     pub(crate) selector: Option<Result<engine::Selector, String>>,
 }
 
-/// What a queue follows.
+/// The rules that a queue follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) rules: Arc<Rules>,
@@ -100,7 +100,7 @@ impl Rules {
         }
     }
 
-    /// Name of the policy that says a field.
+    /// Name of the policy that sets a field.
     pub(crate) fn source(&self, field: &str) -> &str {
         self.sources.get(field).map_or("", |policy| policy)
     }
@@ -112,7 +112,7 @@ impl Policy {
         Self { rules: Arc::new(merge::alone(&object)), selector, object }
     }
 
-    /// Whether it claims a queue of that name and labels.
+    /// Whether the policy claims a queue of that name and labels.
     fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
         self.object.spec.cluster_queues.iter().any(|named| named == name)
@@ -120,7 +120,7 @@ impl Policy {
     }
 }
 
-/// Labels of ClusterQueues. One that was stored before the schema refused it selects nothing, and that is told.
+/// Labels of ClusterQueues. A selector that was stored before the schema refused it selects nothing, and the status says so.
 fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
     let path = "spec.clusterQueueSelector";
     let faults = validate_label_selector(told, path);
@@ -143,7 +143,7 @@ fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
     words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
 }
 
-/// What is absent, and what no schema lets in, is as usual.
+/// A value that is absent, or that no schema lets in, is the default.
 fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     let [reserved, on_demand, spot] = CapacityTier::ALL;
     let patience = |tier: CapacityTier| {
@@ -170,7 +170,7 @@ fn tiers_for(told: &DefaultFor) -> TiersFor {
 fn backoff(told: &StockBackoff) -> Backoff {
     let usual = USUAL.backoff;
     let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
-    // What is not said gives way to what is; that both contradict each other no schema lets in.
+    // A default gives way to a value that is set. No schema lets in two set values that contradict each other.
     let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
     Backoff {
         initial_ms,
@@ -220,8 +220,8 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 }
 
 impl Limits {
-    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, and its value with what the
-    /// workload asks for.
+    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, and its value with the request of the
+    /// workload.
     fn broken_by(
         &self,
         workload: &WorkloadView,
@@ -244,12 +244,12 @@ impl Limits {
 }
 
 impl Control {
-    /// What the policies of a ClusterQueue say.
+    /// The rules that the policies of a ClusterQueue make.
     pub(crate) fn rules_of(&self, cluster_queue: &str) -> Option<&Rules> {
         self.view.claims.get(cluster_queue).map(|claim| &*claim.rules)
     }
 
-    /// What the policies of a workload's ClusterQueue says.
+    /// The same for a workload's ClusterQueue.
     pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&Rules> {
         if self.view.claims.is_empty() {
             return None;
@@ -284,15 +284,15 @@ impl Control {
         Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
     }
 
-    /// Whether what a workload's pods select of capacity gives way to the tiers of its queue.
+    /// Whether selectors of capacity in a workload's pods give way to the tiers of its queue.
     pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
         let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
-        // Of a pod that exists, a node selector can only be narrowed.
+        // The node selector of a pod that exists can only be narrowed.
         let fixed = workload.whole().is_some_and(|whole| whole.kind.is_pods());
         tiers.is_some_and(|tiers| tiers.overrides) && !fixed
     }
 
-    /// What the engine is told of a ClusterQueue, with what its policy says.
+    /// A ClusterQueue as the engine gets it, with the rules of its policies.
     pub(crate) fn queue_spec(&self, object: &berth_api::ClusterQueue) -> engine::ClusterQueueSpec {
         let mut spec = deltas::cluster_queue(object, &self.view.checks, &self.settings);
         if let Some(rules) = self.rules_of(&spec.name) {
@@ -312,7 +312,7 @@ impl Control {
 
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
-        // Who leads keeps the book of stock-outs; everybody else follows what the leader wrote.
+        // The leader keeps the stock-outs; all other replicas follow what it wrote.
         let follows = self.session.term.is_none() || !self.view.policies.contains_key(name);
         if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
             self.restore_stock(&status.backoffs, now);
@@ -325,7 +325,7 @@ impl Control {
             (_, Some(object)) => self.view.policies.insert(name.to_owned(), Policy::new(object)),
             (_, None) => self.view.policies.remove(name),
         };
-        // A job without a Workload may wait for the class that the policy names now.
+        // A job without a Workload may wait for a class that a label stands for.
         self.touch_those_without_class();
         let new = self.view.policies.get(name);
         let none = BTreeMap::new();
@@ -350,7 +350,7 @@ impl Control {
         }
     }
 
-    /// Finds out what a ClusterQueue follows; tells whether that changed.
+    /// Finds the rules that a ClusterQueue follows; true if they have changed.
     pub(crate) fn claim(&mut self, queue: &str, labels: &BTreeMap<String, String>, now: Timestamp) -> bool {
         let claiming = self.view.policies.values().filter(|policy| policy.claims(queue, labels));
         let new = merge::merged(claiming.collect());
@@ -368,7 +368,7 @@ impl Control {
         true
     }
 
-    /// A ClusterQueue is told to the engine again, and so is everything that is judged by its policy.
+    /// Passes a ClusterQueue to the engine again, and with it everything that depends on its policy.
     fn tell_queue_again(&mut self, queue: &str) {
         let Some(object) = self.view.cluster_queues.get(queue) else { return };
         let spec = self.queue_spec(object);
@@ -376,7 +376,7 @@ impl Control {
         self.tell_members_again(queue);
     }
 
-    /// What is judged by the policy of a ClusterQueue is told to the engine again, and looked at.
+    /// Passes everything that depends on the policy of a ClusterQueue to the engine again, and marks it.
     pub(crate) fn tell_members_again(&mut self, queue: &str) {
         let locals = self.view.local_queues.iter();
         let locals = locals.filter(|(_, local)| local.spec.cluster_queue.as_deref() == Some(queue));
@@ -385,12 +385,12 @@ impl Control {
         }
     }
 
-    /// The same for those of one LocalQueue.
+    /// The same for the members of one LocalQueue.
     pub(crate) fn tell_local_members_again(&mut self, local: &Name) {
         let members: Vec<Name> = self.view.workloads.members(local).map(WorkloadView::key).collect();
         for name in members {
             self.mirror(&name);
-            // Its job, too, follows what the policy says of its priority.
+            // Its job, too, follows the policy in its priority.
             self.touch_related(&key(Kind::Workload, &name));
         }
     }

@@ -1,5 +1,5 @@
-//! What is known of ProvisioningRequests: those that were made for Workloads, their PodTemplates and configurations, and
-//! whom a change of them concerns. What is decided with it is in `provisioning/check.rs`.
+//! ProvisioningRequests in the view: those that were made for Workloads, their PodTemplates and configurations, and the objects that a change of them
+//! concerns. Decisions are in `provisioning/check.rs`.
 
 pub(crate) mod check;
 
@@ -18,7 +18,7 @@ use crate::controller::{Control, cluster_key, key};
 use crate::queues::checks::Check;
 use crate::write::{Kind, ObjectKey};
 
-/// What a Workload asks for, whole: kept while it has quota and waits for its checks.
+/// The complete pod sets of a Workload: kept while it has quota and waits for its checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// Its pod sets, as JSON.
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What may have to be asked for a Workload, `None` when nothing may.
+    /// The capacity that may have to be asked for, for a Workload; `None` when there is none.
     pub(crate) fn of(
         annotations: &BTreeMap<String, String>,
         pod_sets: &[api::PodSet],
@@ -68,10 +68,10 @@ fn identity(metadata: &ObjectMeta) -> (String, u64) {
     (metadata.uid.clone().unwrap_or_default(), version_of(metadata))
 }
 
-/// Everything about them.
+/// All ProvisioningRequests, with their templates and configurations.
 #[derive(Debug, Default)]
 pub(crate) struct ProvisioningBook {
-    /// Whether the cluster serves them, once that was told.
+    /// True where the cluster serves ProvisioningRequests; `None` while that is not known.
     pub(crate) served: Option<bool>,
     pub(crate) configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
     pub(crate) requests: BTreeMap<Name, Box<ProvisioningRequest>>,
@@ -123,7 +123,7 @@ impl ProvisioningBook {
 }
 
 impl Control {
-    /// Whether the cluster serves ProvisioningRequests.
+    /// Notes whether the cluster serves ProvisioningRequests.
     pub(crate) fn put_served(&mut self, served: bool) {
         if self.view.provisioning.served.replace(served) != Some(served) {
             self.touch_provisioning(None);
@@ -172,8 +172,7 @@ impl Control {
         }
     }
 
-    /// Whether a state of an object is not older than the one that is known; another object of its name ends what the first one was
-    /// waited for.
+    /// Whether a state of an object is not older than the one that is known. Another object of that name ends the wait for the first one.
     fn is_news(&mut self, object: &ObjectKey, old: Option<(String, u64)>, new: &(String, u64)) -> bool {
         let Some((uid, version)) = old else { return true };
         if uid != new.0 {
@@ -214,7 +213,7 @@ impl Control {
         self.work.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
-    /// Whom a request or a template concerns.
+    /// Objects that a change of a request or a template concerns.
     pub(crate) fn concerned_by(&self, object: &ObjectKey) -> Vec<ObjectKey> {
         let name = (object.namespace.clone(), object.name.clone());
         let book = &self.view.provisioning;
@@ -227,7 +226,7 @@ impl Control {
         let request = controller(&template.metadata).filter(|owner| owner.kind == Kind::ProvisioningRequest.name());
         let request = request.map(|owner| in_place(Kind::ProvisioningRequest, &owner.name));
         let workload = template.workload().map(|name| in_place(Kind::Workload, name));
-        // It is not its own yet, but it may be what a request waits to take over.
+        // The template does not belong to a request yet, but a request may wait to take it over.
         let uid = workload.as_ref().and_then(|workload| self.uid_of(workload)).unwrap_or_default();
         let requests = book.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
         request.into_iter().chain(workload).chain(requests).collect()

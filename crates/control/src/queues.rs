@@ -27,23 +27,23 @@ use crate::workload::columns;
 use crate::workload::status::set_in;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
 
-/// A status has room for so many flavors: as many as a spec, without those of which a queue has no quota any more.
+/// Most flavors in a status: as many as in a spec, without flavors of which a queue has no quota any more.
 const MOST_FLAVORS: usize = 64;
 
 /// Usage per flavor and resource.
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
-/// Keeps the finalizer on what is in use, and lets go of what is being deleted and free.
+/// Keeps the finalizer on objects in use, and removes it from unused objects that are being deleted.
 pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
     match key.kind {
         Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
-            // Its status says how many hold its quota.
+            // The status of the ClusterQueue says how many workloads hold its quota.
             Some(object) => {
                 held(key, &Holder::of(&object.metadata), || control.quota.world.cluster_queue_in_use(&key.name))
             }
             None => Decision::Done,
         },
-        // One that no server has stored, as `berth decide` reads them, has nothing to write to.
+        // A check that no server has stored, as `berth decide` reads them, has nothing to write to.
         Kind::AdmissionCheck => match control.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
@@ -51,7 +51,7 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
                 let users = naming_check(control, &key.name);
                 let is_told = check.asks_autoscaler();
                 match held(key, &holder, || !users.is_empty()) {
-                    // Of our own checks the condition says so.
+                    // A check that Berth answers says so in its condition.
                     Decision::Done if check.deleting && !is_told && !users.is_empty() => {
                         waits_for(control, key, &check.uid, &users)
                     }
@@ -91,7 +91,7 @@ fn offering<'a>(control: &'a Control, flavor: &str) -> Vec<&'a str> {
     queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
 }
 
-/// For which ClusterQueues a deletion waits, in words; the first few by name.
+/// The ClusterQueues for which a deletion waits, in words; the first few by name.
 pub(crate) fn listed(queues: &[&str]) -> String {
     const NAMED: usize = 10;
     let first = queues.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -100,7 +100,7 @@ pub(crate) fn listed(queues: &[&str]) -> String {
     format!("ClusterQueue{} {first}{rest}", if queues.len() == 1 { "" } else { "s" })
 }
 
-/// Tells once for which ClusterQueues a deletion waits; of what Workloads hold nobody is named.
+/// Sends an event once about the ClusterQueues for which a deletion waits. Workloads that hold quota are not named.
 fn waits_for(control: &Control, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
     let text = if queues.is_empty() {
         "The deletion waits for workloads that hold quota of it".to_owned()
@@ -121,7 +121,7 @@ fn waits_for(control: &Control, key: &ObjectKey, uid: &str, queues: &[&str]) -> 
     })
 }
 
-/// What of an object's metadata says who holds it.
+/// The part of an object's metadata that its finalizer depends on.
 struct Holder<'a> {
     uid: &'a str,
     resource_version: &'a str,
@@ -155,7 +155,7 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
     Decision::write(Draft::of_any_version(purpose, key.clone(), request))
 }
 
-/// Flavors and cohorts have no condition to say what is wrong with them: an event does.
+/// Flavors and cohorts have no condition for their faults: an event reports them.
 pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
     let found = match key.kind {
         Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
@@ -193,9 +193,8 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     }
 }
 
-/// A status write. Figures are nobody else's: they are sent whatever has been written meanwhile. Among the conditions others may
-/// have theirs, and a merge patch replaces the whole list: it is sent only where it changes, and then for the version that it was
-/// derived from.
+/// A status write. Nobody else writes the figures: they are sent whatever has been written meanwhile. Other controllers may have conditions of their
+/// own, and a merge patch replaces the complete list: it is sent only where it changes, and then for the version that it was derived from.
 pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
     let [old, new] = conditions;
     let identity = if old == new {
@@ -236,30 +235,30 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
     Some(draft(key, &object.metadata, json!({"fairSharing": new.fair_sharing}), [&[], &[]]))
 }
 
-/// Those of a LocalQueue that hold quota of the ClusterQueue that it names: it may come to name another one than theirs.
+/// Workloads of a LocalQueue that hold quota of the ClusterQueue that it names: a LocalQueue may come to name another ClusterQueue than theirs.
 pub(crate) fn holding<'a>(control: &'a Control, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
     let named = control.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
     let named = named.filter(|named| control.view.cluster_queues.contains_key(*named));
     control.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
 }
 
-/// Sums what the admitted ones among those that hold quota use.
+/// Number and usage of the admitted workloads among those that hold quota.
 fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
-    // A slice whose place another has taken is held by that.
+    // The quota of a slice that another one has replaced is held by that one.
     let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !control.is_handed_over(workload);
     let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
     (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
 }
 
-/// What workloads use together.
+/// Usage of workloads together.
 pub(crate) fn usage_of<'a>(workloads: impl Iterator<Item = &'a WorkloadView>, reclaims: bool) -> Usage {
     let mut usage = Usage::new();
     workloads.for_each(|workload| add_usage(&mut usage, workload, reclaims));
     usage
 }
 
-/// What is used of a cell.
+/// Usage of a cell.
 pub(crate) fn used(usage: &Usage, cell: &engine::CellUsage) -> Amount {
     usage.get(&(cell.flavor.clone(), cell.resource.clone())).copied().unwrap_or_default()
 }
@@ -306,7 +305,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         let groups = by_flavor(&figures.reservation, cell).into_iter();
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
-    // Usage beyond quota is used, and borrowed of nobody.
+    // Usage beyond quota counts as used, and is borrowed from no queue.
     let beyond = control.quota.world.beyond(&key.name);
     let beyond = |reserved: &engine::CellUsage| {
         let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
@@ -346,7 +345,7 @@ fn count(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 
-/// What `cell` makes of each cell, by flavor in the order of the cells.
+/// The results of `cell` for each cell, by flavor in the order of the cells.
 fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -> R) -> Vec<(String, Vec<R>)> {
     let mut flavors: Vec<(String, Vec<R>)> = Vec::new();
     for usage in cells {

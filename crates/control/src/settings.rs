@@ -1,4 +1,4 @@
-//! Settings: what the configuration file says, reduced to what control acts on. Parsing is the manager's.
+//! Settings: the configuration file, reduced to the fields that control acts on. The manager parses it.
 
 use crate::write::Kind;
 use std::collections::BTreeSet;
@@ -39,15 +39,15 @@ pub struct Settings {
     pub exclude_resource_prefixes: Vec<String>,
     /// `resources.transformations`.
     pub transformations: Vec<berth_jobs::Transformation>,
-    /// Requests become quota as Kueue has it, where that is not what the server does or what was meant (`berth_jobs::RequestRules`).
+    /// Requests become quota as Kueue has it, also where the server does otherwise or something else was meant (`berth_jobs::RequestRules`).
     pub requests_to_the_letter: bool,
-    /// Equals have the same pod templates, as in Kueue, and not only the same that decides where they may run.
+    /// Equal workloads have the same pod templates, as in Kueue, and not only the same fields that decide where the pods may run.
     pub compares_templates: bool,
-    /// How the cards of TrainingJobs are asked for.
+    /// The resource by which TrainingJobs ask for accelerators, and the node label of the accelerator type.
     pub cards: berth_jobs::training::Cards,
-    /// What the engine decides by: fair sharing, `resources.quotaCheckStrategy`, feature gates.
+    /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates.
     pub engine: berth_engine::Options,
-    /// Stored objects that the rules refuse take no part, nor do ClusterQueues and Workloads that ask for what is not acted on yet; off for
+    /// Stored objects that the rules refuse take no part, nor do ClusterQueues and Workloads with fields that Berth does not act on yet. Off for
     /// objects that no server has stored.
     pub refuse_invalid: bool,
     /// Gate `ConcurrentAdmission`: the annotation that names the allowed flavors counts.
@@ -56,7 +56,7 @@ pub struct Settings {
     pub admission_gates: bool,
     /// Gate `MultiKueueOrchestratedPreemption`: a Workload with a closed preemption gate preempts nobody.
     pub preemption_gates: bool,
-    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads are told precise reasons, and counted by them.
+    /// Gate `UnadmittedWorkloadsObservability`: unadmitted Workloads get precise reasons, and are counted by them.
     pub observe_unadmitted: bool,
     /// Gate `MetricForWorkloadCreationLatency`.
     pub creation_latency_metric: bool,
@@ -76,14 +76,14 @@ pub struct Settings {
     pub cohort_metrics: bool,
     /// `metrics.enableClusterQueueResources`.
     pub queue_resource_metrics: bool,
-    /// Keys of the taints by which nodes are announced to be taken back.
+    /// Keys of the taints that announce that a node is taken back.
     pub reclaim_taints: BTreeSet<String>,
     /// Admissions that may be unacknowledged at once.
     pub max_unacknowledged: usize,
 }
 
 impl Default for Settings {
-    /// What holds where nothing is configured; `waitForPodsReady`, whose default depends on the file's version, is off.
+    /// Default settings; `waitForPodsReady`, whose default depends on the file's version, is off.
     fn default() -> Self {
         Self {
             job_kinds: Kind::jobs().collect(),
@@ -112,7 +112,7 @@ impl Default for Settings {
             cohort_metrics: true,
             queue_resource_metrics: false,
             reclaim_taints: berth_api::node::RECLAIM_TAINTS.map(str::to_owned).into(),
-            // So that a late job of high priority does not queue behind thousands of unwritten admissions.
+            // A late job of high priority must not queue behind thousands of unwritten admissions.
             max_unacknowledged: 256,
         }
     }

@@ -1,5 +1,5 @@
-//! What an admission review must know about the cluster beside the object under review. Kept apart from the view so that a
-//! review never waits for a decision.
+//! Facts about the cluster that an admission review needs beside the object under review. They are kept apart from the view so that a review never
+//! waits for a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ const NAME: &str = berth_api::labels::NAMESPACE_NAME;
 /// Never the name of a namespace, since it has dots: an empty list of names is not allowed.
 const NOWHERE: &str = "none.berth.dev";
 
-/// Namespaces, which of them have a default LocalQueue, and what pods and Jobs are made of there.
+/// Namespaces, those of them with a default LocalQueue, and the owners of pods and Jobs there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
     managed: Selector,
@@ -38,7 +38,7 @@ pub struct Surroundings {
     pods: [bool; 3],
     /// The kinds of job that are managed.
     kinds: BTreeSet<Kind>,
-    /// How TrainingJobs ask for cards.
+    /// Resources by which TrainingJobs ask for accelerators.
     cards: Cards,
     training: BTreeMap<Name, Training>,
     /// Jobs that are made of Jobs, by kind and name.
@@ -49,16 +49,16 @@ pub struct Surroundings {
     listed: (bool, bool),
 }
 
-/// What decides whether a Job is part of a TrainingJob.
+/// The part of a TrainingJob by which a Job is known as a part of it.
 #[derive(Clone, Debug, PartialEq)]
 struct Training {
     uid: String,
     roles: Vec<String>,
-    /// It has ended.
+    /// The TrainingJob has ended.
     over: bool,
 }
 
-/// What decides whether a Job is part of a job that is made of Jobs.
+/// The part of a job that is made of Jobs by which a Job is known as a part of it.
 #[derive(Clone, Debug, PartialEq)]
 struct Whole {
     uid: String,
@@ -71,7 +71,7 @@ impl Whole {
         Self { uid: job.metadata().uid.clone().unwrap_or_default(), parts: job.part_names() }
     }
 
-    /// Whether a Job with that rest of a name is one of its parts.
+    /// Whether a Job whose name has that rest is one of its parts.
     fn has(&self, rest: &str) -> bool {
         let Some((part, index)) = rest.rsplit_once('-') else { return false };
         let number = index.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == index);
@@ -100,7 +100,7 @@ impl Surroundings {
         }
     }
 
-    /// How TrainingJobs ask for cards.
+    /// Resources by which TrainingJobs ask for accelerators.
     #[must_use]
     pub const fn cards(&self) -> &Cards {
         &self.cards
@@ -120,7 +120,7 @@ impl Surroundings {
         }
     }
 
-    /// Takes note of what a watch saw; true when [`Surroundings::opted_in`] may have changed.
+    /// Takes note of an observation; true when [`Surroundings::opted_in`] may have changed.
     pub fn observe(&mut self, observation: &Observation) -> bool {
         match observation {
             Observation::Namespace(change) => {
@@ -229,25 +229,25 @@ impl Surroundings {
         }
     }
 
-    /// What a StatefulSet says of its pods; `None` of one that no watch has shown, or that names no queue.
+    /// State of a StatefulSet for its pods; `None` of one that no watch has shown, or that names no queue.
     #[must_use]
     pub fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
         self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether a Job of that name is part of what controls it, and is started and stopped by that: it has the name of a part of a JobSet, or of
-    /// a role of a TrainingJob. That an owner is named proves nothing: anybody may write that.
+    /// Whether a Job of that name is part of its controller, and is started and stopped by that: it has the name of a part of a JobSet, or of a role
+    /// of a TrainingJob. The owner reference proves nothing: anybody may write that.
     #[must_use]
     pub fn governs(&self, namespace: &str, job: &str, owner: &OwnerReference) -> bool {
         let Some(rest) = role_of_child(&owner.name, job) else { return false };
         let name = || (namespace.to_owned(), owner.name.clone());
         if let Some(kind) = JobType::of_owner(owner) {
-            // Objects of a kind that is not managed are not watched: what controls Jobs there starts and stops them, and the name must do.
+            // Objects of a kind that is not managed are not watched: their controller starts and stops their Jobs, and the name must do.
             let seen = || self.wholes.get(&(kind, name())).filter(|whole| whole.uid == owner.uid);
             return kind.info().made_of_jobs && (!self.has_kind(kind) || seen().is_some_and(|whole| whole.has(rest)));
         }
         let role = ROLES.contains(&rest).then_some(rest).filter(|_| is_training_job(owner));
-        // One that no watch has shown yet may have been admitted meanwhile; of one that does not exist nothing stays.
+        // A TrainingJob that no watch has shown yet may have been admitted meanwhile; nothing stays of one that does not exist.
         let whole = || self.training.get(&name()).filter(|whole| whole.uid == owner.uid);
         role.is_some_and(|role| {
             whole().is_none_or(|whole| !whole.over && whole.roles.iter().any(|known| known == role))
@@ -284,7 +284,7 @@ impl Surroundings {
         self.kinds.contains(&Kind::Job(kind))
     }
 
-    /// What a job of that namespace meets there. Of a namespace that no watch has shown yet, the name is known.
+    /// Facts about a namespace for its jobs. Only the name is known of a namespace that no watch has shown yet.
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
         let [pods, deployments, stateful_sets] = self.pods;
@@ -324,7 +324,7 @@ impl Surroundings {
         all.map(|(plural, managed)| (plural, if managed { chosen.clone() } else { none.clone() })).collect()
     }
 
-    /// Whether all namespaces were listed: before, it is a guess which of them are managed.
+    /// Whether all namespaces were listed: before that, the managed ones are a guess.
     #[must_use]
     pub const fn knows_namespaces(&self) -> bool {
         self.listed.0

@@ -1,5 +1,5 @@
-//! How long something lasted, by a clock that nobody sets, for as long as this process saw it. Times of day are what is written, and what is
-//! known of the time before the process; whoever sets the wall clock sets these, and neither ends a job by that nor prolongs one.
+//! Durations by a monotonic clock, for as long as this process saw them. Times of day are written, and are all that is known of the time before the
+//! process. A change of the wall clock changes these, and neither ends a job nor prolongs one.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::write::{Kind, Request};
 
 /// A smaller difference between the two clocks is none.
 const NOTED_MS: i64 = 1_000;
-/// Over a shorter while nobody can tell how fast a clock goes.
+/// Over a shorter time the speed of a clock cannot be measured.
 const LEAST_MS: i64 = 20;
-/// A time of day that loses that part of what the other clock shows goes slower than it.
+/// The time of day goes slowly if it loses at least one part in this many of the time that the monotonic clock shows.
 const SLOW_PART: i64 = 4;
 /// Most points that are remembered.
 const MOST: usize = 64;
 
-/// At that time of day, that was ahead of the other clock by so much.
+/// Lead of the time of day over the monotonic clock, at a time of day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
     at: i64,
@@ -31,14 +31,14 @@ struct Point {
 }
 
 impl Point {
-    /// The reading of the clock that nobody sets.
+    /// The reading of the monotonic clock.
     const fn steady(self) -> i64 {
         self.at.saturating_sub(self.lead)
     }
 }
 
-/// How the time of day and the clock that nobody sets went together: the lead of the first over the second changes evenly between two points,
-/// and not at all before the first of them. Untold, they went together all the time.
+/// Relation of the time of day and the monotonic clock: the lead of the first over the second changes evenly between two points, and not at all
+/// before the first of them. Without points, they went together all the time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     points: Vec<Point>,
@@ -92,7 +92,7 @@ impl Timeline {
         self.points.len() < 2
     }
 
-    /// By the other clock, but for what it showed at its begin.
+    /// The time of day by the monotonic clock, but for the reading of that at its begin.
     fn steady(&self, at: i64) -> i64 {
         at.saturating_sub(self.lead(at))
     }
@@ -137,7 +137,7 @@ impl Timeline {
         Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX)
     }
 
-    /// So many seconds later.
+    /// The time of day at which so many seconds have passed since that one.
     pub(crate) fn after_seconds(&self, since: Timestamp, seconds: i64) -> Timestamp {
         self.after(since, seconds.saturating_mul(1_000))
     }
@@ -150,7 +150,7 @@ impl Timeline {
         self.steady(to.as_millisecond()).saturating_sub(self.steady(from.as_millisecond())).max(0)
     }
 
-    /// The same in seconds, as far as times of day tell them.
+    /// The same in seconds, as far as times of day have them.
     pub(crate) fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::seconds_between(from, to);
@@ -160,7 +160,7 @@ impl Timeline {
 }
 
 impl Control {
-    /// Takes a reading of the time of day and of a clock that nobody sets. A control that is never told believes times of day.
+    /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) {
         if self.view.timeline.tick(now, steady) && self.leads() {
             // Every wait ends at another time of day.
@@ -168,14 +168,14 @@ impl Control {
         }
     }
 
-    /// For how many seconds a workload has run since its last admission.
+    /// Seconds for which a workload has run since its last admission.
     pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
         admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
     }
 
-    /// A decision that gives quota back adds up for how long the workload ran, by times of day (`Edit::take_back`): what the clock has jumped
-    /// over meanwhile is left out.
+    /// Corrects a decision that gives quota back: it adds up the time that the workload ran by times of day (`Edit::take_back`), and a jump of the
+    /// clock meanwhile is left out.
     pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
         if self.view.timeline.is_even() {
             return decision;
@@ -194,7 +194,7 @@ impl Control {
         decision
     }
 
-    /// The seconds that a status is to say that its workload ran, where it adds up the time since the last admission; else `None`.
+    /// Seconds of running that a status is to have, where it adds up the time since the last admission; else `None`.
     fn run_in_all(&self, workload: &WorkloadView, status: &Value, now: Timestamp) -> Option<i64> {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let past = i64::from(workload.status.accumulated_past_execution_time_seconds.unwrap_or_default());
@@ -204,7 +204,7 @@ impl Control {
     }
 }
 
-/// The part of an amount that belongs to a part of the whole.
+/// The share of an amount that belongs to `part` of `whole`.
 fn share(amount: i64, part: i64, whole: i64) -> i64 {
     let exact = i128::from(amount).saturating_mul(i128::from(part)).checked_div(i128::from(whole)).unwrap_or_default();
     i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
@@ -224,12 +224,12 @@ mod tests {
         Timestamp::from_millisecond(ms).unwrap()
     }
 
-    /// Both clocks, and what was told of them.
+    /// Both clocks, and the readings that were taken.
     struct Clocks {
         line: Timeline,
         now: i64,
         steady: i64,
-        /// Each time of day that was told, and the reading of the other clock then.
+        /// Each time of day that was taken, and the reading of the other clock then.
         seen: Vec<(i64, i64)>,
     }
 
@@ -247,7 +247,7 @@ mod tests {
             self.seen.push((self.now, self.steady));
         }
 
-        /// Goes on together, and is told each second.
+        /// Both clocks go on together, with a reading each second.
         fn run(&mut self, seconds: i64) {
             (0..seconds).for_each(|_| self.pass(1_000, 1_000));
         }
@@ -303,7 +303,7 @@ mod tests {
         assert!(clocks.line.points.len() < 5, "{:?}", clocks.line.points);
         let passed = clocks.line.millis_between(started, at(clocks.now));
         assert!((passed - 3_620_000).abs() <= NOTED_MS, "{passed}");
-        // As long as it does, what is due is due at half of what is left.
+        // While the time of day goes at half the speed, a delay ends after half as much of it.
         let due = clocks.line.after(started, 3_620_000 + 100_000).as_millisecond() - clocks.now;
         assert!((due - 50_000).abs() <= NOTED_MS, "{due}");
         clocks.run(60);
@@ -347,7 +347,7 @@ mod tests {
             let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
             let (from, to) = if one <= other { (one, other) } else { (other, one) };
             let passed = clocks.line.millis_between(at(from.0), at(to.0));
-            // Each end may be off by what is no difference.
+            // Each end may be off by a difference too small to count.
             prop_assert!((passed - (to.1 - from.1)).abs() <= 2 * NOTED_MS, "{passed} for {} of {:?}", to.1 - from.1, clocks.line);
         }
 

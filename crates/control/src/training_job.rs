@@ -1,6 +1,6 @@
-//! What happens to a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it
-//! is evicted, and their end is its end. One write per call. Starting is in `start`, stopping in `stop`, what becomes
-//! of Jobs that somebody changes in `altered`, what its user is told in `status`.
+//! Life of a TrainingJob: it gets one Workload, its children are created when that is admitted and deleted when it is evicted, and their end is its
+//! end. One write per call. `start` has its start, `stop` its stop, `altered` the Jobs that somebody changes, and `status` the status that its user
+//! reads.
 
 mod altered;
 pub(crate) mod checkpoints;
@@ -44,13 +44,13 @@ use crate::workload::{has_finalizer, object_write, remove_finalizer, status_writ
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
 
-/// Why the quota of a TrainingJob goes back that somebody's finalizer keeps.
+/// Message of a TrainingJob whose quota goes back while a finalizer keeps it.
 const GOING: &str = "TrainingJob is being deleted";
 
-/// The clocks of Berth and of who runs the Jobs may differ by so much.
+/// Largest difference in seconds between the clocks of Berth and of the Job controller.
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
-/// A TrainingJob with what is decided about it.
+/// A TrainingJob to decide about, with the view and the time.
 pub(crate) struct Case<'a> {
     control: &'a Control,
     name: &'a Name,
@@ -77,7 +77,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     };
     let decision = match control.view.slice_of(&view.uid) {
         Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
-        // Garbage collection takes its children, unless somebody keeps it; see `orphan` for a Workload that goes with it.
+        // Garbage collection takes its children, unless a finalizer keeps it; see `orphan` for a Workload that goes with it.
         None if view.deleting => {
             let leaving = owned.iter().find(|workload| workload.deleting);
             leaving.map_or(Decision::Done, |workload| case.leaving(workload))
@@ -113,7 +113,7 @@ impl<'a> Case<'a> {
         key(Kind::JOB, &(self.name.0.clone(), child_job_name(&self.name.1, role)))
     }
 
-    /// The Job that runs a role, when it is there and this TrainingJob's.
+    /// The Job that runs a role, when it exists and belongs to this TrainingJob.
     fn child(&self, role: &str) -> Option<&'a JobState> {
         self.control.view.child_of(self.name, &self.view.uid, role)
     }
@@ -122,12 +122,12 @@ impl<'a> Case<'a> {
         job.owner.as_ref().is_some_and(|owner| *owner.uid == *self.view.uid)
     }
 
-    /// Whether a Job under the name of one of ours was made for it, and somebody has named another controller since, or none.
+    /// Whether a Job under the name of one of ours was made for this TrainingJob, and names another controller since, or none.
     fn is_taken_from_us(&self, job: &JobState) -> bool {
         !self.is_ours(job) && job.training.as_deref() == Some(&*self.view.uid)
     }
 
-    /// The roles that its Workload stands for: an edit of the spec takes effect with the next start.
+    /// The roles of its Workload: an edit of the spec takes effect with the next start.
     fn roles(&self) -> Vec<String> {
         match self.control.view.slice_of(&self.view.uid) {
             Some(workload) => workload.shape.digests.iter().map(|set| set.name.clone()).collect(),
@@ -135,12 +135,12 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// States of all roles; one that has no Job yet, or no more, has nothing to say.
+    /// States of all roles; a role without a Job has an empty state.
     fn states(&self) -> BTreeMap<String, RoleState> {
         self.states_under(self.control.view.slice_of(&self.view.uid))
     }
 
-    /// The same; `workload` stands for it. A failure that says nothing of its run is none, and an end that was noted holds.
+    /// The same, with the Workload that stands for the job. A failure that says nothing of its run is ignored, and an end that was noted holds.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
         let begun = workload.and_then(jobs_since);
@@ -149,15 +149,15 @@ impl<'a> Case<'a> {
         let state = |role: String| {
             let job = self.child(&role);
             let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
-            // Whoever is left fails for want of the others.
+            // The remaining Jobs fail because their peers were deleted; ignore that failure.
             let for_want = apart.is_some_and(|since| !failed_before(&state, since));
-            // Somebody's finalizer may keep a Job of the run before, or of a restart before the last one.
+            // A finalizer may keep a Job of the run before, or of a restart before the last one.
             let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
             if for_want || of_old {
                 state.finish = state.finish.take().filter(|finish| finish.success);
             }
             if let Some(end) = noted {
-                // Its Job may be gone by now, and what becomes of the others is no end.
+                // The Job with that end may be gone by now, and the fate of the others is no end.
                 state.finish = (role == end.role).then(|| end.of_role());
             }
             (role, state)
@@ -170,7 +170,7 @@ impl<'a> Case<'a> {
             return self.ends_or_leaves(workload);
         }
         if let Some(slice) = owned.first() {
-            // Slices that were replaced are all that is left: the next Workload has the name of the first of them.
+            // Only slices that were replaced are left: the next Workload has the name of the first of them.
             return scale::discard(slice);
         }
         if self.view.is_over() || self.lost().is_some() {
@@ -194,7 +194,7 @@ impl<'a> Case<'a> {
         self.create_workload()
     }
 
-    /// Its Workload is being deleted. What has ended is told before that goes: nothing else remembers it.
+    /// Handles a Workload that is being deleted. An end of the job is written before the Workload goes: nothing else remembers it.
     fn ends_or_leaves(&self, workload: &WorkloadView) -> Decision {
         let runs = workload.is(types::ADMITTED) && !workload.is(types::FINISHED);
         match training_end(&self.states_under(Some(workload))).filter(|_| runs) {
@@ -203,7 +203,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The Workload from which somebody has taken the reference to the TrainingJob; it comes back.
+    /// The Workload from which the reference to the TrainingJob was removed; it comes back.
     fn lost(&self) -> Option<&WorkloadView> {
         let kind = Kind::TrainingJob.name();
         let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
@@ -211,7 +211,7 @@ impl<'a> Case<'a> {
         (!found.is(types::FINISHED)).then_some(found)
     }
 
-    /// Its namespace is not managed any more: nothing of it is made, and what holds quota is followed to its end.
+    /// Follows a job whose namespace is not managed any more: nothing is made for it, and a Workload with quota is followed to its end.
     fn kept(&self, owned: &[&WorkloadView]) -> Decision {
         let leaves = |workload: &&&WorkloadView| workload.deleting && !workload.is(types::FINISHED);
         if let Some(workload) = owned.iter().find(leaves) {
@@ -241,7 +241,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The classes that it names.
+    /// The priority classes that the TrainingJob names.
     fn classes(&self) -> NamedClasses<'_> {
         let of_pods = self.view.pod_priority_class.as_deref().filter(|class| !class.is_empty());
         (self.view.facts.priority_class.as_deref(), of_pods)
@@ -275,7 +275,8 @@ impl<'a> Case<'a> {
         self.delete_children("Not admitted by cluster queue").unwrap_or_else(|| self.waiting(workload))
     }
 
-    /// A suspended TrainingJob has an inactive Workload, which says so; one that others have deactivated stays as they want it.
+    /// Makes the Workload of a suspended TrainingJob inactive, with a mark that says so. A Workload that others have deactivated stays as they want
+    /// it.
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
         let silent = self.control.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
@@ -285,19 +286,19 @@ impl<'a> Case<'a> {
             && !silent
             && let Some(told) = status::told_at_once(self)
         {
-            // First it is told. A status that the API server does not take keeps it from being suspended no longer than a few tries.
+            // The status comes first. A status that the API server refuses delays the suspension no longer than a few tries.
             return Some(Decision::write(told));
         }
         let marked = workload.suspended_with_job();
         let (active, purpose, mark) = match (suspended, workload.active) {
             (true, true) => (false, Purpose::Deactivate, json!("true")),
-            // Who suspends what was given up asks for another try when it is resumed.
+            // A user who suspends a job that was given up asks for another try when it is resumed.
             (true, false) if !marked && altered::is_given_up(workload) => {
                 (false, Purpose::UpdateWorkload, json!("true"))
             }
             (false, false) if status::sleeps(self.view, workload) => (true, Purpose::Requeue, json!(null)),
             (false, false) if altered::is_given_up(workload) => return self.tried_anew(workload),
-            // Somebody else has woken it: who deactivates it next has his own reasons.
+            // Somebody else has activated the Workload: its next deactivation has other reasons.
             (false, true) if marked => (true, Purpose::UpdateWorkload, json!(null)),
             _ => return None,
         };
@@ -308,7 +309,7 @@ impl<'a> Case<'a> {
         Some(Decision::write(object_write(workload, purpose, patch)))
     }
 
-    /// Not admitted: follows its object, and gives up after its longest wait.
+    /// Decides about a job that is not admitted: its Workload follows it, and it ends after its longest wait.
     fn waiting(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.follow(workload) {
             return decision;
@@ -317,8 +318,8 @@ impl<'a> Case<'a> {
         if due > self.now { Decision::Wait(due) } else { self.waited_too_long(workload) }
     }
 
-    /// When its longest wait is over. It waits as long as not all of its pods are ready, quota or not: else a job that is released by one
-    /// tier after the other would begin to wait anew with each.
+    /// Time at which the longest wait of the job is over. The job waits until all of its pods are ready, with quota or without: otherwise a job that
+    /// is released by one tier after the other would begin to wait anew with each.
     fn wait_ends(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let limit = self.view.facts.max_wait_seconds.filter(|_| workload.active)?;
         let conditions = &workload.status.conditions;
@@ -328,16 +329,16 @@ impl<'a> Case<'a> {
             find(conditions, types::REQUEUED).filter(|condition| condition.status == "False")
         };
         if left.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
-            // Just resumed: it is not in its queue again yet.
+            // The job was just resumed, and is not in its queue again yet.
             return None;
         }
         let told = &self.view.status.conditions;
         let ended = find(told, training_types::RUNNING).and_then(|running| match running.status.as_str() {
-            // That it runs no more is not told yet.
+            // The status does not say yet that the job runs no more.
             "True" => since(conditions, types::EVICTED, "True"),
             _ => Some(running.last_transition_time.0),
         });
-        // Time for which it was suspended it did not wait.
+        // Time of suspension does not count as a wait.
         let woken = find_true(conditions, types::REQUEUED).filter(|condition| condition.reason == reasons::REACTIVATED);
         let woken = woken.map(|condition| condition.last_transition_time.0);
         let resumed = since(told, training_types::SUSPENDED, "False");
@@ -345,7 +346,7 @@ impl<'a> Case<'a> {
         Some(self.control.view.timeline.after_seconds(begun, limit))
     }
 
-    /// Its end after its longest wait.
+    /// Ends the job after its longest wait.
     fn waited_too_long(&self, workload: &WorkloadView) -> Decision {
         let limit = self.view.facts.max_wait_seconds.unwrap_or_default();
         let message =
@@ -375,7 +376,7 @@ impl<'a> Case<'a> {
         follow(workload, wishes)
     }
 
-    /// The pods that a Workload without quota is to ask for, where it asks for others.
+    /// Pod sets that a Workload without quota is to ask for, where they are others.
     fn other_pod_sets(&self, workload: &WorkloadView) -> Option<(Value, Annotations)> {
         let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
@@ -385,12 +386,12 @@ impl<'a> Case<'a> {
         self.control.other_pod_sets(&self.name.0, &sets)
     }
 
-    /// A Job of it is not there, or going, although it has not ended.
+    /// Whether a Job of it is missing or being deleted although it has not ended.
     fn lacks_jobs(&self, states: &BTreeMap<String, RoleState>) -> bool {
         training_finish(states).is_none() && states.keys().any(|role| self.child(role).is_none_or(|job| job.deleting))
     }
 
-    /// Since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nobody tells.
+    /// Time since when Jobs of it are deleted, and some were, to stop it or to start it again: the earliest of times where nothing shows it.
     fn taken_apart_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let some = self.roles().iter().any(|role| self.child(role).is_none_or(|job| job.deleting));
         if !some || workload.is(types::FINISHED) {
@@ -404,13 +405,13 @@ impl<'a> Case<'a> {
         [evicted, restarts].into_iter().flatten().min()
     }
 
-    /// All pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is the backoff limit's matter.
+    /// Whether all pods of this admission have been ready at once, and its Jobs are there: a pod that fails later is left to the backoff limit.
     fn is_up(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> bool {
         if self.lacks_jobs(states) || self.is_yet_to_restart(workload) {
             return false;
         }
         if runs_on(workload) && is_true(&self.view.status.conditions, training_types::RUNNING) {
-            // It runs on with those that are there while others are added.
+            // The run goes on with the pods that are there while others are added.
             return true;
         }
         let conditions = &self.view.status.conditions;
@@ -423,7 +424,7 @@ impl<'a> Case<'a> {
         states.iter().all(|(role, state)| self.child(role).is_some() && state.is_up())
     }
 
-    /// What still runs of it goes before its quota is freed, `None` when nothing is left.
+    /// The next step that ends what still runs before the quota is freed, `None` when nothing is left.
     fn clear(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.delete_unfinished("The training has ended") {
             return Some(decision);
@@ -432,7 +433,7 @@ impl<'a> Case<'a> {
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 
-    /// Its end is its Workload's. Where something runs still it is noted first: somebody may delete the Job that says it meanwhile.
+    /// Ends the job with its Workload. While something still runs the end is noted first: the Job that shows it may be deleted meanwhile.
     fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
             let note = || Decision::write(object_write(workload, Purpose::UpdateWorkload, end.note()));
@@ -447,12 +448,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// How the TrainingJob of a Workload ended, as far as that was noted.
+/// The end of a Workload's TrainingJob, as far as it was noted.
 fn noted_end(workload: &WorkloadView) -> Option<&TrainingEnd> {
     workload.rare.as_ref()?.end.as_ref()
 }
 
-/// Whether a role failed before that time for sure, whosever clock is ahead.
+/// Whether a role certainly failed before that time, whichever clock is ahead.
 fn failed_before(state: &RoleState, since: Timestamp) -> bool {
     state.ended.is_some_and(|at| at.saturating_add(CLOCKS_DIFFER_SECONDS) <= since.as_second())
 }

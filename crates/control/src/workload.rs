@@ -44,9 +44,9 @@ use crate::write::{EventType, Kind, Notice, Purpose, Request, SCHEDULER, Subreso
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
 pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
-/// Pause before a workload is tried again that could not be started as it was admitted.
+/// Pause in seconds before a workload is tried again that could not be started as it was admitted.
 const PLACEMENT_SECONDS: i64 = 60;
-/// Why a workload waits whose owner wants nothing to run at present.
+/// Reason of a workload that waits because its owner wants nothing to run at present.
 pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 
 pub(crate) fn notice(
@@ -71,7 +71,7 @@ pub(crate) fn evicted_due_to(reason: &str) -> String {
     format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
 }
 
-/// A status write by the admission manager: `change` edits a copy of the whole status.
+/// A status write by the admission manager: `change` edits a copy of the complete status.
 pub(crate) fn status_write(
     workload: &WorkloadView,
     purpose: Purpose,
@@ -93,7 +93,7 @@ pub(crate) fn status_write(
     }
 }
 
-/// A status write of a manager of its own, which owns no more than that, whatever others have written meanwhile.
+/// A status write of a manager of its own, which owns no more than these fields, whatever others have written meanwhile.
 pub(crate) fn separate_write(
     workload: &WorkloadView,
     purpose: Purpose,
@@ -118,7 +118,7 @@ pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Val
     merge_write(workload, purpose, Subresource::None, patch)
 }
 
-/// A merge patch of the state that was read.
+/// A merge patch for the version that was read.
 pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource: Subresource, patch: Value) -> Draft {
     let mut body = patch;
     if let Some(map) = body.as_object_mut() {
@@ -161,7 +161,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return retention::finished(control, workload, now);
     }
     if workload.deleting {
-        // Its job stops first; see the job's decision.
+        // The job stops first; see the job's decision.
         return Decision::Done;
     }
     if workload.unreadable {
@@ -172,7 +172,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         let leaves =
             crate::workload::orphan::standing(control, workload) == Standing::Leaving || control.is_ending(&name.0);
         if (leaves || unasked(control, workload).is_some()) && !feared {
-            // Nobody would start it. Where an earlier write may still land, only the next one shows what became of it.
+            // No controller would start it. Where an earlier write may still be applied, only the next one shows its outcome.
             return Decision::Done;
         }
         return reserve(control, workload, admission, now);
@@ -189,7 +189,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         && control.stands(workload)
         && control.surplus_of(workload).is_none()
     {
-        // It has come to where it has nothing to spare.
+        // The job has no workers left to spare: all of it is preempted.
         return crate::workload::preempt::preempt(control, workload, &asked.eviction, now);
     }
     if let Some(value) = control.view.new_value(workload) {
@@ -226,7 +226,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let older = control.replaced_by(workload);
     let tiers = control.tiers_of(plan.pod_sets.iter().flat_map(|set| set.flavors.values()));
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
-        // It may be planned before it could be told that it may come back.
+        // The plan may come before a status could say that the workload may come back.
         if let Some(WayBack::At(_, reason, message)) = way_back(control, workload) {
             edit.requeue(reason, &message);
         }
@@ -239,7 +239,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
             edit.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     });
-    // A growth waits since its slice was made, whenever its job was queued.
+    // A scale-up waits since its slice was made, whenever its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
     let waited = control.view.timeline.seconds_between(queued, now);
     let mut message =
@@ -265,7 +265,7 @@ pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), 
     evict_and(workload, now, why, message, |_| {})
 }
 
-/// An eviction for the `count`th time-out: it is not tried again before `delay` seconds are over.
+/// An eviction for the `count`th time-out: the workload is not tried again before `delay` seconds are over.
 pub(crate) fn evict_for_seconds(
     workload: &WorkloadView,
     now: Timestamp,
@@ -299,8 +299,8 @@ fn evict_and(
     draft
 }
 
-/// A workload that cannot be started as it was admitted. What may pass costs its reservation, and it is tried again after a minute; else it
-/// ends. `tell` makes the event at its job (`docs/decisions/placement-that-passes.md`).
+/// Handles a workload that cannot be started as it was admitted. A problem that may pass costs its reservation, and it is tried again after a minute.
+/// Any other problem ends it. `tell` makes the event at its job (`docs/decisions/placement-that-passes.md`).
 pub(crate) fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,
@@ -340,12 +340,12 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
     if workload.reserved() {
-        // With its target it loses what asks for its deactivation: an owner may reactivate it before its pods have ended.
+        // With its target the workload loses the request to deactivate it: an owner may reactivate it before its pods have ended.
         return Decision::write(evict_and(workload, now, (reasons::DEACTIVATED, &cause), &message, |edit| {
             edit.forget_deactivation()
         }));
     }
-    // Nothing has to stop: what waits is told at once why it waits. It loses nothing, so that there is no event, as in Kueue.
+    // A waiting workload has nothing to stop: its status says at once why it waits. It loses no quota, so that there is no event, as in Kueue.
     Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
         edit.evict(reasons::DEACTIVATED, &cause, &message);
         edit.pending(reasons::DEACTIVATED, &message);
@@ -359,7 +359,7 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
     }))
 }
 
-/// A workload with quota: stop policies, time limits.
+/// Decides about a workload with quota: stop policies, time limits.
 fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.is(types::EVICTED) {
         return Decision::Done;
@@ -368,7 +368,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         return told;
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-    // An eviction is what resets checks that failed: without it they would go on keeping the workload out of line.
+    // Only an eviction resets failed checks: without it they would go on keeping the workload out of its queue.
     let only_reserved = admitted.is_none() && !crate::queues::checks::have_failed(&workload.status.admission_checks);
     if let Some(decision) = unfit(workload, only_reserved, now) {
         return decision;
@@ -388,7 +388,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         return decision;
     }
     let Some(admitted) = admitted else { return Decision::Done };
-    // Pods that were started anew are not late by the time of those before.
+    // Pods that were started anew are not late by the time of earlier pods.
     let begun = told_from(workload).unwrap_or(admitted);
     within_limit(control, workload, admitted, now)
         .or_else(|| crate::capacity::climb::decide(control, workload, now))
@@ -396,7 +396,7 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
         .or_else(|| crate::workload::pods_ready::decide(control, workload, begun, now))
 }
 
-/// Its longest time of running.
+/// Ends a run at its longest time.
 fn within_limit(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
@@ -414,14 +414,14 @@ fn within_limit(control: &Control, workload: &WorkloadView, admitted: Timestamp,
     Decision::write(draft.telling(notice(workload, EventType::Warning, reason, message, REPORTER)))
 }
 
-/// A workload without quota: what lets it be tried again, and what it is told while nothing may try it.
+/// Decides about a workload without quota: its next try, or the reason why nothing may try it.
 fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if crate::workload::orphan::standing(control, workload) == Standing::Leaving {
-        // It goes with its owner.
+        // The workload goes with its owner.
         return Decision::Done;
     }
     if is_suspended(control, workload) {
-        // It is deactivated in a moment, and says so then.
+        // The workload is deactivated in a moment, and its status says so then.
         return Decision::Done;
     }
     match way_back(control, workload) {
@@ -436,13 +436,13 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
     let blocked = blocked(control, workload);
-    // An event says something.
+    // Only a reason with a message gets an event.
     let holds = blocked.as_ref().is_some_and(|(_, message)| !message.is_empty());
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
     let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
-        // What it asks for by now is shown once something looks at it again, as under Kueue.
+        // Its present requests are shown once something looks at it again, as under Kueue.
         return Decision::Done;
     }
     let mut draft = status_write(workload, Purpose::ExplainPending, now, |edit| {

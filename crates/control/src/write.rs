@@ -1,4 +1,4 @@
-//! Writes: what control asks the runtime to do, one request each, with its preconditions. Questions go the same way.
+//! Writes: the requests of control to the runtime, one each, with their preconditions. Questions go the same way.
 
 mod checkpoint;
 mod pods;
@@ -19,7 +19,7 @@ pub use question::Question;
 
 /// Reporter of events about admission.
 pub(crate) const SCHEDULER: &str = labels::FIELD_MANAGER_ADMISSION;
-/// Reporter of what else happens to Workloads.
+/// Reporter of other events about Workloads.
 pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporter of events about TrainingJobs.
 pub(crate) const TRAINING_REPORTER: &str = "berth-training-job-controller";
@@ -61,13 +61,13 @@ pub enum Kind {
     Service,
     /// ConfigMap.
     ConfigMap,
-    /// What a TrainingJob of that name has in its store: no object of the API.
+    /// The checkpoints of a TrainingJob of that name in its store: no object of the API.
     Checkpoints,
     /// Pod, managed by itself or in a group.
     Pod,
-    /// Pod of a job that its Job does not answer for, or that may have been resized.
+    /// Pod of a job for which its Job does not answer, or that may have been resized.
     JobPod,
-    /// The pods that name a group. No object of the API: what is decided about it is written to its Workload and its pods.
+    /// The pods that name a group. No object of the API: decisions about it are written to its Workload and its pods.
     PodGroup,
     /// apps/v1 Deployment: admitted through its pods, never written.
     Deployment,
@@ -99,12 +99,12 @@ impl Kind {
         }
     }
 
-    /// Whether it is admitted with all its pods.
+    /// Whether objects of this kind are admitted with all their pods.
     pub(crate) const fn is_admitted_with_pods(self) -> bool {
         self.is_job() || matches!(self, Self::TrainingJob)
     }
 
-    /// Whether it is one of them.
+    /// Whether it is a kind of job that can be suspended.
     pub(crate) const fn is_job(self) -> bool {
         matches!(self, Self::Job(_))
     }
@@ -115,7 +115,7 @@ impl Kind {
         Self::jobs().find(|kind| kind.name() == name)
     }
 
-    /// The kind of what controls a Workload, or a Job that is part of it.
+    /// The kind of that name, if its objects may control a Workload, or a Job that is part of it.
     pub(crate) fn of_whole(name: &str) -> Option<Self> {
         let others = [Self::TrainingJob, Self::Pod, Self::PodGroup];
         Self::of_job(name).or_else(|| others.into_iter().find(|kind| kind.name() == name))
@@ -134,12 +134,12 @@ impl Kind {
         )
     }
 
-    /// What runs is pods that are written themselves.
+    /// Whether a job of this kind is pods that are written themselves.
     pub(crate) const fn is_pods(self) -> bool {
         matches!(self, Self::Pod | Self::PodGroup)
     }
 
-    /// A job of this kind is made of Jobs.
+    /// Whether a job of this kind is made of Jobs.
     pub(crate) const fn is_made_of_jobs(self) -> bool {
         match self {
             Self::Job(kind) => kind.info().made_of_jobs,
@@ -147,7 +147,7 @@ impl Kind {
         }
     }
 
-    /// See [`JobKind::TAKES_AFFINITY`]; what is made anew at a start takes whatever it is given.
+    /// See [`JobKind::TAKES_AFFINITY`]; objects that are made anew at a start take whatever they are given.
     pub(crate) const fn takes_affinity(self) -> bool {
         match self {
             Self::Job(kind) => kind.info().takes_affinity,
@@ -320,13 +320,13 @@ pub enum Request<Body = Packed> {
     Delete {
         /// Uid that must still be the object's.
         uid: String,
-        /// What it owns goes before it, also where finalizers of others keep it (foreground propagation); else after it.
+        /// Objects that it owns go before it, also where finalizers of others keep it (foreground propagation); else after it.
         owned_first: bool,
     },
 }
 
 impl<B> Request<B> {
-    /// The place in a store that it goes to.
+    /// The place in a store that the request goes to.
     pub(crate) fn place(&self) -> Option<&CheckpointPlace> {
         match self {
             Self::Ask(Question::ListCheckpoints { place }) | Self::DeleteCheckpoints { place, .. } => Some(place),
@@ -369,13 +369,13 @@ pub struct Write {
 pub struct StuckPod {
     /// Its pod set.
     pub pod_set: String,
-    /// The scheduler's words.
+    /// The scheduler's message.
     pub message: String,
-    /// What an autoscaler says that gets no node for it; `None` where none says that, or nobody asked.
+    /// Message of an autoscaler that gets no node for it; `None` where none says that, or none was asked.
     pub refused: Option<String>,
 }
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Done; the resourceVersion of the object afterwards (empty after a delete).
@@ -393,7 +393,7 @@ pub enum Outcome {
     Nodes(usize),
     /// An object, as JSON, as a watch would show it.
     Object(Box<str>),
-    /// What a look into a store has shown, or why it failed.
+    /// The listing of a store, or why it failed.
     Checkpoints(Result<Vec<Checkpoint>, String>),
     /// Precondition failed (409 on patch): decide again on the newest state.
     Conflict,
@@ -405,7 +405,7 @@ pub enum Outcome {
     Refused(String),
     /// Too busy (429, 503): again after that many milliseconds.
     Busy(u64),
-    /// Time-out or broken connection: it may or may not have happened.
+    /// Time-out or broken connection: the write may or may not have happened.
     Unknown(String),
     /// Not sent: the term is over.
     NotSent,
@@ -438,10 +438,10 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// True when it says why a Workload or its job waits: once that is over, nobody needs to be told.
+    /// Whether the event says why a Workload or its job waits: once that is over, it is of no use.
     #[must_use]
     pub fn explains_waiting(&self) -> bool {
-        // What the scheduler says of a job is why it waits; flavors and Cohorts are told what is wrong with them.
+        // The scheduler's event about a job is why it waits; its events about flavors and Cohorts report faults.
         let is_told = match self.key.kind {
             Kind::Workload => self.event_type == EventType::Warning,
             Kind::ResourceFlavor | Kind::Cohort | Kind::AdmissionCheck | Kind::ClusterQueue => false,

@@ -1,5 +1,5 @@
-//! Objects that nobody meant: manifests whose fields are dropped, exchanged, duplicated, or given values out of every bound. No
-//! sequence of them makes control panic, go round without end, or break the books.
+//! Objects that nobody meant: manifests whose fields are dropped, exchanged, duplicated, or given values out of every bound. No sequence of them
+//! makes control panic, go round without end, or break the engine's accounting.
 //!
 //! `BERTH_FUZZ` is the number of objects (30,000 without it; `make night` sets a million), `BERTH_FUZZ_SEED` the first seed.
 //! A failure names its seed; the same seed makes the same objects.
@@ -322,7 +322,7 @@ fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) 
     }
 }
 
-/// Gates of which in every second cluster some are off. The two that only Berth has on stay: without them evictions may go on for ever.
+/// Gates; in every second cluster some are off. The two that only Berth has on stay: without them evictions may go on for ever.
 fn gates(dice: &mut Dice) -> Gates {
     let is_odd = dice.one_in(2);
     let mut is_on = || !(is_odd && dice.one_in(2));
@@ -404,12 +404,12 @@ fn round(seed: u64) -> (usize, usize) {
             if pass == 0 && dice.one_in(12) {
                 continue;
             }
-            // Most objects of the first pass are whole, so that there is something to break.
+            // Most objects of the first pass are complete, so that there is something to break.
             let changes = if pass == 0 { dice.below(2) } else { dice.below(4) };
             for _ in 0..changes {
                 mutate(&mut object, &base, &odd, &mut dice);
             }
-            // What does not decode is not shown, as in the operator.
+            // An object that does not decode is not shown, as in the operator.
             shown += 1;
             decoded += usize::from(put(&mut cluster, &object).is_ok());
             if dice.one_in(8) {

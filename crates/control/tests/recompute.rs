@@ -1,4 +1,4 @@
-//! R2: what control keeps up event by event is what it would make of fresh lists, and a digest says where it is not.
+//! R2: the state that control keeps up event by event is the one that it would make of fresh lists, and a digest says where it is not.
 
 use berth_control::Control;
 use berth_control::event::{Change, JobType, Observation, SharedJob};
@@ -108,7 +108,7 @@ fn fresh_lists_give_the_same_digest() {
         assert_eq!(kept["objects"][kind], again["objects"][kind], "{kind}");
     }
     assert_eq!(kept, again);
-    // It is about something.
+    // The digest has content.
     let books = |name: &str| {
         let workloads = kept["objects"]["Workload"].as_object().unwrap();
         let found = workloads.iter().find(|(key, _)| key.contains(name)).unwrap_or_else(|| panic!("{name}: {kept}"));

@@ -1,5 +1,5 @@
-//! Pods of jobs that no Job answers for, or that may ask for more than they were made with: by these alone more runs than holds quota. Of
-//! all other pods of jobs nothing is remembered.
+//! Odd pods of jobs: no Job answers for them, or they may ask for more than they were made with. Only by these more can run than holds quota, and no
+//! other pods of jobs are remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) enum Look {
     Ended,
     /// The pod runs, or may at any moment.
     Runs {
-        /// The pod was told that it goes.
+        /// The status of the pod says that it goes.
         condemned: bool,
         /// Requests of the pod.
         asks: Option<Arc<PodSetNeeds>>,
@@ -33,21 +33,21 @@ pub(crate) enum Look {
 pub(crate) struct OddPod {
     /// As it was seen last.
     pub(crate) pod: JobPod,
-    /// A Job answers for it, and did when it was seen first.
+    /// A Job answers for the pod, and did when it was seen first.
     pub(crate) controlled: bool,
-    /// The watch shows it still: else it has lost the label by which it is found.
+    /// The watch shows the pod still: otherwise it has lost the label by which it is found.
     pub(crate) watched: bool,
     /// The pod was seen to lose its Job, or the label.
     pub(crate) witnessed: bool,
-    /// Since when it is as it is.
+    /// Time since when the pod is in this state.
     pub(crate) since: Timestamp,
-    /// The last look at it, of which generation, and when.
+    /// The last look at the pod: its time, the generation that it saw, and its result.
     pub(crate) look: Option<(Timestamp, i64, Look)>,
-    /// The uids of all jobs that it has named.
+    /// The uids of all jobs that the pod has named.
     jobs: BTreeSet<Box<str>>,
-    /// The Job that controlled it last.
+    /// The Job that controlled the pod last.
     job: Option<PodsJob>,
-    /// The Workload that it named first.
+    /// The Workload that the pod named first.
     workload: Option<Box<str>>,
 }
 
@@ -79,12 +79,12 @@ impl OddPod {
         self.pod = pod;
     }
 
-    /// Whether no Job answers for it, as far as is seen.
+    /// Whether no Job answers for the pod, as far as is seen.
     pub(crate) fn is_beside(&self) -> bool {
         !(self.controlled && self.watched)
     }
 
-    /// Whether it was seen to have ended. One that was never on a node and is kept by somebody's finalizer alone has, too.
+    /// Whether the pod was seen to have ended. A pod that was never on a node and is kept by a finalizer alone has ended, too.
     pub(crate) fn has_ended(&self) -> bool {
         self.pod.gone || matches!(self.look, Some((_, _, Look::Ended)))
     }
@@ -139,7 +139,7 @@ impl Control {
             pod.job = None;
         }
         if self.view.odd_pods.is_empty() && !pod.is_odd() {
-            // Nearly always.
+            // This is nearly always so.
             return;
         }
         let name = (pod.namespace.clone(), pod.name.clone());
@@ -170,8 +170,8 @@ impl Control {
         self.touch_related(&key(Kind::JobPod, &name));
     }
 
-    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. One look at a map where it is as it
-    /// should be.
+    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. Costs one look at a map where the
+    /// name is right.
     fn is_misnamed(&self, pod: &JobPod) -> bool {
         let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting && self.leads()) else { return false };
         let jobs = &self.view.jobs;
@@ -229,7 +229,7 @@ impl Control {
         }
     }
 
-    /// A Workload is gone: nobody is shown the end of those of its pods that have lost their label.
+    /// A Workload is gone: nothing shows the end of its pods that have lost their label.
     pub(crate) fn forget_job_pods_of(&mut self, namespace: &str) {
         if self.view.odd_pods.is_empty() {
             return;
@@ -272,7 +272,7 @@ impl Control {
         self.touch_related(object);
     }
 
-    /// A pod was told that it goes, or was deleted.
+    /// The reason was written into the status of a pod that goes, or the pod was deleted.
     pub(crate) fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let Some(known) = self.view.odd_pods.0.get_mut(&name).filter(|_| object.kind == Kind::JobPod) else { return };
@@ -286,7 +286,7 @@ impl Control {
         }
     }
 
-    /// The Workload by whose quota a pod was started: one that holds quota, if several may be meant.
+    /// The Workload by whose quota a pod was started; where several may be meant, one that holds quota.
     pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
         let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
         let named = named.filter_map(|name| self.view.workloads.get(&(namespace.to_owned(), name.to_string())));

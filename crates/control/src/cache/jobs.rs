@@ -1,4 +1,4 @@
-//! The jobs of the view, and which Jobs something controls that is made of Jobs, or may be said to be.
+//! The jobs of the view, with an index of the Jobs that name as their controller an object that may be made of Jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 
 use crate::write::{Kind, ObjectKey};
 
-/// Jobs of all kinds by name; whoever reads them reads the map itself.
+/// Jobs of all kinds by name; readers use the map itself.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     all: BTreeMap<ObjectKey, JobState>,
-    /// Jobs by the uid of what controls them. A uid of another namespace may be named there, too.
+    /// Jobs by the uid of their controller. A Job may name the uid of another namespace's object, too.
     pub(crate) controlled: FxHashMap<Box<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -59,14 +59,14 @@ impl Jobs {
         }
     }
 
-    /// Lets go of the job itself where its state is such, and keeps what the state says.
+    /// Lets go of the job itself where `lets_go` is true, and keeps its state.
     pub(crate) fn shed_where(&mut self, key: &ObjectKey, lets_go: impl FnOnce(&JobState) -> bool) {
         if let Some(job) = self.all.get_mut(key).filter(|job| lets_go(job)) {
             job.shed();
         }
     }
 
-    /// Lets go of what no patch of a large job needs.
+    /// Lets go of the parts of a large job that no patch needs.
     pub(crate) fn lighten(&mut self, key: &ObjectKey) {
         if let Some(job) = self.all.get_mut(key) {
             job.lighten();

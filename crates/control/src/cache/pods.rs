@@ -1,4 +1,4 @@
-//! Managed pods as control remembers them, the groups that they form, and the StatefulSets whose groups they are.
+//! Managed pods as control remembers them, the groups that they form, and the StatefulSets that such groups belong to.
 //!
 //! A group is found by its name, and its figures are kept by adding and taking away pods one by one: what happens to one pod
 //! costs the same however many there are.
@@ -22,12 +22,12 @@ type LastPlace = (i32, Option<Place>);
 pub(crate) struct Group {
     /// Names of its pods.
     members: BTreeSet<Box<str>>,
-    /// How they stand.
+    /// Counts of their states.
     pub(crate) tally: Tally,
     /// Pods that were not seen among the owners of the Workload yet.
     pub(crate) newcomers: BTreeSet<Box<str>>,
-    /// By role, a size and the last place that there is with it: every pod of a crowded role asks, and none of them is to walk over
-    /// all others. Forgotten when a pod comes, changes or goes.
+    /// By role, a size and its last place. Every pod of a crowded role asks for that, and none of them is to walk over all others. Forgotten when a
+    /// pod comes, changes or goes.
     last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 struct Known {
     state: Box<PodState>,
-    /// What it asks for, where it has no gate.
+    /// Requests of a pod without a gate.
     asked: Option<Arc<PodSetNeeds>>,
 }
 
@@ -43,10 +43,10 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct PodBook {
     all: BTreeMap<Name, Known>,
-    /// What pods ask for that run, once for all that ask for the same, by the digest of their requests.
+    /// Requests of running pods, once for all pods that ask for the same, by the digest of their requests.
     needs: BTreeMap<[u8; 16], Weak<PodSetNeeds>>,
     groups: BTreeMap<Name, Group>,
-    /// Groups with more pods than they were admitted for, to whose pods something has happened.
+    /// Groups with more pods than they were admitted for, whose pods have changed.
     crowded: BTreeSet<Name>,
 }
 
@@ -76,19 +76,19 @@ impl PodBook {
         all.map(|(name, known)| (name, &*known.state))
     }
 
-    /// What a pod asks for that has no gate.
+    /// Requests of a pod without a gate.
     pub(crate) fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
         self.all.get(name)?.asked.as_deref()
     }
 
-    /// Notes what a pod asks for that has no gate.
+    /// Notes the requests of a pod without a gate.
     pub(crate) fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
         if let Some(known) = self.all.get_mut(name) {
             known.asked = asked;
         }
     }
 
-    /// What pods with that digest of their requests ask for: what `compute` says where none of them is known.
+    /// Requests of pods with that digest, from `compute` where no such pod is known.
     pub(crate) fn needs(
         &mut self,
         digest: [u8; 16],
@@ -97,7 +97,7 @@ impl PodBook {
         if let Some(known) = self.needs.get(&digest).and_then(Weak::upgrade) {
             return Some(known);
         }
-        // It grows with what pods ask for, and seldom.
+        // The map grows with different requests only, and seldom.
         self.needs.retain(|_, known| known.strong_count() > 0);
         let made = Arc::new(compute()?);
         self.needs.insert(digest, Arc::downgrade(&made));
@@ -148,12 +148,12 @@ impl PodBook {
         last.is_some_and(|last| Place::of(name, pod) <= *last)
     }
 
-    /// All pods of a group are to be looked at before the next decision: once, whatever happens to how many of them.
+    /// Marks a group: all its pods are looked at before the next decision, once for any number of changes.
     pub(crate) fn crowd(&mut self, group: Name) {
         self.crowded.insert(group);
     }
 
-    /// The groups of which that was said, which it is not any more.
+    /// Takes the marked groups.
     pub(crate) fn take_crowded(&mut self) -> BTreeSet<Name> {
         std::mem::take(&mut self.crowded)
     }
@@ -285,7 +285,7 @@ mod tests {
         made(pod, &["kueue.x-k8s.io/admission"])
     }
 
-    /// Those that have a place with such a size, of both roles.
+    /// Names of the pods that have a place with such a size, of both roles.
     fn placed(book: &PodBook, size: i32) -> Vec<&str> {
         let group = ("n".to_owned(), "g".to_owned());
         let all = book.all.iter().filter(|(name, pod)| book.has_place(&group, (&name.1, &*pod.state), size));
@@ -315,7 +315,7 @@ mod tests {
         (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
         let group = ("n".to_owned(), "g".to_owned());
         assert_eq!(placed(&book, 2).len(), 4);
-        // Whoever walked again would find that the first pod has gone.
+        // Another walk would find that the first pod has gone.
         book.all.remove(&name(0));
         assert!(!book.has_place(&group, ("p-004", &waiting(4)), 2));
         assert!(book.has_place(&group, ("p-004", &waiting(4)), 3));

@@ -1,4 +1,4 @@
-//! Shapes: what the pod sets of a Workload say, once for all Workloads of a namespace that say the same.
+//! Shapes: the pod sets of Workloads, once for all Workloads of a namespace with the same ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::deltas;
 
-/// The pod sets of a Workload, reduced to what is decided on.
+/// The pod sets of a Workload, reduced to the fields on which decisions depend.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Namespace, reduced pod sets, digests and constraints as JSON: identity, and what everything is computed from again.
+    /// Namespace, reduced pod sets, digests and constraints as JSON: identity, and the source from which everything is computed again.
     source: Arc<str>,
-    /// What decides, in the engine's form.
+    /// The pod sets as the engine gets them.
     pub(crate) pod_sets: Vec<engine::PodSetSpec>,
-    /// What tells whether the job still asks for this.
+    /// Digests by which a job is compared with its Workload.
     pub(crate) digests: Vec<PodSetDigest>,
-    /// Of each, what its requests are computed from, see [`berth_jobs::requests_digest`].
+    /// Digest of the requests of each pod set, see [`berth_jobs::requests_digest`].
     asks: Box<[[u8; 16]]>,
-    /// What a stop brings back.
+    /// Parts of the templates that a stop brings back.
     pub(crate) originals: Vec<TemplateParts>,
-    /// Why the pod sets are not legal, whatever surrounds them: the schema of today may be stricter than that of their day.
+    /// Why the pod sets are not legal in any cluster: the schema of today may be stricter than that of their day.
     pub(crate) illegal: Option<String>,
     /// Why their requests are out of bounds.
     pub(crate) refused: Option<String>,
 }
 
 impl Shape {
-    /// Whether pods with that digest of their requests ask for what those of a pod set do.
+    /// Whether pods whose requests have this digest have the same requests as the pods of the pod set.
     pub(crate) fn is_asked_by(&self, pod_set: &str, asks: &[u8; 16]) -> bool {
         self.digests.iter().zip(self.asks.iter()).any(|(set, given)| set.name == pod_set && given == asks)
     }
 
-    /// What a pod asks for more of than those of a pod set.
+    /// The resource of which a pod asks for more than the pods of a pod set.
     pub(crate) fn exceeded_by(&self, pod_set: &str, own: &PodSetNeeds) -> Option<Excess> {
         let given = self.pod_sets.iter().find(|set| set.name == pod_set)?;
         own.requests.iter().find_map(|(resource, asked)| {
@@ -45,7 +45,7 @@ impl Shape {
     }
 }
 
-/// What a pod asks for more of than it was admitted with.
+/// A resource of which a pod asks for more than it was admitted with.
 #[derive(Debug)]
 pub(crate) struct Excess {
     pub(crate) resource: String,
@@ -53,28 +53,28 @@ pub(crate) struct Excess {
     pub(crate) given: engine::Amount,
 }
 
-/// Of what the text of a shape is made.
+/// The parts of which the text of a shape is made.
 type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
-/// What requests depend on beside the pod sets.
+/// Facts that requests depend on beside the pod sets.
 pub(crate) struct Surroundings<'a> {
     pub(crate) limits: LimitSummary,
     pub(crate) overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
     pub(crate) rules: RequestRules,
     /// Pod sets that the rules refuse are refused.
     pub(crate) strict: bool,
-    /// Equals have the same templates, as far as Kueue compares those.
+    /// Equal workloads have the same templates, as far as Kueue compares those.
     pub(crate) compares_templates: bool,
 }
 
 impl Surroundings<'_> {
-    /// What pod sets ask for here.
+    /// Requests of pod sets under these facts.
     pub(crate) fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
         let overhead = |class: &str| self.overheads.get(class);
         berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
     }
 
-    /// What tells a pod set from others beside what it asks for.
+    /// Digest of the fields, beside its requests, by which a pod set differs from others.
     fn constraints_of(&self, set: &api::PodSet) -> u64 {
         if !self.compares_templates {
             return berth_jobs::placement_constraints(set);
@@ -120,8 +120,8 @@ impl Shapes {
         }
     }
 
-    /// Computes the shapes of a namespace again (`None`: of all) after what surrounds them has changed. The result says
-    /// which shape takes the place of which; shapes that come out the same stay.
+    /// Computes the shapes of a namespace again (`None`: of all) after the facts that they depend on have changed. Returns each replaced shape with
+    /// its successor; shapes that come out the same stay.
     pub(crate) fn renew<'a>(
         &mut self,
         namespace: Option<&str>,
@@ -147,7 +147,7 @@ impl Shapes {
     }
 }
 
-/// What of a shape does not depend on its surroundings.
+/// The part of a shape that does not depend on facts beside the pod sets.
 struct Fixed {
     digests: Vec<PodSetDigest>,
     constraints: Vec<u64>,

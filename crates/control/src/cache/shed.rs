@@ -1,5 +1,5 @@
-//! What is not kept of jobs. Most of those that a cluster has are over, or nobody's business here, and the object itself is nearly all
-//! that one of them costs.
+//! Parts of jobs that are not kept. Most jobs of a cluster are over, or not managed here, and the object itself is nearly all the memory that such a
+//! job costs.
 
 use berth_api::conditions::types;
 use berth_jobs::JobState;
@@ -15,8 +15,8 @@ impl Control {
         settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
     }
 
-    /// Whether nothing is decided about a job of that kind, whatever else is seen: what makes it one of ours is a change of itself, and is
-    /// told with all of it. What was started may hold quota still, and is needed whole to be stopped.
+    /// Whether nothing is decided about a job of that kind, whatever else is seen. Only a change of the job itself makes it a managed one, and the
+    /// watch reports that with all of the job. A started job may hold quota still, and is needed completely to be stopped.
     pub(crate) fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
         !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }
@@ -28,7 +28,7 @@ impl View {
         let workloads = &self.workloads;
         self.jobs.shed_where(key, |job| {
             let knows = workloads.owned_by(&job.uid).any(|workload| workload.is(types::FINISHED));
-            // One that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
+            // A job that names a Workload is stopped where that is missing, and the Jobs of a TrainingJob are compared with its quota.
             let alone = workloads.owned_by(&job.uid).next().is_none()
                 && job.prebuilt_workload.is_none()
                 && above(job) != Some(Kind::TrainingJob);
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-/// Whether two states of a job ask by the same Workload, as far as it depends on the job itself.
+/// Whether two states of a job request quota through the same Workload, as far as it depends on the job itself.
 pub(crate) fn asks_alike(old: &JobState, new: &JobState) -> bool {
     let asks = |job: &JobState| job.queue_name.is_some();
     asks(old) == asks(new) && old.owner == new.owner && old.prebuilt_workload == new.prebuilt_workload
@@ -86,14 +86,14 @@ mod tests {
         let no_queue = json!({});
         assert!(!kept(&mut control(), &no_queue, &json!({})));
         assert!(!kept(&mut control(), &owned_by("batch/v1", "CronJob"), &json!({})));
-        // What decides for it may be seen later.
+        // The owner that decides for the job may be seen later.
         assert!(kept(&mut control(), &owned_by("jobset.x-k8s.io/v1alpha2", "JobSet"), &json!({})));
         assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &json!({})));
         let settings = Settings { manage_jobs_without_queue_name: true, ..Settings::default() };
         assert!(kept(&mut Control::new(settings), &no_queue, &json!({})));
     }
 
-    /// It may hold quota, and then it is stopped when somebody else is to have that.
+    /// The job may hold quota, and then it is stopped when that has to go to another one.
     #[test]
     fn started_job_that_leaves_its_queue_is_kept_whole() {
         let started = |labels: &Value, version: &str| {

@@ -1,4 +1,4 @@
-//! Workloads in slim form: made when they are seen, and made again when what surrounds them changes.
+//! Workloads in slim form: made when they are seen, and made again when the facts that their requests depend on change.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::write::Kind;
 const POD: &str = "Pod";
 
 impl WorkloadView {
-    /// What its pod sets were given, as far as it has quota.
+    /// Assignments of its pod sets, as far as it has quota.
     pub(crate) fn given(&self) -> impl Iterator<Item = &api::PodSetAssignment> {
         self.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments)
     }
 
-    /// The flavors of that, in the order of pod sets and resources.
+    /// The flavors of these, in the order of pod sets and resources.
     pub(crate) fn given_flavors(&self) -> impl Iterator<Item = &String> {
         self.given().flat_map(|set| set.flavors.values())
     }
@@ -34,7 +34,7 @@ impl WorkloadView {
 
 impl Control {
     pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
-        // What reads the whole object comes before it is taken apart.
+        // Functions that read the complete object come before it is taken apart.
         let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost);
         let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !self.settings.preemption_gates);
         let held_back = || {
@@ -43,7 +43,7 @@ impl Control {
                 (!faults.is_empty()).then(|| api::validation::summary(&faults))
             })
         };
-        // Kueue passes over the fields of gates that are off; whoever wrote one down meant something by it, and is told.
+        // Kueue passes over the fields of gates that are off. A user who wrote one down meant something by it, and gets a message.
         let unsupported = if self.settings.refuse_invalid { held_back() } else { None };
         let misfits = if self.settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
         let api::Workload { metadata, spec, status } = object;
@@ -127,8 +127,8 @@ impl Control {
         }
     }
 
-    /// LimitRanges or RuntimeClasses changed: what pending workloads ask for is computed again. Those that hold quota keep
-    /// what they were given.
+    /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
+    /// given.
     pub(crate) fn reshape(&mut self, namespace: Option<&str>) {
         let (view, settings) = (&self.view, &self.settings);
         let renewed = self.quota.shapes.renew(namespace, |place| surroundings(view, settings, place));
@@ -149,12 +149,12 @@ impl Control {
         }
     }
 
-    /// How the configuration has requests counted.
+    /// Rules of the configuration by which requests are counted.
     pub(crate) fn request_rules(&self) -> RequestRules {
         request_rules(&self.settings)
     }
 
-    /// What pod sets of a namespace ask for that no Workload has.
+    /// Requests of pod sets of a namespace that no Workload has.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
         surroundings(&self.view, &self.settings, namespace).needs_of(pod_sets).pod_sets
     }
@@ -168,7 +168,7 @@ fn request_rules(settings: &Settings) -> RequestRules {
     }
 }
 
-/// What the requests of pods in a namespace depend on.
+/// Facts that the requests of pods in a namespace depend on.
 fn surroundings<'a>(view: &'a View, settings: &Settings, namespace: &str) -> Surroundings<'a> {
     Surroundings {
         limits: LimitSummary::of(view.limits_of(namespace)),

@@ -1,4 +1,4 @@
-//! A TrainingJob as control remembers it: what decides at hand, its spec packed.
+//! A TrainingJob as control remembers it: the fields that decide at hand, its spec packed.
 
 use std::sync::Arc;
 
@@ -30,26 +30,26 @@ pub(crate) struct TrainingView {
     /// When it was created, in milliseconds since 1970.
     pub(crate) created: i64,
     pub(crate) deleting: bool,
-    /// Being deleted, and what it owns is let go before it.
+    /// Being deleted, and objects that it owns are let go before it.
     pub(crate) leaves_pods: bool,
     /// Queue, priority and patience.
     pub(crate) facts: TrainingFacts,
-    /// What its Workload carries in annotations.
+    /// Annotations that its Workload carries.
     pub(crate) own_annotations: [(&'static str, Option<String>); 2],
-    /// Who keeps it from being tried.
+    /// Controllers that gate its admission.
     pub(crate) admission_gates: Option<String>,
-    /// Its last checkpoint, where it says so.
+    /// Its last checkpoint, where its annotations name one.
     pub(crate) saved: Option<Saved>,
     /// Names of its roles, workers first.
     pub(crate) roles: Vec<String>,
     /// PriorityClass of its workers' pods.
     pub(crate) pod_priority_class: Option<String>,
-    /// What it asks for, as it compares with a Workload, or what is wrong with it.
+    /// Its pod sets, to be compared with those of a Workload, or the faults of its spec.
     pub(crate) asked: Result<Vec<PodSetDigest>, String>,
     pub(crate) status: TrainingJobStatus,
-    /// On how many nodes its pods were, when that was asked last.
+    /// Number of nodes on which its pods were, when that was asked last.
     pub(crate) counted: Option<Counted>,
-    /// Its spec and what of its metadata matters, as JSON.
+    /// Its spec and the metadata that matter, as JSON.
     packed: Arc<str>,
 }
 
@@ -99,20 +99,20 @@ impl TrainingView {
         serde_json::from_str(&self.packed).unwrap_or_default()
     }
 
-    /// It has ended, whatever is left of what ran it.
+    /// Whether the job has ended, whatever is left of its Jobs.
     pub(crate) fn is_over(&self) -> bool {
         has_ended(&self.status)
     }
 
-    /// Its user was told that the run which began at that time has been up.
+    /// Whether the status shows that the run which began at that time has been up.
     pub(crate) fn was_up_since(&self, begun: Timestamp) -> bool {
         let told = find(&self.status.conditions, training_types::RUNNING);
         let told = told.filter(|told| told.status == "True" || told.reason == own_reasons::JOB_GONE);
         told.is_some_and(|told| told.last_transition_time.0 >= begun)
     }
 
-    /// The pods that would be made are those for which a Workload has quota: its spec may have changed since. How many workers
-    /// there are the admission says.
+    /// Whether the pods that would be made are those for which a Workload has quota: its spec may have changed since. The admission gives the number
+    /// of workers.
     pub(crate) fn asks_as(&self, workload: &WorkloadView) -> bool {
         let Ok(asked) = &self.asked else { return false };
         asked.len() == workload.shape.digests.len()
@@ -147,14 +147,14 @@ impl View {
         self.jobs.get(&child).filter(ours)
     }
 
-    /// The TrainingJob of which a Job is a part: the Job has the name of one of its roles, and it has not ended. Everything else that
+    /// The TrainingJob of which a Job is a part: the Job has the name of one of its roles, and the TrainingJob has not ended. Any other Job that
     /// names it as its controller is a job like any other.
     pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
         let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
         let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
         let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
-        // What runs may have roles that its spec does not have any more.
+        // A running job may have roles that its spec does not have any more.
         let stands =
             || self.slice_of(&view.uid).is_some_and(|one| one.shape.digests.iter().any(|set| set.name == role));
         (view.roles.iter().any(|known| known == role) || stands()).then_some(view)
@@ -212,7 +212,7 @@ impl Control {
         };
         let store = |view: Option<&TrainingView>| view.and_then(|view| view.facts.store.clone());
         let known = self.view.training.get(&name);
-        // Who asks for other pods cannot restart with fewer of those that he has.
+        // A job that asks for other pods cannot restart with fewer of those that it has.
         let asks_otherwise = known.is_some_and(|known| known.asked != new.asked);
         let ruled_otherwise = rules(known) != rules(Some(&new));
         let saved = saved || asks_otherwise || ruled_otherwise || store(known) != store(Some(&new));
@@ -223,7 +223,7 @@ impl Control {
             self.touch_owned_by(&uid);
         }
         if ruled_otherwise {
-            // Its end is that of whatever else names it.
+            // After its end, Jobs that name it are jobs like any other.
             self.touch_jobs_below(&name.0, &uid);
         }
         if let Some(gone) = gone {
@@ -233,7 +233,7 @@ impl Control {
         self.touch(object_key);
     }
 
-    /// Whether a finished Workload is all that says that its TrainingJob has ended: if it went now, that would run again. Who deletes the
+    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
     /// TrainingJob need not wait for a status that is refused.
     pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
         let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
@@ -242,7 +242,7 @@ impl Control {
         runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }
 
-    /// What its Workloads would lose has changed.
+    /// Mirrors its Workloads: their loss at a preemption has changed.
     pub(crate) fn mirror_owned_by(&mut self, uid: &str) {
         let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
         for workload in owned {
@@ -250,7 +250,7 @@ impl Control {
         }
     }
 
-    /// What it owned is looked at again.
+    /// Forgets a TrainingJob; objects that it owned are looked at again.
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.touch_owned_by(uid);
         self.touch_jobs_below(&object_key.namespace, uid);

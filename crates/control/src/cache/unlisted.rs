@@ -1,5 +1,5 @@
-//! Resources that cannot be listed: Berth's role lacks a rule, or a conversion fails. Whether an object of such a kind is there and runs is not
-//! known. A Workload of it that holds quota keeps it and is left alone, one that waits is told so, and all other kinds go on.
+//! Resources that cannot be listed: Berth's role lacks a rule, or a conversion fails. The view cannot show whether an object of such a kind is there
+//! and runs. A Workload of it that holds quota keeps it and is left alone, one that waits has a status that says so, and all other kinds go on.
 
 use berth_api::conditions::types;
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
@@ -37,7 +37,7 @@ impl Control {
         Some((resource.as_str(), why.as_str()))
     }
 
-    /// Whether objects of a kind, or what belongs to them, cannot be listed.
+    /// Whether objects of a kind, or resources that belong to them, cannot be listed.
     pub(crate) fn is_unlisted(&self, kind: Kind) -> bool {
         !self.view.unlisted.is_empty() && self.unlisted(kind).is_some()
     }
@@ -54,7 +54,7 @@ impl Control {
         }
     }
 
-    /// The kind that cannot be listed of those that say how the pods of a group are.
+    /// The kind that cannot be listed, of the kinds that show the pods of a group.
     fn unlisted_pods(&self, group: &Name) -> Option<Kind> {
         match self.is_unlisted(Kind::Pod) {
             true => Some(Kind::Pod),
@@ -80,7 +80,7 @@ impl Control {
             Some(whole) if whole.kind == Kind::PodGroup => self.unlisted_pods(&workload.key()),
             Some(whole) if self.is_unlisted(whole.kind) => Some(whole.kind),
             Some(whole) => unlisted_above(self, &whole, self.view.job_of(workload)?),
-            // Somebody has taken the reference to its job off, and that may be of any kind.
+            // The reference to its job was removed, and the job may be of any kind.
             None if workload.owner.is_none() && workload.job_uid.is_some() && !workload.is(types::FINISHED) => {
                 Kind::jobs().chain([Kind::TrainingJob, Kind::Pod]).find(|kind| self.is_unlisted(*kind))
             }

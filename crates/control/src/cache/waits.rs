@@ -1,4 +1,4 @@
-//! Since when a workload waits, and where that puts it in its queue.
+//! Time since when a workload waits, and its place in its queue by that.
 
 use berth_api::conditions::{reasons, types};
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::controller::after_seconds;
 use crate::workload::status::{find, find_true};
 
 impl WorkloadView {
-    /// Since when its job is queued: a slice by which that grew was made later, and takes its place in the queue over.
+    /// Time since when its job is queued: a slice by which the job grew was made later, and takes its place in the queue over.
     pub(crate) fn queued_first(&self) -> Timestamp {
         let past = self.rare.as_ref().and_then(|rare| rare.past);
         past.map_or(self.created, |past| past.queued.min(self.created))
@@ -20,7 +20,7 @@ impl WorkloadView {
         find_true(&self.status.conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
-    /// Since when it waits, where waiting counts: since its last eviction, and where that was its capacity's fault, as if it had waited on
+    /// Time since when it waits, where waiting counts: since its last eviction. If that was its capacity's fault, it counts as if it had waited on
     /// since its creation, or since it last came back from a preemption, but for the time for which it was admitted.
     pub(crate) fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
@@ -38,7 +38,7 @@ impl WorkloadView {
     /// Queue-order timestamp (kueue.md 6.2).
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = find_true(&self.status.conditions, types::EVICTED);
-        // Without priority among queues, who was reclaimed from while borrowing goes behind its preemptor.
+        // Without priority among queues, a workload that was reclaimed while borrowing goes behind its preemptor.
         let reclaimed = find(&self.status.conditions, types::PREEMPTED)
             .filter(|c| by_reclaim && c.status == "True" && c.reason == reasons::IN_COHORT_RECLAIM_WHILE_BORROWING)
             .and_then(|c| c.last_transition_time.0.checked_add(SignedDuration::from_millis(1)).ok());

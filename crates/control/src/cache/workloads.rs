@@ -1,10 +1,10 @@
 //! The workloads of the view with their indexes.
 //!
-//! What is asked for by key only is hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision
-//! may depend on the order of these maps, so whoever walks all workloads sorts, counts, or fills a set.
+//! Lookups by key alone are hashed: a search tree of 15,000 names costs a dozen cold reads per look. No decision may depend on the order of these
+//! maps, so a walk over all workloads sorts, counts, or fills a set.
 //!
-//! Of 50,000 workloads most are finished and only kept to be known. Each has a place, and the tables by name and by uid hold
-//! that number alone, as both texts can be read there.
+//! Most of 50,000 workloads are finished and only kept to be known. Each has a place, and the tables by name and by uid hold that number alone, as
+//! both texts can be read there.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::cache::{Name, WorkloadView};
 pub(crate) struct Workloads {
     /// Each in a box, since most of what is larger than a pointer would be copied when the list grows.
     places: Vec<Option<Box<WorkloadView>>>,
-    /// Places that nobody has.
+    /// Free places.
     free: Vec<u32>,
     /// Place by name.
     by_name: HashTable<u32>,
@@ -29,11 +29,11 @@ pub(crate) struct Workloads {
     by_uid: HashTable<u32>,
     /// Names by the uid of their controlling owner.
     owned: FxHashMap<String, BTreeSet<Name>>,
-    /// Those that hold quota, by ClusterQueue.
+    /// Workloads that hold quota, by ClusterQueue.
     reserving: FxHashMap<String, BTreeSet<Name>>,
-    /// Those that hold quota, by LocalQueue.
+    /// Workloads that hold quota, by LocalQueue.
     holding: FxHashMap<Name, BTreeSet<Name>>,
-    /// Those that are not finished, by LocalQueue.
+    /// Workloads that are not finished, by LocalQueue.
     members: FxHashMap<Name, BTreeSet<Name>>,
 }
 
@@ -45,7 +45,7 @@ fn hash_of_uid(uid: &str) -> u64 {
     FxBuildHasher.hash_one(uid)
 }
 
-/// What stands at a place.
+/// The workload at a place.
 fn at(places: &[Option<Box<WorkloadView>>], place: u32) -> Option<&WorkloadView> {
     places.get(usize::try_from(place).ok()?)?.as_deref()
 }
@@ -98,32 +98,32 @@ impl Workloads {
         at(&self.places, *self.by_uid.find(hash_of_uid(uid), here)?)
     }
 
-    /// Those of an index entry.
+    /// Workloads of an index entry.
     fn of<'a>(&'a self, entry: Option<&'a BTreeSet<Name>>) -> impl Iterator<Item = &'a WorkloadView> {
         entry.into_iter().flatten().filter_map(|name| self.get(name))
     }
 
-    /// Those that an owner controls.
+    /// Workloads that an owner controls.
     pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.owned.get(uid))
     }
 
-    /// Those that hold quota of a ClusterQueue.
+    /// Workloads that hold quota of a ClusterQueue.
     pub(crate) fn reserving(&self, cluster_queue: &str) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.reserving.get(cluster_queue))
     }
 
-    /// Those that hold quota of any ClusterQueue, in no order.
+    /// Workloads that hold quota of any ClusterQueue, in no order.
     pub(crate) fn all_reserving(&self) -> impl Iterator<Item = &WorkloadView> {
         self.reserving.values().flat_map(|names| self.of(Some(names)))
     }
 
-    /// Those of a LocalQueue that hold quota.
+    /// Workloads of a LocalQueue that hold quota.
     pub(crate) fn holding(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.holding.get(local_queue))
     }
 
-    /// Those of a LocalQueue that are not finished.
+    /// Workloads of a LocalQueue that are not finished.
     pub(crate) fn members(&self, local_queue: &Name) -> impl Iterator<Item = &WorkloadView> {
         self.of(self.members.get(local_queue))
     }

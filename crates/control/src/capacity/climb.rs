@@ -1,4 +1,4 @@
-//! Back up the ladder: a running job goes to a better tier once that has been free for a while, at most so many times.
+//! Return to a better tier: a running job goes there once that tier has been free for a while, a limited number of times.
 
 use berth_api::conditions::types;
 use berth_engine::model::{PodSetSpec, Tier};
@@ -16,14 +16,14 @@ use crate::workload::status::{find_true, since};
 use crate::workload::transitions::evicted_for;
 use crate::write::Kind;
 
-/// Pause between two looks at who could climb.
+/// Pause between two looks for workloads that could return to a better tier, in milliseconds.
 const LOOK_MS: i64 = 5_000;
 
 /// A better tier that a running workload could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Better {
     pub(crate) tier: Tier,
-    /// Seen free since then.
+    /// Time since when the tier is seen free.
     pub(crate) since: Timestamp,
     /// The workload is to go there now.
     pub(crate) now: bool,
@@ -37,9 +37,9 @@ pub(crate) struct Climber {
     chosen: Timestamp,
 }
 
-/// So long a climber may take to stop: one whose pods hang on a lost node holds up nobody else.
+/// Longest time in milliseconds for a chosen workload to stop: one whose pods hang on a lost node holds up no other.
 const STOP_MS: i64 = 600_000;
-/// So long after its choice, and after its quota went back, a climber has not arrived at what was free for it, and never will.
+/// Time in milliseconds after its choice, and after its quota went back, from which a chosen workload will never arrive at what was free for it.
 const ARRIVAL_MS: i64 = 60_000;
 
 impl Control {
@@ -47,8 +47,8 @@ impl Control {
         self.view.timeline.millis_between(from, now) >= ms
     }
 
-    /// Looks, now and then, for running workloads that could have a better tier. Of each cohort tree one goes at a time, and the next
-    /// one when that has arrived: what is free was counted for it alone.
+    /// Looks, from time to time, for running workloads that could have a better tier. In each cohort tree one goes at a time, and the next one when
+    /// that has arrived: free capacity was counted for it alone.
     pub(crate) fn climb(&mut self, now: Timestamp) {
         if self.capacity.next_climb.is_some_and(|at| at > now) {
             return;
@@ -72,7 +72,7 @@ impl Control {
         }
     }
 
-    /// Whether a climber may still take what was free for it.
+    /// Whether a chosen workload may still take what was free for it.
     fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
         let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
         if self.has_passed(climber.chosen, STOP_MS, now) {
@@ -91,7 +91,7 @@ impl Control {
     fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
         let stays = |workload: &WorkloadView| {
             let stayed = runs_since(workload).is_some_and(|at| self.has_passed(at, rules.min_stay_ms, now));
-            // A pod would be deleted, and what is made in its place begins anew.
+            // A pod would be deleted, and the pod in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
             stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
         };
@@ -125,9 +125,9 @@ impl Control {
         }
     }
 
-    /// The tiers that a workload accepts, in the order in which it is tried there; `told` are those that it has by itself, and `pod_sets` what
-    /// the engine is told of it. Who has left for a better tier takes one of which a stock-out was remembered then only where nothing else is
-    /// free, though somebody may give it up meanwhile; of several the worst first, as it comes from there.
+    /// The tiers that a workload accepts, in the order in which they are tried. `told` are the tiers that it has by itself, and `pod_sets` the pod
+    /// sets that the engine gets. A workload that has left for a better tier takes a tier with a remembered stock-out only where nothing else is
+    /// free, though another workload may give that tier up meanwhile. The worst of several such tiers comes first, as the workload comes from there.
     pub(crate) fn line_of(
         &self,
         workload: &WorkloadView,
@@ -168,7 +168,7 @@ impl Control {
     }
 }
 
-/// Evicts a workload that is to climb.
+/// Evicts a workload that returns to a better tier.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let Some(better) = control.capacity.better.get(&workload.uid).filter(|better| better.now) else {
         return Decision::Done;

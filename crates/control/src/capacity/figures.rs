@@ -1,4 +1,4 @@
-//! What the ladder did, in numbers and for the log: which tier was given after how long a wait, and which was left for what reason.
+//! Capacity fallback in numbers and for the log: the wait for each tier that was given, and the reason for each tier that was left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +15,21 @@ use crate::training_job::elastic::{grew, runs_since};
 use crate::workload::status::{find, find_true, since};
 use crate::workload::transitions::queued_since;
 
-/// Reason of a departure that is none of the job: only workers that were added to it got no nodes.
+/// Reason of a departure that is not the job's own: only workers that were added to it got no nodes.
 const GROWTH_STOCK_OUT: &str = "GrowthStockOut";
 
-/// Whether it was admitted between these two states: a growth is no second admission of its job.
+/// Whether the workload was admitted between these two states: a scale-up is no second admission of its job.
 fn is_admitted_between(old: &WorkloadView, new: &WorkloadView) -> bool {
     new.is(types::ADMITTED) && !old.is(types::ADMITTED) && !grew(new)
 }
 
-/// Since when a workload has what it holds: before its job runs under it an autoscaler may be asked for it.
+/// Time since when a workload holds its quota: an autoscaler may be asked for capacity before the job runs.
 fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
     runs_since(workload).or_else(|| since(&workload.status.conditions, types::QUOTA_RESERVED, "True"))
 }
 
 impl Control {
-    /// What the log is to say of a change of a workload from `old` to `new`, seen at `now`.
+    /// Log entries about a change of a workload from `old` to `new`, seen at `now`.
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED));
         let what = if let Some(evicted) = evicted {

@@ -1,5 +1,5 @@
-//! Whether the capacity of pods that are managed themselves turns up: what the scheduler says of them is at hand, what autoscalers say
-//! is asked for. Pods that leave a tier are deleted; what their owner makes in their place meets the flavor as out of stock.
+//! Capacity of pods that are managed themselves: messages of the scheduler about them are at hand, messages of autoscalers are asked for. Pods that
+//! leave a tier are deleted; the pods that their owner makes in their place meet the flavor as out of stock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ use crate::write::{Kind, Purpose, Question, StuckPod};
 struct Stuck<'a> {
     pod: &'a PodState,
     since: Timestamp,
-    /// The scheduler's words.
+    /// The scheduler's message.
     words: &'a str,
     rung: &'a Rung,
 }
 
-/// Looks after a workload of pods that was admitted at that time.
+/// Watches a workload of pods that was admitted at that time.
 pub(super) fn decide(
     control: &Control,
     workload: &WorkloadView,
@@ -51,7 +51,7 @@ pub(super) fn decide(
         return leave(workload, one, words, now);
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
-    // Without a stuck pod it is an image, a volume, a slow start: no lack of capacity, and a pod that gets stuck brings us back.
+    // Without a stuck pod the cause is an image, a volume or a slow start, and no lack of capacity. A pod that gets stuck brings the decision back.
     let pause = next_look(now, patience).max(control.view.timeline.after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
@@ -70,7 +70,7 @@ pub(super) fn decide(
     Decision::Wait([due, ask].into_iter().flatten().min().unwrap_or(pause))
 }
 
-/// Pods that no node takes, one of each role: what fails for one of equal pods fails for all.
+/// Pods that no node takes, one of each role: a failure of one of equal pods holds for all.
 fn stuck_of<'a>(
     control: &'a Control,
     workload: &WorkloadView,
@@ -89,7 +89,7 @@ fn stuck_of<'a>(
     stuck
 }
 
-/// The roles of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+/// Roles of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
 pub(super) fn late(
     control: &Control,
     workload: &WorkloadView,
@@ -114,7 +114,7 @@ fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
     Some((whole.kind, (whole.namespace, whole.name)))
 }
 
-/// All of them are ready, or have ended.
+/// Whether all of its pods are ready, or have ended.
 fn is_up(control: &Control, workload: &WorkloadView) -> bool {
     let pods = &control.view.pods;
     match place(workload) {

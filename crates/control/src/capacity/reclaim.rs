@@ -1,7 +1,7 @@
 //! Nodes that are being taken away, and started workloads that have pods there.
 //!
-//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Its pods are asked for once, and a workload that
-//! has one of them in the spot tier leaves at once: else it would hold its quota until that pod is lost and its patience is over.
+//! A taint announces the end of a node ([`crate::settings::Settings::reclaim_taints`]). Its pods are asked for once, and a workload that has one of
+//! them in the spot tier leaves at once: otherwise it would hold its quota until that pod is lost and its patience is over.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::controller::{Control, cluster_key, key};
 use crate::workload::evict;
 use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Question};
 
-/// What is known of nodes that are being taken away.
+/// State about nodes that are being taken away.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaims {
     nodes: BTreeMap<String, Leaving>,
-    /// By the uid of the workload.
+    /// Losses by the uid of the workload.
     losses: BTreeMap<String, Loss>,
 }
 
@@ -29,11 +29,11 @@ pub(crate) struct Reclaims {
 struct Leaving {
     uid: String,
     taint: String,
-    /// Its pods are known.
+    /// The pods of the node are known.
     asked: bool,
 }
 
-/// What a workload loses with a node.
+/// Loss of a workload's capacity with a node.
 #[derive(Debug)]
 pub(crate) struct Loss {
     at: Timestamp,
@@ -43,12 +43,12 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// When that was seen.
+    /// Time at which the loss was seen.
     pub(super) fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Whether it is of what a pod set was given there.
+    /// Whether the loss concerns the capacity that a pod set was given there.
     pub(super) fn concerns(&self, rung: &Rung) -> bool {
         self.rung.pod_set == rung.pod_set && self.rung.flavor == rung.flavor
     }
@@ -64,12 +64,12 @@ impl Reclaims {
         self.nodes.keys()
     }
 
-    /// A workload gave up what it had.
+    /// Forgets the loss of a workload that gave up its capacity.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.losses.remove(uid);
     }
 
-    /// What a workload was evicted for.
+    /// Takes the loss for which a workload was evicted.
     pub(super) fn take(&mut self, uid: &str) -> Option<Loss> {
         self.losses.remove(uid)
     }
@@ -119,13 +119,13 @@ impl Control {
         let job = self.view.jobs.get(&object).filter(|job| job.uid == *uid)?;
         // A Job is a workload itself, or part of one.
         let running = |owner: &str| self.view.workloads.owned_by(owner).find(|workload| workload.holds().is_some());
-        // Of the slices of an elastic job the older ones are over.
+        // The older slices of an elastic job are over.
         let above = || running(&job.owner.as_ref()?.uid);
         let workload = running(uid).or_else(above)?;
         Some((workload, &pod.pod_set))
     }
 
-    /// What a workload leaves that loses a pod of a set with its node, `None` where it stays.
+    /// The capacity that a workload leaves because it loses a pod of a set with its node, `None` where it stays.
     fn leaves_with(&self, workload: &WorkloadView, pod_set: &str) -> Option<Rung> {
         self.tier_rules(workload).filter(|rules| rules.signals.node_reclaimed)?;
         if self.view.job_of(workload).is_some_and(|job| job.independent) {

@@ -1,13 +1,13 @@
-//! Which tiers, how much patience, how long a back-off.
+//! Rules of tiers: their order, their patience and their back-off.
 
 use berth_engine::model::Tier;
 
-/// How long a flavor that was out of stock is not tried.
+/// Back-off of a flavor that was out of stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     /// The first time, in milliseconds.
     pub(crate) initial_ms: i64,
-    /// By so much longer each time.
+    /// Factor by which each next time is longer.
     pub(crate) factor: i64,
     /// The longest, in milliseconds.
     pub(crate) max_ms: i64,
@@ -23,42 +23,42 @@ impl Backoff {
     }
 }
 
-/// At which moment a running job may climb.
+/// Moment at which a running job may return to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     AfterCheckpoint,
     Anytime,
 }
 
-/// Whether and when a running job goes back to a better tier.
+/// Rules for the return of a running job to a better tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClimbRules {
     pub(crate) when: When,
     pub(crate) min_stay_ms: i64,
-    /// The better tier must have been free for so many milliseconds.
+    /// Time in milliseconds for which the better tier must have been free.
     pub(crate) steady_ms: i64,
     pub(crate) max_times: i32,
 }
 
-/// What holds for climbing where nothing else is said.
+/// Default rules for the return to a better tier.
 pub(crate) const USUAL_CLIMB: ClimbRules =
     ClimbRules { when: When::AfterCheckpoint, min_stay_ms: 60 * MINUTE_MS, steady_ms: 5 * MINUTE_MS, max_times: 3 };
 
-/// What counts as capacity that did not turn up.
+/// Signals that count as capacity that did not turn up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signals {
     /// No node takes a pod within the patience.
     pub(crate) unschedulable: bool,
-    /// An autoscaler says of a pod that it gets no node for it.
+    /// An autoscaler says that a pod gets no node.
     pub(crate) scale_up_failed: bool,
-    /// An autoscaler that was asked did not get it.
+    /// An autoscaler that was asked for capacity did not get it.
     pub(crate) provisioning_failed: bool,
     /// A taint announces the end of a spot node on which a pod runs.
     pub(crate) node_reclaimed: bool,
 }
 
 impl Signals {
-    /// Of the names in a policy; none stand for all.
+    /// Signals by their names in a policy; no names stand for all.
     pub(crate) fn of(names: &[String]) -> Self {
         let counts = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
         Self {
@@ -85,7 +85,7 @@ pub(crate) struct TiersFor {
 pub(crate) struct TierRules {
     /// The tiers of jobs that name none, best first; empty: flavors as they come.
     pub(crate) default: Vec<Tier>,
-    /// The tiers of those among them that have a label; the first that fits takes the place of `default`.
+    /// The tiers of jobs among them that have a label; the first that fits takes the place of `default`.
     pub(crate) default_for: Vec<TiersFor>,
     /// How long a started job may lack nodes, in milliseconds, by tier in the usual order.
     pub(crate) patience_ms: [i64; 3],
@@ -93,7 +93,7 @@ pub(crate) struct TierRules {
     pub(crate) backoff: Backoff,
     /// Selectors of capacity in jobs give way.
     pub(crate) overrides: bool,
-    /// `None`: nobody climbs.
+    /// `None` where no job returns to a better tier.
     pub(crate) climb: Option<ClimbRules>,
     /// Most of a tier that a queue may hold, in per cent, by tier in the usual order.
     pub(crate) max_shares: [Option<u32>; 3],
@@ -113,7 +113,7 @@ impl TierRules {
 
 const MINUTE_MS: i64 = 60_000;
 
-/// What holds where nothing else is said.
+/// Default rules of tiers.
 pub(crate) static USUAL: TierRules = TierRules {
     default: Vec::new(),
     default_for: Vec::new(),

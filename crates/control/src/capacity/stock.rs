@@ -1,5 +1,5 @@
-//! The book of stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for.
-//! One failed gang spares the next, and a failure that is long ago is forgotten.
+//! Stock-outs: per flavor and shape how often capacity failed to turn up, and until when it is not asked for. One failed gang spares the next, and a
+//! failure that is long ago is forgotten.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,25 +15,25 @@ use crate::controller::{after, millis};
 use crate::deltas::quantity;
 use crate::workload::status::seconds;
 
-/// So many stock-outs fit into a status.
+/// Most stock-outs in a status.
 const MOST_SHOWN: usize = 64;
 
-/// What is known of one flavor and shape.
+/// Stock-outs of one flavor and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Stock-outs in a row.
     pub(crate) failures: u32,
-    /// So many pods at once were not to be had.
+    /// Number of pods at once that got no capacity.
     pub(crate) pods: i64,
-    /// When that was.
+    /// Time of the last stock-out.
     pub(crate) last: Timestamp,
-    /// Until then it is not asked for.
+    /// Time until which the capacity is not asked for.
     pub(crate) until: Timestamp,
-    /// When nothing of it is remembered any more.
+    /// Time at which the stock-outs are forgotten.
     pub(crate) forgotten: Timestamp,
 }
 
-/// All that is known.
+/// All known stock-outs.
 #[derive(Debug, Default)]
 pub(crate) struct StockBook(BTreeMap<(String, Shape), Entry>);
 
@@ -42,8 +42,8 @@ impl StockBook {
         self.0.is_empty()
     }
 
-    /// Capacity did not turn up between these times. A failure while an earlier one still holds tells of the same outage. `None`
-    /// when that was known.
+    /// Records that capacity did not turn up between these times. A failure while an earlier one still holds belongs to the same outage. `None` when
+    /// that was known.
     pub(crate) fn ran_out(
         &mut self,
         flavor: String,
@@ -79,7 +79,7 @@ impl StockBook {
         self.0.iter().any(recent)
     }
 
-    /// What is known of some flavors, for a status: where that is too much what holds longest, and of what is over what ended last. Those
+    /// Stock-outs of some flavors, for a status. Where there are too many, those come first that hold longest, then those that ended last. Stock-outs
     /// that are over are shown, too, until they are forgotten: the next leader has to know how many there were in a row.
     pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
         let here = |(flavor, _): &(String, Shape)| flavors.contains(flavor.as_str());
@@ -101,7 +101,7 @@ impl StockBook {
         known.into_iter().take(MOST_SHOWN).map(shown).collect()
     }
 
-    /// Takes over what a status shows and is not known better; returns what still holds.
+    /// Takes over stock-outs of a status that are not known better; returns those that still hold.
     pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for told in shown {
@@ -122,7 +122,7 @@ impl StockBook {
                 until: told.until.0,
                 forgotten: told.forgotten_at.0,
             };
-            // Of the same outage fewer pods may have been asked for meanwhile.
+            // Fewer pods may have been asked for in the same outage meanwhile.
             let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
             if entry.forgotten <= now || self.0.get(&key).is_some_and(is_known) {
                 continue;
@@ -135,13 +135,13 @@ impl StockBook {
         outs
     }
 
-    /// So many pods of the shape got their nodes; tells whether that ends a stock-out.
+    /// Notes that so many pods of the shape got their nodes; true if that ends a stock-out.
     pub(crate) fn turned_up(&mut self, flavor: &str, shape: &Shape, pods: i64, now: Timestamp) -> bool {
         let key = (flavor.to_owned(), shape.clone());
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;
         };
-        // Its memory is as long as before, and begins now: until then nobody would climb to what was seen to be there.
+        // The memory keeps its length and starts now. With its old end, jobs would return too late to capacity that has turned up.
         let memory = entry.forgotten.duration_since(entry.until);
         entry.until = now;
         entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);
@@ -179,7 +179,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    /// For how long each failure keeps the flavor away, in seconds; 0 when it is no news.
+    /// Seconds for which each failure keeps the flavor away; 0 when it is no news.
     fn delays(times: &[(i64, i64)]) -> Vec<i64> {
         let mut book = StockBook::default();
         let delay = |(second, pods): &(i64, i64)| {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn failures_in_a_row_keep_it_away_longer_and_are_forgotten() {
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (100, 4), (170, 4)]), [10, 20, 40, 60, 60]);
-        // One outage is one failure, whoever hits it; the smaller one keeps more jobs away.
+        // One outage is one failure, whichever job hits it; the smaller one keeps more jobs away.
         assert_eq!(delays(&[(0, 4), (1, 4), (2, 9), (3, 2), (9, 3)]), [10, 0, 0, 7, 0]);
         // After the third: 60 s end at 150 s; 100 s later one is forgotten, 200 s later two.
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (190, 4)]), [10, 20, 40, 40]);

@@ -1,4 +1,4 @@
-//! Whether the capacity of a started workload turns up within the patience of its tier.
+//! Capacity of a started workload: it has to turn up within the patience of its tier.
 
 use std::collections::BTreeSet;
 
@@ -41,17 +41,17 @@ pub(crate) fn returns_at_once(reason: &str) -> bool {
 /// Shortest and longest pause between two looks at pods, in milliseconds.
 const PAUSE_MS: (i64, i64) = (5_000, 30_000);
 
-/// When pods that have no fault of capacity are looked at again: after the patience of the tier, within bounds.
+/// Time of the next look at pods without a fault of capacity: after the patience of the tier, within bounds.
 pub(super) fn next_look(last: Timestamp, patience_ms: i64) -> Timestamp {
     after(last, patience_ms.clamp(PAUSE_MS.0, PAUSE_MS.1))
 }
 
-/// When autoscalers are asked again: after an eighth of the patience, within the same bounds.
+/// Time of the next question to autoscalers: after an eighth of the patience, within the same bounds.
 pub(super) fn next_question(last: Timestamp, patience_ms: i64) -> Timestamp {
     next_look(last, patience_ms / 8)
 }
 
-/// What a pod set was given of tiers.
+/// Tier assignment of a pod set: one flavor that it was given, with its tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rung {
     pub(crate) pod_set: String,
@@ -62,18 +62,18 @@ pub(crate) struct Rung {
 }
 
 impl Rung {
-    /// Its flavor and tier in a message.
+    /// Flavor and tier in a message.
     pub(super) fn name(&self) -> String {
         format!("flavor {} ({} capacity)", self.flavor, self.tier)
     }
 
-    /// Why it is left whose nodes did not turn up.
+    /// Message about a tier that is left because its nodes did not turn up.
     pub(super) fn had_no_nodes(&self, waited: i64) -> String {
         format!("{} had no nodes for all {} pods within {waited}s", self.name(), self.pods)
     }
 }
 
-/// The flavors with a tier that a workload holds, each once per pod set.
+/// Tier assignments of a workload: the flavors with a tier that it holds, each once per pod set.
 pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
     let mut rungs = Vec::new();
     for assignment in workload.given() {
@@ -91,7 +91,7 @@ pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
                 flavor: flavor.clone(),
                 tier,
                 shape: Shape::of(&set),
-                // Of an elastic job the count may have gone down since.
+                // The count of an elastic job may have gone down since.
                 pods: assignment.count.map_or(set.count, |count| i64::from(count).min(set.count)),
             });
         }
@@ -107,7 +107,8 @@ impl Control {
     }
 }
 
-/// Whether a started workload lacks pods, of a TrainingJob those of any of its Jobs, and since when as far as that was seen.
+/// Lack of pods of a started workload, with the time since when as far as that was seen; `None` where none are lacking. A TrainingJob lacks pods
+/// where one of its Jobs does.
 fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
     let known = |job: &JobState| control.capacity.lacking.get(&job.uid).copied();
     let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
@@ -124,12 +125,12 @@ fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
     Some(known(job))
 }
 
-/// When a started workload lost pods that it had, `None` where it lacks none, or never had them all.
+/// Time at which a started workload lost pods that it had, `None` where it lacks none, or never had them all.
 pub(super) fn lost_at(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
     lacking(control, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
 }
 
-/// What is known of the pods that a started workload lacks.
+/// State of the pods that a started workload lacks.
 struct Look<'a> {
     lack: Option<Lack>,
     rungs: Vec<Rung>,
@@ -140,7 +141,7 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// At a workload that was admitted at that time, `None` where nothing is lacking, or no tier has patience with it.
+    /// Looks at a workload that was admitted at that time, `None` where nothing is lacking, or it holds no flavor with a tier.
     fn at(control: &'a Control, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = control.tier_rules(workload)?;
         let lack = lacking(control, workload)?;
@@ -154,36 +155,36 @@ impl<'a> Look<'a> {
         Some(Self { lack, rungs, rules, since, last, timeline: &control.view.timeline })
     }
 
-    /// When the patience with the tier of what was given is over.
+    /// Time at which the patience with the tier is over.
     fn due(&self, rung: &Rung) -> Timestamp {
         self.timeline.after(self.since, self.rules.patience_ms(rung.tier))
     }
 
-    /// Whether a pod of what was given has lacked a node for longer than there is patience with its tier.
+    /// Whether a pod of this assignment has lacked a node for longer than there is patience with its tier.
     fn is_late(&self, rung: &Rung) -> bool {
         self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(rung))
     }
 
-    /// Pods that get no node, and what their pod sets were given.
+    /// Pods that get no node, with the tier assignment of their pod set.
     fn nowhere(&self) -> impl Iterator<Item = (&Rung, &'a StuckPod)> {
         let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
         self.last.into_iter().flat_map(|answer| &answer.stuck).filter_map(move |pod| Some((place(pod)?, pod)))
     }
 
-    /// The first pod that is known to get no node, and what its pod set was given.
+    /// The first pod that is known to get no node, with the tier assignment of its pod set.
     fn stuck(&self) -> Option<(&Rung, &'a StuckPod)> {
         let fails = self.rules.signals.scale_up_failed;
         self.nowhere().find(|(rung, pod)| (fails && pod.refused.is_some()) || self.is_late(rung))
     }
 
-    /// When its pods are asked about next.
+    /// Time of the next question about its pods.
     fn next(&self) -> Option<Timestamp> {
         let asked = self.last.map(|answer| answer.at);
         let next = |rung: &Rung| {
             let (due, patience) = (self.due(rung), self.rules.patience_ms(rung.tier));
             match asked {
-                // Whatever keeps the pods back, it is no lack of capacity: an image, a volume, a slow start, or the pause that the
-                // job controller makes before it replaces a pod.
+                // The cause is no lack of capacity: an image, a volume, a slow start, or the pause that the job controller makes before it replaces a
+                // pod.
                 Some(at) if at >= due => next_look(at, patience),
                 // An autoscaler may say sooner that nothing comes.
                 _ if self.rules.signals.scale_up_failed => {
@@ -196,7 +197,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The pod sets of a workload, admitted at that time and evicted at the other, with whose tiers there was no more patience.
+/// Pod sets of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
 pub(super) fn late(
     control: &Control,
     workload: &WorkloadView,
@@ -210,7 +211,7 @@ pub(super) fn late(
     late.map(|(rung, _)| rung.pod_set.clone()).collect()
 }
 
-/// Looks after a workload whose run began at that time.
+/// Watches a workload whose run began at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
     let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
     if let Some(decision) = super::reclaim::decide(control, workload, begun, now) {
@@ -219,7 +220,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestam
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
         return super::pods::decide(control, workload, rules, begun, now);
     }
-    // Where nothing is lacking, the job's next change brings us back.
+    // Where nothing is lacking, the job's next change brings the decision back.
     let Some(look) = Look::at(control, workload, begun) else { return Decision::Done };
     let Some((rung, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
@@ -228,7 +229,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestam
         return find_stuck(control, workload);
     };
     if control.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
-        // The others train on: its TrainingJob gives up what was added.
+        // The other workers train on: the TrainingJob gives up those that were added.
         return Decision::Done;
     }
     leave(workload, (rung, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
@@ -244,8 +245,8 @@ pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> 
 }
 
 impl Control {
-    /// Takes an answer about the pods of a workload. What was added to a TrainingJob and gets no nodes is a stock-out, although
-    /// nothing is evicted for it.
+    /// Takes an answer about the pods of a workload. Workers that were added to a TrainingJob and get no nodes are a stock-out, although nothing is
+    /// evicted for it.
     pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let known = self.growth_without_nodes(&name).is_some();
@@ -258,8 +259,8 @@ impl Control {
         self.book_stock_out(rung, (since, now), backoff, now);
     }
 
-    /// What was given to workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods tells: since
-    /// when they lack them, and how long that is remembered.
+    /// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
+    /// since when they lack them, and the back-off.
     fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
         let workload = self.view.workloads.get(name)?;
         let added = self.added_to(workload).filter(|added| added.keeps().is_some())?;
@@ -277,8 +278,8 @@ pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.
 const LAST_QUESTION_SECONDS: i64 = 30;
 
-/// A TrainingJob's own time-out is over: before it counts, its pods are asked about, `None` when they lack no nodes. Else one that
-/// is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
+/// Handles the end of a TrainingJob's own time-out: its pods are asked about before it counts, `None` when they lack no nodes. Otherwise a time-out
+/// that is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
 pub(crate) fn at_timeout(
     control: &Control,
     workload: &WorkloadView,
@@ -292,7 +293,7 @@ pub(crate) fn at_timeout(
         return None;
     }
     let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
-        // Who cannot be asked is not waited for.
+        // Without an answer in time, the pods are not waited for.
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(control, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
@@ -300,20 +301,20 @@ pub(crate) fn at_timeout(
     Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
 }
 
-/// Whether all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
+/// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
 pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
     let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
-        // Who cannot be asked is not waited for.
+        // Without an answer in time, the pods are not waited for.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
     if !answer.stuck.is_empty() {
         return Some(false);
     }
-    // One may lose its node, and another get none.
+    // A pod may lose its node, and another one get none.
     (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
 }
 
-/// Since when a started workload lacks pods, where the ladder would not leave for the sake of some that get no node.
+/// Time since when a started workload lacks pods, if the capacity fallback would not leave for the sake of some that get no node.
 pub(crate) fn lacks_unwatched(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
     let lack = lacking(control, workload)??;
     let watched = watched_sets(control, workload);
@@ -321,15 +322,15 @@ pub(crate) fn lacks_unwatched(control: &Control, workload: &WorkloadView) -> Opt
     (!all).then_some(lack.since)
 }
 
-/// Pod sets that have a tier with which there is patience only for so long.
+/// Pod sets with a tier, whose patience is limited.
 fn watched_sets(control: &Control, workload: &WorkloadView) -> BTreeSet<String> {
     let rules = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
     let rungs = rules.map(|_| rungs(control, workload)).unwrap_or_default();
     rungs.into_iter().map(|rung| rung.pod_set).collect()
 }
 
-/// Asks now and then for pods that get no node, and `leaves` with what the scheduler says of the first for which the ladder would not
-/// leave, in an answer that is not older than `due`.
+/// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first one for which the capacity fallback would
+/// not leave, from an answer that is not older than `due`.
 pub(crate) fn leave_unwatched(
     control: &Control,
     workload: &WorkloadView,
@@ -347,7 +348,7 @@ pub(crate) fn leave_unwatched(
     if next > now { Decision::Wait(next) } else { find_stuck(control, workload) }
 }
 
-/// Leaves a tier where that pod gets no node; `had` says whether all pods had some before.
+/// Leaves a tier where that pod gets no node; `had` is true if all pods had nodes before.
 fn leave(
     workload: &WorkloadView,
     (rung, pod): (&Rung, &StuckPod),
@@ -362,7 +363,7 @@ fn leave(
     Decision::write(evict(workload, now, (reason, ""), &in_words(message, pod)))
 }
 
-/// With what an autoscaler says of the pod, else the scheduler.
+/// The message with the words of an autoscaler about the pod, else of the scheduler.
 fn in_words(message: String, pod: &StuckPod) -> String {
     let words = pod.refused.as_ref().unwrap_or(&pod.message);
     match (message.is_empty(), words.is_empty()) {

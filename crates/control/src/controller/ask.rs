@@ -1,4 +1,4 @@
-//! What control is asked and told beside observations and outcomes, and what it tells the engine of a Workload.
+//! Questions and commands to `Control` beside observations and outcomes, and the translation of a Workload for the engine.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -19,12 +19,12 @@ use crate::workload::older_reasons;
 use crate::write::Kind;
 
 impl Control {
-    /// The engine's books, for questions that change nothing in the view.
+    /// The engine's world, for questions that change nothing in the view.
     pub fn world(&mut self) -> &mut World {
         &mut self.quota.world
     }
 
-    /// When a write that failed is tried again, while one waits for that.
+    /// Time of the next retry of a failed write, if one waits.
     #[must_use]
     pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.flights.next_retry(now)
@@ -41,14 +41,14 @@ impl Control {
         self.replan();
     }
 
-    /// What the engine is told of a ClusterQueue, `None` when there is none of that name.
+    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
     #[must_use]
     pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues.get(name)?;
         Some(self.queue_spec(object))
     }
 
-    /// What the engine is told of a LocalQueue; without an object it is one of that name and nothing else.
+    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
     #[must_use]
     pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
         let key = (namespace.to_owned(), name.to_owned());
@@ -62,7 +62,7 @@ impl Control {
         known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
     }
 
-    /// What tells a workload why it waits after a cycle that ended so, be it without a reason, which the engine always has.
+    /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
     pub(crate) fn telling(
         &self,
         uid: &str,
@@ -79,7 +79,7 @@ impl Control {
         Some(draft)
     }
 
-    /// What the engine is told of a cohort; without an object it is one of that name and nothing else.
+    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
     #[must_use]
     pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
         let named = || {
@@ -90,8 +90,8 @@ impl Control {
         self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
     }
 
-    /// The cohorts that exist: by an object of their own, or because these ClusterQueues or those cohorts name them. Those
-    /// below a cycle are left out.
+    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
+    /// out.
     #[must_use]
     pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         let named =
@@ -101,7 +101,7 @@ impl Control {
         all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
     }
 
-    /// What the engine is told of a Workload, `None` when it is unknown.
+    /// A Workload as the engine gets it, `None` when it is unknown.
     #[must_use]
     pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
         let name = (namespace.to_owned(), name.to_owned());
@@ -122,9 +122,9 @@ impl Control {
             Some(admission) if workload.reserved() => {
                 let reserved = crate::workload::status::since(conditions, types::QUOTA_RESERVED, "True")
                     .unwrap_or(workload.created);
-                // Who grows does not begin anew: it is protected no longer for it, and loses no less.
+                // A scale-up keeps the original admission time: it does not renew its preemption protection, and its loss counts from that time.
                 let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
-                // An eviction of what cannot be listed could not be carried out: whoever chose it would wait for it.
+                // A workload whose owner's kind cannot be listed cannot be evicted: its preemptor would wait for ever.
                 let kept = self.unlisted_owner(workload).is_some();
                 engine::WorkloadState::Reserved(deltas::reservation(
                     admission,
@@ -170,7 +170,7 @@ impl Control {
             pod_sets,
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
-            // Growth takes what is idle.
+            // A scale-up takes idle quota only.
             preempts: match replaces.is_some() || self.flights.was_refused_quota(&key(Kind::Workload, &workload.key()))
             {
                 true => engine::Preempts::Nobody,
@@ -187,13 +187,13 @@ impl Control {
         }
     }
 
-    /// Whether equals in the queue of a workload preempt each other by their age: who went before an older one would be taken out for it.
+    /// Whether equal workloads in the queue of this one preempt each other by age: one put before an older one would be preempted by it.
     fn equals_go_by_age(&self, workload: &WorkloadView) -> bool {
         let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues.get(name));
         queue.is_some_and(|queue| deltas::equals_go_by_age(queue))
     }
 
-    /// Until when a workload must not be tried: its requeue time, or the back-off of a refused write.
+    /// Time before which a workload must not be tried: its requeue time, or the back-off of a refused write.
     fn not_before(&self, workload: &WorkloadView) -> Option<engine::Millis> {
         let requeue = workload
             .status
@@ -206,8 +206,8 @@ impl Control {
     }
 }
 
-/// Changes with what has a parked workload looked at again (kueue.md 6.2). Why it waits is no part of it: that is told after
-/// each look.
+/// Changes with everything for which the engine tries a parked workload again (kueue.md 6.2). The reason why it waits is left out, because it is
+/// written after each try.
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     (workload.generation, workload.reshaped).hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! From the view to the next write of one object, one file per kind. To decide changes nothing; what has to be remembered of writes and
-//! their outcomes is noted in the file of the decision that reads it.
+//! From the view to the next write of one object, one file per kind. A decision changes nothing. State about writes and their outcomes is noted in
+//! the file of the decision that reads it.
 
 use crate::job;
 use crate::pod as pods;
@@ -15,15 +15,15 @@ use crate::controller::Control;
 use crate::controller::flight::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
-/// What to do about an object now.
+/// The next step for an object.
 pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
     job_pods::after_strays(control, by_kind(control, key, now), now)
 }
 
 fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
-    // Of a TrainingJob only its status is written: that holds up nothing.
+    // Only the status of a TrainingJob is written, and that holds up nothing.
     if key.kind != Kind::TrainingJob && control.flights.busy(key) {
-        // The outcome, or the sight of the result, brings us back.
+        // The outcome, or the sight of the result, brings the decision back.
         return Decision::Done;
     }
     if control.is_unlisted_object(key) {

@@ -1,7 +1,7 @@
-//! A digest of what the view, its indexes and the books hold, for comparison with one made from fresh lists (R2).
+//! A digest of the view, its indexes and the engine's accounting, for comparison with one made from fresh lists (R2).
 //!
-//! Left out is what follows from history and not from the objects alone: who is parked, back-offs, writes under way,
-//! what was learnt of capacity.
+//! State that follows from history and not from the objects alone is left out: parked workloads, back-offs, writes under way, and observations of
+//! capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::write::{Kind, ObjectKey};
 /// Objects of one kind: fields by name.
 type Objects = BTreeMap<String, Value>;
 
-/// Conditions of a Workload that decide.
+/// Conditions of a Workload that matter for decisions.
 const DECIDE: [&str; 5] = [types::QUOTA_RESERVED, types::ADMITTED, types::EVICTED, types::REQUEUED, types::FINISHED];
 
 /// `namespace/name`, or the name alone.
@@ -35,8 +35,8 @@ fn names<'a>(workloads: impl Iterator<Item = &'a WorkloadView>) -> Vec<String> {
 }
 
 impl Control {
-    /// A digest of view, indexes and books: `objects` by kind and name, and the `problems` that the engine finds in its
-    /// own books. Costs everything that is known.
+    /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
+    /// accounting. Costs all objects that are known.
     #[must_use]
     pub fn recompute(&self) -> Value {
         let mut objects = self.jobs_and_pods();
@@ -50,8 +50,8 @@ impl Control {
         json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
-    /// What queues and cohorts hold, and how many Workloads there are, with the `problems` of the books: little of [`Self::recompute`],
-    /// which makes an object of each job, pod and Workload.
+    /// Quota that queues and cohorts hold, and the number of Workloads, with the `problems` of the accounting: little of [`Self::recompute`], which
+    /// makes an object of each job, pod and Workload.
     #[must_use]
     pub fn held(&self) -> Value {
         json!({
@@ -62,7 +62,7 @@ impl Control {
         })
     }
 
-    /// Usage and quota by flavor and resource; what is neither used nor given is as if it were not there.
+    /// Usage and quota by flavor and resource; a cell without either is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.quota.world.snapshot(name, is_queue).into_iter();
         let rows = rows.filter(|(_, _, used, quota)| used.get() != 0 || quota.get() != 0);
@@ -144,7 +144,7 @@ impl Control {
             }
         };
         let conditions: Vec<&str> = DECIDE.into_iter().filter(|kind| workload.is(kind)).collect();
-        // What was known of one that cannot be read any more depends on when it was seen.
+        // The last readable pod sets of a Workload that cannot be read any more depend on when it was seen.
         let readable = workload.shape.pod_sets.iter().filter(|_| !workload.unreadable);
         let asks = readable.map(|set| {
             let requests = set.requests.iter().map(|(resource, one)| format!("{resource}={}", one.get()));
@@ -220,7 +220,7 @@ impl Control {
         json!({"members": members, "tally": tally, "set": self.view.sets.of_group(name).map(|(set, _)| set)})
     }
 
-    /// What workloads are judged by beside queues.
+    /// Objects beside queues that matter for workloads.
     fn others(&self) -> BTreeMap<&'static str, Objects> {
         let view = &self.view;
         let version = |version: &Option<String>| json!({"resourceVersion": version});

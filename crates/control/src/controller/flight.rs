@@ -1,4 +1,4 @@
-//! Writes under way: at most one per object, and what has to be seen before the next.
+//! Writes under way: at most one per object, and the version that has to be seen before the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A question, booked on that object.
+    /// A question, registered on that object.
     pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
         Self::of_any_version(purpose, key, Request::Ask(question))
     }
@@ -34,12 +34,12 @@ impl Draft {
         Self { purpose, key, request, based_on: 0, notices: Vec::new() }
     }
 
-    /// The deletion of the object of that uid; what it owns goes after it.
+    /// The deletion of the object of that uid; objects that it owns go after it.
     pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
         Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
     }
 
-    /// The deletion of the object of that uid; what it owns goes before it.
+    /// The deletion of the object of that uid; objects that it owns go before it.
     pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
         Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
     }
@@ -51,7 +51,7 @@ impl Draft {
     }
 }
 
-/// What a decision comes to.
+/// Result of a decision.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// Nothing to do until something changes.
@@ -64,7 +64,7 @@ pub(crate) enum Decision {
     WaitFor(ObjectKey),
     /// Write.
     Write(Box<Draft>),
-    /// The user is told something, once per text. What else there is to do is found when it is looked at again at once.
+    /// An event for the user, once per text. The object is looked at again at once, for anything else there is to do.
     Tell(Box<Notice>),
 }
 
@@ -77,7 +77,7 @@ impl Decision {
         Self::Tell(Box::new(notice))
     }
 
-    /// What `first` comes to; where that is `None`, or only waits, what comes `next`, looked at again not later than `first` wants it.
+    /// The decision `first`; where that is `None`, or only waits, the decision `next`, looked at again not later than `first` wants it.
     pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
         match first {
             None => next(),
@@ -86,7 +86,7 @@ impl Decision {
         }
     }
 
-    /// This, where it does something; else what comes `next`, looked at again not later than this wants it.
+    /// This decision, where it does something; else the decision `next`, looked at again not later than this wants it.
     pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
         let first = if let Self::Done = self { None } else { Some(self) };
         Self::first_or_earliest(first, next)
@@ -110,11 +110,11 @@ pub(crate) struct Flight {
     pub(crate) purpose: Purpose,
     pub(crate) based_on: u64,
     pub(crate) notices: Vec<Notice>,
-    /// Of what goes to a store of checkpoints: where that is.
+    /// For a write to a store of checkpoints: the place of the checkpoints.
     pub(crate) place: Option<Box<CheckpointPlace>>,
-    /// A deletion before which goes what the object owns.
+    /// A deletion that takes the objects that the object owns first.
     pub(crate) owned_first: bool,
-    /// The object was seen to vanish meanwhile: its result can never be seen.
+    /// The object vanished meanwhile: the result of the write can never be seen.
     pub(crate) vanished: bool,
     /// Bytes of the Workload that is made or changed, or of the job that is read for that.
     bytes: usize,
@@ -124,7 +124,7 @@ pub(crate) struct Flight {
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
     version: u64,
-    /// `None`: the version exists and will come. Else a conflict made us believe in it, until then.
+    /// `None`: the version exists and will come. Else a conflict made us expect it, until then.
     until: Option<Timestamp>,
 }
 
@@ -134,7 +134,7 @@ struct Backoff {
     attempts: u32,
 }
 
-/// Book of writes under way, of versions still to be seen, and of back-offs.
+/// Writes under way, versions still to be seen, and back-offs.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     flying: FxHashMap<ObjectKey, Flight>,
@@ -142,19 +142,19 @@ pub(crate) struct Flights {
     /// The watch must show at least this version before the object is judged again.
     awaited: FxHashMap<ObjectKey, Awaited>,
     backoffs: FxHashMap<ObjectKey, Backoff>,
-    /// Those of unknown outcome that may still be applied.
+    /// Writes of unknown outcome that may still be applied.
     pub(crate) strays: Strays,
-    /// What is known last of an object that was to be made and was not, by the TrainingJob or the Workload for which it is.
+    /// Last refusal to create an object, by the TrainingJob or the Workload that the object is for.
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
-    /// Workloads that the API server refused to give quota, and until when they take none from others.
+    /// Workloads that the API server refused to give quota, with the time until which they preempt nobody.
     refused_reservations: FxHashMap<ObjectKey, Timestamp>,
     /// Objects whose decision was to write to a busy one, or to wait for one.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
-    /// Bytes of what is read and written for Workloads that are made or changed.
+    /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
     creation_bytes: usize,
-    /// Jobs that have none yet because too many others are being made, in the order in which they came.
+    /// Jobs without a Workload because too many others are being made, in the order in which they came.
     held_back: VecDeque<ObjectKey>,
     /// The same jobs: whatever touches one of them meanwhile does not queue it again.
     held: BTreeSet<ObjectKey>,
@@ -163,7 +163,7 @@ pub(crate) struct Flights {
 
 /// Workloads that are created at once: a flood of jobs stays in the view, where it costs least, and not in request bodies.
 const MOST_CREATIONS: usize = 64;
-/// Bytes of what is read and written for them, of which the client holds copies.
+/// Most bytes of their responses and request bodies. The client holds copies of these.
 const MOST_CREATION_BYTES: usize = 8 << 20;
 /// First delay after a failed write.
 const FIRST_DELAY_MS: i64 = 200;
@@ -173,14 +173,14 @@ const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Longest delay between two tries of a write; the object's own changes cut it short.
 const LONGEST_DELAY_MS: i64 = 60_000;
 
-/// So many writes in a row fail for another reason than that somebody else has written meanwhile.
+/// Number of failed writes in a row for which a conflict with another writer is no explanation any more.
 const SEVERAL: u32 = 3;
 
-/// So long a workload preempts nobody after its reservation was refused: those that it evicts would come back, and be evicted again with
-/// each of its tries.
+/// Time in milliseconds for which a workload preempts nobody after its reservation was refused: its victims would come back, and be evicted again
+/// with each of its tries.
 const REFUSED_MS: i64 = 3_600_000;
 
-/// So long after its end a delay counts for the length of the next one.
+/// Time in milliseconds after its end for which a delay counts for the length of the next one.
 const FORGOTTEN_MS: i64 = 600_000;
 
 impl Flights {
@@ -189,7 +189,7 @@ impl Flights {
         self.flying.contains_key(key) || self.awaited.contains_key(key)
     }
 
-    /// Whether its state is about to change by a write of ours: what its pods are told changes nothing of it.
+    /// Whether the state of the object is about to change by a write of ours: a request to its pods to save changes nothing of it.
     pub(crate) fn changing(&self, key: &ObjectKey) -> bool {
         self.busy(key) && !self.flying.get(key).is_some_and(|flight| flight.purpose.asks_to_save())
     }
@@ -198,13 +198,13 @@ impl Flights {
         self.flying.get(key)
     }
 
-    /// Until when the object is backing off.
+    /// End of the object's back-off, if that is yet to come.
     pub(crate) fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
-    /// As [`Self::backing_off`], for a write to the object: that the answer to a question about it was "not yet" holds up further questions only,
-    /// and not what becomes of it meanwhile.
+    /// As [`Self::backing_off`], for a write to the object: an answer "not yet" to a question about it holds up further questions only, and not its
+    /// writes.
     pub(crate) fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
     }
@@ -244,7 +244,7 @@ impl Flights {
         id
     }
 
-    /// The body of a write that has begun has so many bytes. Only of Workloads it repeats all that a user wrote.
+    /// Counts the bytes of the body of a write that has begun. Only bodies of Workloads repeat all that a user wrote.
     pub(crate) fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
@@ -257,7 +257,7 @@ impl Flights {
         self.blocked.entry(key).or_default().insert(origin);
     }
 
-    /// Those that something about `key` brings back.
+    /// The objects that wait for `key`, which are decided about again.
     pub(crate) fn unblock(&mut self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
         self.blocked.remove(key).unwrap_or_default()
     }
@@ -277,7 +277,7 @@ impl Flights {
         self.creations >= MOST_CREATIONS || self.creation_bytes >= MOST_CREATION_BYTES
     }
 
-    /// The job's turn comes when a creation ends.
+    /// Holds a job back until a creation ends.
     pub(crate) fn hold_back(&mut self, job: ObjectKey) {
         if self.held.insert(job.clone()) {
             self.held_back.push_back(job);
@@ -296,19 +296,19 @@ impl Flights {
         self.awaited.insert(key, Awaited { version, until: None });
     }
 
-    /// A conflict says that there is something newer than `version`; the result says until when that is believed.
+    /// Expects a version newer than `version` after a conflict; returns the time until which it is expected.
     pub(crate) fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
         let until = after(now, CONFLICT_PATIENCE_MS);
         self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
         until
     }
 
-    /// Whether a conflict made us wait for a version that this one is.
+    /// Whether this is the version for which a conflict made us wait.
     pub(crate) fn explains_conflict(&self, key: &ObjectKey, version: u64) -> bool {
         self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some() && awaited.version <= version)
     }
 
-    /// Stops to believe in a version that a conflict has hinted at and that never came; `true` when there was one.
+    /// Stops to expect a version that a conflict has hinted at and that never came; `true` when there was one.
     pub(crate) fn give_up(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
         let over = self.awaited.get(key).is_some_and(|awaited| awaited.until.is_some_and(|until| until <= now));
         over && self.awaited.remove(key).is_some()
@@ -346,12 +346,12 @@ impl Flights {
         }
     }
 
-    /// The API server refused to give a workload quota; it preempts nobody until the time that this says.
+    /// Notes that the API server refused to give a workload quota; returns the time until which it preempts nobody.
     pub(crate) fn refused_reservation(&mut self, workload: &ObjectKey, now: Timestamp) -> Timestamp {
         *self.refused_reservations.entry(workload.clone()).or_insert_with(|| after(now, REFUSED_MS))
     }
 
-    /// A workload got its quota, or asks for something else: its next reservation may be taken.
+    /// Forgets that refusal: the workload got its quota, or asks for something else, so that its next reservation may be taken.
     pub(crate) fn forget_refused_reservation(&mut self, workload: &ObjectKey) {
         self.refused_reservations.remove(workload);
     }
@@ -363,24 +363,24 @@ impl Flights {
         }
     }
 
-    /// Whether others would give up their quota for a reservation that is not written.
+    /// Whether victims of this workload would give up their quota for a reservation that is not written.
     pub(crate) fn was_refused_quota(&self, workload: &ObjectKey) -> bool {
         self.refused_reservations.contains_key(workload)
     }
 
-    /// The API server does not make an object for another one. Only TrainingJobs and Workloads tell that later.
+    /// Notes that the API server refused to create an object for another one. Only TrainingJobs and Workloads report that later.
     pub(crate) fn refused(&mut self, origin: &ObjectKey, object: &ObjectKey, text: &str) {
         if matches!(origin.kind, Kind::TrainingJob | Kind::Workload) {
             self.refusals.insert(origin.clone(), (object.clone(), text.to_owned()));
         }
     }
 
-    /// What it said, and of which object.
+    /// The refused object, with the API server's message.
     pub(crate) fn refusal(&self, origin: &ObjectKey) -> Option<&(ObjectKey, String)> {
         self.refusals.get(origin)
     }
 
-    /// A failed write: doubles the object's delay and says until when it holds.
+    /// Notes a failed write: doubles the object's delay and returns its end.
     pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
         let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
@@ -397,14 +397,14 @@ impl Flights {
         until
     }
 
-    /// The object's delay ends by then.
+    /// Ends the object's delay by then.
     pub(crate) fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);
         }
     }
 
-    /// Forgets delays that ended long ago, and who waits for others without being there any more.
+    /// Forgets delays that ended long ago, and waiting objects that are not there any more.
     pub(crate) fn forget_old(&mut self, now: Timestamp, is_there: impl Fn(&ObjectKey) -> bool) {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
         self.blocked.retain(|_, waiting| {
@@ -413,8 +413,8 @@ impl Flights {
         });
     }
 
-    /// An object was seen that was not there before. Unless a creation of ours is under way or was answered, one whose answer was
-    /// lost has made it.
+    /// Notes an object that was not there before. Unless a creation of ours is under way or was answered, a creation whose answer was lost has made
+    /// it.
     pub(crate) fn appeared(&mut self, key: &ObjectKey) {
         if !self.busy(key) {
             self.strays.landed(key);

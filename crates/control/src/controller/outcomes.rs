@@ -1,4 +1,4 @@
-//! What became of writes: what each answer means for what was planned, and for the next try.
+//! Outcomes of writes: the effect of each answer on plans, and on the next try.
 
 use jiff::Timestamp;
 
@@ -8,17 +8,17 @@ use crate::measure::Measure;
 use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
 
 impl Control {
-    /// What became of a write.
+    /// Takes the outcome of a write.
     pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
         let Some((object, flight)) = self.flights.land(id) else { return };
         self.touch_related(&object);
         let (origin, purpose) = (flight.origin.clone(), flight.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
-            // Of what it creates it sees the Jobs only.
+            // A TrainingJob sees only the Jobs among the objects that it creates.
             self.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // What is not there does not say for whom it was made.
+            // An object that does not exist cannot name the object that it was made for.
             self.touch(origin.clone());
         }
         self.take_outcome(object.clone(), flight, outcome, now);
@@ -114,7 +114,7 @@ impl Control {
         }
     }
 
-    /// What follows from it that a write was made, beside what the watch will show.
+    /// Effects of a write that was made, beside those that the watch will show.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
             self.remains.note_rid_of_pods(uid);
@@ -145,12 +145,11 @@ impl Control {
         }
     }
 
-    /// Something else was written meanwhile, or is there already.
+    /// Another writer has changed the object meanwhile, or it is there already.
     fn take_conflict(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
         let until = self.flights.failed(&object, now, 0);
         self.wait(object.clone(), until);
-        // It may be our own earlier write of unknown outcome that is in the way: what a reservation has booked stays
-        // booked until the newer version is seen.
+        // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
         if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
             self.wait(object, until);
@@ -159,7 +158,7 @@ impl Control {
         }
     }
 
-    /// The API server says no for good: the user is told, and it is tried again all the same.
+    /// The API server refuses the write for good: the user gets an event, and the write is tried again all the same.
     fn take_refusal(&mut self, object: ObjectKey, flight: &Flight, text: &str, now: Timestamp) {
         self.reports.measures.push(Measure::Count {
             name: "berth_writes_refused",
@@ -183,8 +182,8 @@ impl Control {
         self.wait(object, until);
     }
 
-    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. One of ours, whose creation was
-    /// answered late, would have been seen by now.
+    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. An object of ours, whose creation was answered
+    /// late, would have been seen by now.
     fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
         if asks && self.flights.keeps_failing(object, now) {
@@ -193,8 +192,8 @@ impl Control {
         }
     }
 
-    /// No answer says what became of a write. Where that goes on with a planned admission, nobody waits for it any longer, and its user is
-    /// told.
+    /// No answer shows the outcome of a write. Where that goes on with a planned admission, no other workload waits for it any longer, and its user
+    /// gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.plans.unanswered(&uid) {
@@ -205,21 +204,21 @@ impl Control {
         }
     }
 
-    /// Notes what the present run of a TrainingJob has.
+    /// Notes an object that the present run of a TrainingJob has.
     fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
         if let Some(uid) = self.uid_of(origin) {
             self.training.prepared.entry(uid).or_default().insert(object);
         }
     }
 
-    /// As [`Control::drop_plan`], unless an earlier try may still be applied: what it would reserve stays booked until that is known.
+    /// As [`Control::drop_plan`], unless an earlier try may still be applied: its reservation stays charged until that is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
         if !self.flights.strays.may_land(object) {
             self.drop_plan(object);
         }
     }
 
-    /// A planned admission will not be written: the workload's own state decides again once it is seen.
+    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
     fn drop_plan(&mut self, object: &ObjectKey) {
         let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
         self.plans.remove(&uid);

@@ -42,7 +42,7 @@ impl Control {
             })
     }
 
-    /// Tells the heads of the queues what they wait for.
+    /// Reports at the heads of the queues what they wait for.
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
         for queue in self.view.cluster_queues.keys() {
@@ -60,7 +60,7 @@ impl Control {
         }
     }
 
-    /// Takes a reason to wait, to be told when it is due.
+    /// Takes a reason to wait, which is reported when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
             self.reports.ration.take(verdict, workload, now, self.session.is_offline);
@@ -75,7 +75,7 @@ impl Control {
         }
     }
 
-    /// A workload that asks for quota no longer: whom it was to preempt, and who was not told so yet, may stay.
+    /// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
     pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
         let mut spared = self.plans.spare(preemptor);
         let kept = self.training.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
@@ -86,7 +86,8 @@ impl Control {
         }
     }
 
-    /// A plan looks at the heads of all queues, however few of them may be admitted: it is better made for many.
+    /// Whether the next plan waits for room. A plan looks at the heads of all queues, however few of them may be admitted: it is better made for
+    /// many.
     fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
         let due = self.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
         let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
@@ -103,7 +104,7 @@ impl Control {
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
-            // Whatever makes a workload ready, or ends it, asks for a new plan.
+            // The event that makes a workload ready, or ends it, asks for a new plan.
             self.work.planned(false);
             self.explain_block(now);
             return;

@@ -1,19 +1,19 @@
-//! Planned admissions that are not acknowledged yet. What waits until they are written waits for those that are under way: a plan whose
-//! write keeps ending without an answer, while the API server answers other writes, keeps its quota and holds up nobody else.
+//! Planned admissions that are not acknowledged yet. Planning waits for the writes that are under way. A plan whose write keeps ending without an
+//! answer, while the API server answers other writes, keeps its quota and holds up no other workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::model::{Admission, Eviction};
 use jiff::Timestamp;
 
-/// A plan is set aside after so many writes in a row without an answer.
+/// Number of writes in a row without an answer after which a plan is set aside.
 const SEVERAL: u32 = 3;
 
-/// The admissions and evictions that the engine has chosen, by the uid of the workload.
+/// The admissions that the engine has charged, by the uid of the workload.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     plans: BTreeMap<String, Admission>,
-    /// Those of them whose last write ended without an answer.
+    /// Plans among them whose last write ended without an answer.
     failing: BTreeMap<String, Failing>,
     /// Writes of any object that the API server has made.
     made: u64,
@@ -27,15 +27,15 @@ pub(crate) struct Plans {
 
 #[derive(Debug)]
 struct Failing {
-    /// Writes in a row of which no answer says what became of them.
+    /// Number of writes in a row without an answer.
     times: u32,
-    /// [`Plans::made`] when the first of them ended.
+    /// [`Plans::made`] when the first of these writes ended.
     since: u64,
     is_aside: bool,
 }
 
 impl Failing {
-    /// Sets it aside where that is due, and says so. While the API server makes no writes at all there is nobody to go on for.
+    /// Sets the plan aside where that is due; true if it was. While the API server makes no writes at all, no other workload could go on.
     fn set_aside(&mut self, made: u64) -> bool {
         let due = !self.is_aside && self.times >= SEVERAL && made > self.since;
         self.is_aside |= due;
@@ -56,12 +56,12 @@ impl Plans {
         self.plans.is_empty()
     }
 
-    /// All of them, those that are set aside, too.
+    /// Number of all plans, also of those that are set aside.
     pub(crate) fn len(&self) -> usize {
         self.plans.len()
     }
 
-    /// Those whose acknowledgement is waited for.
+    /// Number of plans whose acknowledgement is waited for.
     pub(crate) fn under_way(&self) -> usize {
         self.plans.len().saturating_sub(self.failing.values().filter(|plan| plan.is_aside).count())
     }
@@ -72,7 +72,7 @@ impl Plans {
         self.plans.insert(uid, admission);
     }
 
-    /// Whether there was one.
+    /// Removes a plan; true if there was one.
     pub(crate) fn remove(&mut self, uid: &str) -> bool {
         self.failing.remove(uid);
         self.plans.remove(uid).is_some()
@@ -134,7 +134,7 @@ impl Plans {
         self.filled_at = at;
     }
 
-    /// No answer says what became of a write of this plan; `true` when it is set aside for that.
+    /// Notes a write of this plan that ended without an answer; `true` when the plan is set aside for that.
     pub(crate) fn unanswered(&mut self, uid: &str) -> bool {
         if !self.plans.contains_key(uid) {
             return false;
@@ -145,7 +145,7 @@ impl Plans {
         plan.set_aside(self.made)
     }
 
-    /// The API server has made a write; `true` when plans are set aside for it: what is wrong with their writes is no outage.
+    /// Notes a write that the API server has made; `true` when plans are set aside for it: their failing writes are no outage.
     pub(crate) fn made(&mut self) -> bool {
         self.made = self.made.saturating_add(1);
         let due = self.failing.values_mut().filter_map(|plan| plan.set_aside(self.made).then_some(()));

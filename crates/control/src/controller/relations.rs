@@ -1,4 +1,4 @@
-//! Whose decisions depend on whom: what is marked when an object was seen or a write of it has come back.
+//! Dependencies of decisions: the objects that are marked when an object was seen or a write of it has come back.
 
 use berth_api::conditions::own_reasons;
 use berth_jobs::version_of;
@@ -9,7 +9,7 @@ use crate::deltas;
 use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
 
 impl Control {
-    /// Tells whom it concerns that the API server refuses a write for it.
+    /// Sends an event that the API server refuses a write, at the object that the write is for.
     pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
         self.tell_of_write(object, creation, "refused a change by Berth", text);
     }
@@ -17,7 +17,7 @@ impl Control {
     pub(crate) fn tell_of_write(&mut self, object: &ObjectKey, creation: bool, what: &str, text: &str) {
         let mut object = object.clone();
         if object.kind == Kind::PodGroup {
-            // Its first pod is told.
+            // The event is sent at the first pod of the group.
             let group = (object.namespace, object.name);
             let Some((pod, _)) = self.view.pods.members(&group).next() else { return };
             object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
@@ -33,7 +33,7 @@ impl Control {
         });
     }
 
-    /// Tells the job of a Workload what the API server does with a write to that: users look at their job first.
+    /// Sends an event at the job of a Workload about the API server's answer to a write to the Workload: users look at their job first.
     pub(crate) fn tell_job_of(&mut self, object: &ObjectKey, what: &str, text: &str) {
         let name = (object.namespace.clone(), object.name.clone());
         let workload = self.view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
@@ -42,8 +42,8 @@ impl Control {
         }
     }
 
-    /// Tells a user of an object something that he was not told last for that reason. There may be more to tell or to do: it is looked
-    /// at again.
+    /// Sends an event about an object, if it is not the last one that was sent for that reason. There may be more to report or to do: the object is
+    /// looked at again.
     pub(crate) fn tell_once(&mut self, object: ObjectKey, notice: Notice, step: &mut Step) {
         let told = self.reports.told.entry(object.clone()).or_default();
         if told.get(&notice.reason) != Some(&notice.message) {
@@ -73,7 +73,7 @@ impl Control {
         }
     }
 
-    /// A priority class may be what a job waits for.
+    /// Marks all jobs: any of them may wait for a priority class.
     pub(crate) fn touch_all_jobs(&mut self) {
         self.work.extend(self.view.jobs.keys().cloned());
         self.work.extend(self.view.pod_keys(None));
@@ -81,13 +81,13 @@ impl Control {
         self.work.extend(training.collect::<Vec<_>>());
     }
 
-    /// Whether jobs and pods of a namespace are managed. One that was not seen yet is not.
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
     pub(crate) fn manages(&self, namespace: &str) -> bool {
         let labels = self.view.namespaces.get(namespace);
         labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
     }
 
-    /// What surrounds the jobs of a namespace has changed.
+    /// Marks the jobs of a namespace: something that they depend on has changed.
     pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
         self.work.extend(self.view.jobs_in(namespace).cloned());
         self.work.extend(self.view.pod_keys(Some(namespace)));
@@ -95,7 +95,7 @@ impl Control {
         self.work.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
     }
 
-    /// Whoever controls workloads has come, is going or has gone: whether those that wait may be tried depends on it.
+    /// The owner of workloads has come, is going or has gone: those that wait may be tried, or not, by that.
     pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
         let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
         let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
@@ -139,7 +139,7 @@ impl Control {
                 let job = self.view.jobs.get(object);
                 let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
                 let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
-                // The whole of which it is a part may wait for it to go.
+                // The job of which it is a part may wait for it to go.
                 let whole = job.and_then(|job| job.owner.as_ref());
                 let whole = whole.and_then(|owner| {
                     Some((Kind::of_whole(&owner.kind)?, owner.name.to_string(), owner.uid.to_string()))
@@ -149,7 +149,7 @@ impl Control {
                 }
                 if let Some((kind, name, uid)) = whole {
                     let whole = key(kind, &(object.namespace.clone(), name));
-                    // Its capacity is that of its Jobs; and where it is gone they are what is waited for.
+                    // The capacity of a TrainingJob is that of its Jobs. The Workloads of a job that is gone wait for the Jobs.
                     if kind == Kind::TrainingJob || self.uid_of(&whole).as_ref() != Some(&uid) {
                         self.touch_owned_by(&uid);
                     }
@@ -158,7 +158,7 @@ impl Control {
             }
             _ => {}
         }
-        // An object that does not name its owner yet cannot tell whom it concerns.
+        // An object that does not name its owner yet cannot show which objects wait for it.
         let blocked = self.flights.unblock(object);
         self.work.extend(blocked);
         self.touch(object.clone());
@@ -199,7 +199,8 @@ impl Control {
             Kind::PodTemplate => {
                 self.view.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
             }
-            // Little is remembered of a pod of a job, and nothing of it awaited. Queues are never awaited: their statuses are computed from our own books and sent when they differ.
+            // Little is remembered of a pod of a job, and no version of it is awaited. Queues are never awaited: their statuses are computed from our
+            // own accounting and sent when they differ.
             _ => u64::MAX,
         }
     }

@@ -24,11 +24,11 @@ use crate::write::{Notice, ObjectKey, Term};
 pub(crate) struct Session {
     /// The term in which this process leads.
     pub(crate) term: Option<Term>,
-    /// Lists of admission checks are left as they are, and nobody is admitted for what they say: offline, where only what cycles
-    /// decide is asked for.
+    /// Leaves the lists of admission checks as they are, and admits no workload by the states of its checks: set offline, where only the decisions of
+    /// cycles are wanted.
     pub(crate) schedules_only: bool,
-    /// The objects are no server's: statuses and reasons are written at once, since there is none to spare, and whoever asks says what becomes of
-    /// what was evicted, since nobody else would stop it.
+    /// Set offline, where no API server has the objects. Statuses and reasons are written at once, since no server has to be spared. The caller
+    /// decides about evicted jobs, since no controller would stop them.
     pub(crate) is_offline: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Writes whose outcome is unknown, and which may be applied when the quota that they use has long been given away.
+//! Writes whose outcome is unknown, and which may be applied when the quota that they use has long been given to others.
 //!
-//! A lost answer says nothing: the write was applied, or refused, or is still on its way, and reading the object does not tell
-//! the last two apart. A patch carries the version that it was derived from, so it is over as soon as the object is seen at another
-//! one; until then its object takes the same write again, or one that changes the version ([`Purpose::WithdrawStart`]), and its
-//! quota stays where it is. A creation has no version to carry: what it needs is kept until the server has given it up.
+//! A lost answer says nothing: the write was applied, or refused, or is still on its way, and reading the object does not distinguish the last two. A
+//! patch carries the version that it was derived from, so it is over as soon as the object is seen at another one. Until then its object takes the
+//! same write again, or one that changes the version ([`Purpose::WithdrawStart`]), and its quota stays where it is. A creation has no version to
+//! carry: its quota is kept until the server has given it up.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::controller::flight::Flight;
 use crate::controller::{Control, after_seconds, key};
 use crate::write::{Kind, ObjectKey, Purpose};
 
-/// So long after its answer was lost a creation may still be applied. The server is told to give up before we do, and does so within
+/// Seconds after its answer was lost for which a creation may still be applied. The server is asked to give up before we do, and does so within
 /// seconds.
 const CREATION_SECONDS: i64 = 20;
 
@@ -34,7 +34,7 @@ struct Creations {
 }
 
 impl Strays {
-    /// A patch that was derived from `version` may still be applied.
+    /// Notes that a patch which was derived from `version` may still be applied.
     pub(crate) fn doubt(&mut self, key: ObjectKey, version: u64) {
         self.patches.insert(key, version);
     }
@@ -44,7 +44,7 @@ impl Strays {
         self.patches.contains_key(key)
     }
 
-    /// The object was seen at a version: what was derived from an older one is refused, if it was not applied.
+    /// The object was seen at a version: a patch that was derived from an older one is refused, if it was not applied.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) {
         if self.patches.get(key).is_some_and(|derived_from| *derived_from < version) {
             self.patches.remove(key);
@@ -62,7 +62,7 @@ impl Strays {
         self.creations.insert(key, Creations { open: open.saturating_add(1), until });
     }
 
-    /// One of the creations of the object was applied: it is there, and none of the others has made it.
+    /// One of the creations of the object was applied: the object is there, and none of the other creations has made it.
     pub(crate) fn landed(&mut self, key: &ObjectKey) {
         let Some(creations) = self.creations.get_mut(key) else { return };
         creations.open = creations.open.saturating_sub(1);
@@ -71,7 +71,7 @@ impl Strays {
         }
     }
 
-    /// Until when a creation of the object may still be applied.
+    /// Time until which a creation of the object may still be applied.
     pub(crate) fn creation_until(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.creations.get(key).map(|creations| creations.until).filter(|until| *until > now)
     }
@@ -83,12 +83,12 @@ impl Strays {
 }
 
 impl Control {
-    /// The answer to a write was lost. Of those that use quota it is remembered.
+    /// Notes a lost answer to a write, if the write uses quota.
     pub(crate) fn doubt(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         self.flights.strays.forget_old(now);
         if flight.purpose == Purpose::StartTraining {
             if self.uid_of(object).is_some() {
-                // It was seen before the answer could come.
+                // The object was seen before the answer could come.
                 return;
             }
             self.flights.strays.doubt_creation(object.clone(), now);
@@ -97,8 +97,8 @@ impl Control {
         }
     }
 
-    /// A leader before us may have sent starts that are still on their way: what looks as if it had not been started, and may be by
-    /// them, is held for that until it is seen at another version.
+    /// A leader before us may have sent starts that are still on their way. An object that looks as if it had not been started, and may be by them,
+    /// counts as doubtful until it is seen at another version.
     pub(crate) fn doubt_starts(&mut self) {
         let mut doubted: Vec<(ObjectKey, u64)> = Vec::new();
         for workload in self.view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
@@ -115,7 +115,7 @@ impl Control {
                     doubted.extend(waiting.map(|(pod, state)| (object(pod), state.version)));
                 }
                 _ => {
-                    // Only from such a state it is started.
+                    // A job is started only from such a state.
                     let job = self.view.job_of(workload).filter(|job| job.is_suspended() && job.may_change_template);
                     let job = job.filter(|job| job.finished.is_none());
                     doubted.extend(job.map(|job| (whole, job.version)));

@@ -1,4 +1,4 @@
-//! Required node affinity. What is not legal about it is told in the words of Kubernetes, as Kueue does (kueue.md 6.5).
+//! Required node affinity. Terms that are not legal get the messages of Kubernetes, as in Kueue (kueue.md 6.5).
 
 use berth_api::validation::label_value;
 use berth_engine::model::{Requirement, SelectorOp};
@@ -30,7 +30,7 @@ fn requirement(expression: &NodeSelectorRequirement) -> Requirement {
     };
     match op.filter(|_| faults.is_empty()) {
         Some(op) => Requirement { key, op, values: expression.values.clone().unwrap_or_default() },
-        // Without it the pods would match more flavors than were meant.
+        // Without the requirement the pods would match more flavors than were meant.
         None => Requirement { key, op: SelectorOp::Illegal, values: faults },
     }
 }

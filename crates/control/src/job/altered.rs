@@ -1,5 +1,5 @@
-//! Jobs that are not as the JobSet or TrainingJob was admitted of which they are parts: the whole ends, since whoever made such a Job would start
-//! it again.
+//! Jobs that differ from the part of a JobSet or TrainingJob for which quota was admitted. The run of the JobSet or TrainingJob ends, because the
+//! controller that made such a Job would start it again.
 
 use berth_api::conditions::{own_reasons, types};
 use berth_jobs::JobState;
@@ -13,28 +13,28 @@ use crate::workload::transitions::evicted_for;
 use crate::workload::{evict_for_seconds, status_write};
 use crate::write::{Notice, Purpose};
 
-/// Runs in a row that may end with such a Job before there is no other: each of them may preempt others in vain.
+/// Runs in a row that may end with such a Job before the Workload is deactivated: each run may preempt other workloads for nothing.
 const MOST_TRIES: i32 = 5;
-/// Delay after the first run that has come to nothing, where the configuration has none; it doubles with each.
+/// Delay in seconds after the first failed run, where the configuration has none; it doubles with each.
 const BACKOFF_BASE_SECONDS: i64 = 60;
-/// Longest delay, where the configuration has none.
+/// Longest delay in seconds, where the configuration has none.
 const BACKOFF_MAX_SECONDS: i64 = 3_600;
 
-/// Whether a workload that was evicted for that reason runs beyond the quota that it holds: it is given no time.
+/// Whether a workload that was evicted for this reason runs beyond the quota that it holds: it gets no grace period.
 pub(crate) fn runs_beyond_quota(reason: &str) -> bool {
     reason.ends_with(own_reasons::JOB_ALTERED)
 }
 
-/// When there is another run.
+/// Time of the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// After so many seconds.
+    /// After this many seconds.
     After(i64),
-    /// After so many tries no more, until somebody activates the Workload.
+    /// Never after this many tries, until a user activates the Workload.
     Never(i32),
 }
 
-/// How many tries in a row have come to nothing, this one too, and the seconds before the next one.
+/// Number of failed tries in a row, including this one, and the seconds before the next one.
 pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i64) {
     let state = workload.status.requeue_state.as_ref();
     let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
@@ -45,7 +45,7 @@ pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i6
     (count, pods_ready::backoff_seconds(base, most, count))
 }
 
-/// An eviction for something that may happen again as soon as the workload runs: the pause before the next try grows with each.
+/// Evicts a workload for a cause that may recur as soon as it runs: the pause before the next try grows with each.
 pub(crate) fn evict_and_pause(
     control: &Control,
     workload: &WorkloadView,
@@ -55,7 +55,7 @@ pub(crate) fn evict_and_pause(
     Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(control, workload)))
 }
 
-/// The run of a workload ends for a Job of it. `tell` says so to whoever made the whole; its words are those of the eviction, too.
+/// Ends the run of a workload because of one of its Jobs. `tell` makes the event at the controlling job, and the eviction has the same message.
 pub(crate) fn end_run(
     control: &Control,
     workload: &WorkloadView,
@@ -67,7 +67,7 @@ pub(crate) fn end_run(
         return Decision::Done;
     }
     let (count, delay) = next_pause(control, workload);
-    // Other time-outs add to the count, which makes the pause longer, and give nobody up.
+    // Other time-outs add to the count, which makes the pause longer, but they never deactivate the Workload.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
     let notice = tell(if gives_up { Next::Never(tries) } else { Next::After(delay) });
@@ -81,9 +81,9 @@ pub(crate) fn end_run(
     Decision::write(draft.telling(notice))
 }
 
-/// The resource of which the pods of a Job ask for more than its pod set was admitted with, in words; `None` where there is none. Only resources
-/// count for which the queue has quota, and pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made
-/// as it was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
+/// Text about a resource of which the pods of a Job ask for more than their pod set was admitted with; `None` where there is none. Only resources
+/// count for which the queue has quota. Pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made as it
+/// was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
 pub(crate) fn excess(
     control: &Control,
     workload: &WorkloadView,
@@ -91,7 +91,7 @@ pub(crate) fn excess(
     (job, asks): (&JobState, Option<&[u8; 16]>),
 ) -> Option<String> {
     if asks.is_some_and(|asks| workload.shape.is_asked_by(pod_set, asks)) {
-        // Nearly always: nothing is read for that.
+        // In nearly every case nothing has to be decoded.
         return None;
     }
     let whole = job.whole()?;

@@ -1,5 +1,5 @@
-//! Which pods of a job that is made of Jobs are over for good. Its status counts Jobs that a restart runs again, and it may be restarted after
-//! their quota went back: what runs again is charged again.
+//! Pods that are over for good, of a job that is made of Jobs. The status of such a job counts Jobs that a restart runs again, and the restart may
+//! come after the quota of their pods went back. Pods that run again are charged again.
 
 use berth_api::ReclaimablePod;
 use berth_api::conditions::types;
@@ -10,8 +10,8 @@ use crate::controller::Control;
 use crate::write::ObjectKey;
 
 impl Control {
-    /// Pods of a job, by pod set, that will not run again: what its status says of them, and of one that is made of Jobs no more than its
-    /// Jobs of the present attempt show.
+    /// Pods of a job that will not run again, by pod set: as its status counts them, and for a job made of Jobs at most as many as its Jobs of the
+    /// present attempt show.
     pub(crate) fn over_of(&self, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
         let mut told = job.reclaimable.clone();
         if told.is_empty() || !key.kind.is_made_of_jobs() {
@@ -19,7 +19,7 @@ impl Control {
         }
         let named = || self.view.jobs.controlled_by(&key.namespace, &job.uid);
         if job.attempt == Some(0) && named().next().is_none() {
-            // Its status is all that there is: nobody makes Jobs here, or all of them were cleaned away.
+            // The status is all that there is: no controller makes Jobs here, or all of them were cleaned away.
             return told;
         }
         for pods in &mut told {
@@ -56,7 +56,7 @@ impl Control {
         again.collect()
     }
 
-    /// Takes note of the pods of a workload that run again. Whether that is something new.
+    /// Stores which pods of a workload run again; true if they have changed.
     pub(crate) fn note_again(&mut self, name: &Name) -> bool {
         let Some(workload) = self.view.workloads.get(name) else { return false };
         let again = self.again_of(workload);
@@ -71,7 +71,7 @@ impl Control {
         true
     }
 
-    /// A job that is made of Jobs, or one of these, says something else of what is over.
+    /// A job that is made of Jobs, or one of these Jobs, has changed: some of its finished pods may run again.
     pub(crate) fn note_attempt(&mut self, uid: &str) {
         let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
         let owned: Vec<Name> = self.view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect();

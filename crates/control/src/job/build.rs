@@ -1,4 +1,4 @@
-//! The Workload of a job, made of all that its user wrote. Of a large job not all of that is kept: it is read again for this.
+//! The Workload of a job, made of all that its user wrote. Only a part of a large job is kept in memory: it is read again for this.
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
@@ -21,7 +21,7 @@ pub(super) enum Unbuilt {
 }
 
 impl Case<'_> {
-    /// The whole job is asked for, a few at a time: a Workload is to be made of it.
+    /// Asks for the complete job, to make a Workload of it; only a few such reads are under way at a time.
     pub(super) fn read(&self) -> Decision {
         let info = self.job.kind.info();
         let name = workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
@@ -44,7 +44,7 @@ impl Case<'_> {
         let (reason, text) = match problem {
             Unbuilt::NoClass(class) => no_class(class, "the job"),
             Unbuilt::Invalid(text) => (event_reasons::ERR_WORKLOAD_COMPOSE, text.clone()),
-            // Such a job is read, and nobody is told of it.
+            // Such a job is read, and gets no event.
             Unbuilt::Lean => (event_reasons::ERR_WORKLOAD_COMPOSE, "the job is not known yet".to_owned()),
         };
         self.notice(EventType::Warning, reason, text)

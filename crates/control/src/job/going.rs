@@ -1,5 +1,5 @@
-//! A job that is being deleted. Mostly it is gone at once; somebody's finalizer may keep it as long as he likes, and neither its controller
-//! nor anybody else stops its pods then.
+//! A job that is being deleted. Mostly it is gone at once. A finalizer may keep it for any time, and neither its controller nor any other stops its
+//! pods then.
 
 use berth_api::conditions::{reasons, types};
 
@@ -13,20 +13,21 @@ use crate::workload::stops::release_for_good;
 use crate::write::{EventType, Kind, Purpose};
 
 impl Case<'_> {
-    /// Whether it goes because its namespace does: it has quota, or its pods run. That it has ended is booked as ever.
+    /// Whether the job goes because its namespace does: it has quota, or its pods run. The end of a finished job is handled as usual.
     pub(super) fn ends_with_namespace(&self, owned: &[&WorkloadView]) -> bool {
         let holds = |workload: &&WorkloadView| workload.holds_quota();
         self.job.finished.is_none() && (self.job.active || owned.iter().any(holds))
     }
 
-    /// The namespace is deleted pods first, and whatever controls pods only when none is left. A Job that keeps a pod which failed until another
-    /// one comes in its place would wait for ever: it is deleted, as it would be next.
+    /// The namespace controller deletes pods first, and their controllers only when no pod is left. A Job that keeps a failed pod until its
+    /// replacement comes would wait for ever: it is deleted, as it would be next.
     pub(super) fn go_with_namespace(&self) -> Decision {
         let notice = self.notice(EventType::Normal, reasons::STOPPED, "Its namespace is being deleted".to_owned());
         Decision::write(Draft::delete(Purpose::DeleteJob, self.key.clone(), &self.job.uid).telling(notice))
     }
 
-    /// Quota that nothing of it uses goes back, and who was evicted has to leave: whoever waits for that could wait for ever else.
+    /// Gives back quota that nothing of the job uses, and makes an evicted job leave: workloads that wait for that quota could wait for ever
+    /// otherwise.
     pub(super) fn going(&self, owned: &[&WorkloadView]) -> Decision {
         let holds = |workload: &&&WorkloadView| workload.holds_quota();
         let Some(workload) = owned.iter().find(holds) else { return Decision::Done };
@@ -52,8 +53,8 @@ impl Case<'_> {
         release_for_good(workload, &message, self.now)
     }
 
-    /// Its Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where somebody's finalizer keeps the
-    /// job, nobody else stops these pods.
+    /// The job's Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where a finalizer keeps the job, no
+    /// other controller stops these pods.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
         if self.job.finished.is_some() || self.control.remains.job_is_rid_of_pods(&self.job.uid) {
             return Decision::Done;
@@ -72,8 +73,8 @@ impl Case<'_> {
         self.suspend(&message.unwrap_or_default())
     }
 
-    /// The next step that makes its pods go, `None` when all was done for it. That it is suspended does not: its controller does not act on it
-    /// any more. But it is on its way out already, and its pods may go before it.
+    /// The next step that makes the job's pods go, `None` when all was done for it. Suspension does not stop them, because the controller does not
+    /// act on a job that is being deleted. But the job is on its way out already, and its pods may go before it.
     fn drive_out(&self) -> Option<Decision> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
@@ -85,12 +86,12 @@ impl Case<'_> {
         Some(Decision::write(draft))
     }
 
-    /// What has to be waited for or asked until nothing of it runs, `None` when nothing does. Its controller does not write the end of a stop
-    /// any more: its pods are asked.
+    /// The next wait or probe until nothing of the job runs, `None` when nothing does. The controller does not write the end of a stop of such a job,
+    /// so its pods are probed.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
         let gone = self.control.remains.pods_are_gone(&workload.uid);
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
-            // The garbage collector lets its pods go before it, and its status counts them no more.
+            // The garbage collector lets the pods go before the job, whose status does not count them any more.
             return (!gone).then(|| left::of_leaving(self.control, workload, self.now));
         }
         let known = gone || self.control.remains.job_is_at_rest(&self.job.uid);

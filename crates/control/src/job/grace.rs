@@ -1,5 +1,5 @@
-//! Before a running job is stopped, or its number of workers changes, it is asked to save its work, and given a while for that: its pods
-//! are told by an annotation, and get their signal only when they have saved or the while is over.
+//! Grace periods: before a running job is stopped, or its number of workers changes, it is asked to save its work. Its pods get an annotation, and
+//! their signal only when they have saved or the grace period is over.
 
 use std::collections::BTreeMap;
 
@@ -16,62 +16,62 @@ use crate::training_job::status::CHECKPOINT_REQUESTED;
 use crate::workload::status::{cut, find_true, is_true, seconds};
 use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
 
-/// Time for a checkpoint of a TrainingJob where no policy sets one.
+/// Grace period of a TrainingJob where no policy sets one, in milliseconds.
 const GRACE_MS: i64 = 30_000;
-/// A job that climbs, or loses workers, after a checkpoint of so many seconds ago is asked for no other: that would keep it longer than
-/// what it loses.
+/// A job that returns to a better tier or loses workers is asked for no other checkpoint within this many seconds after its last one: another would
+/// delay the job longer than the work that it loses took.
 const FRESH_SECONDS: i64 = 60;
-/// So long after its end a request to save before workers go still stands for one and the same loss of workers.
+/// Seconds after the end of a request to save before workers go in which the request still stands for the same loss of workers.
 const REMEMBERED_SECONDS: i64 = 60;
-/// Why a job that loses workers is asked to save, as a reason and as that of the event of their going.
+/// Reason of a request to save before workers go, and of the event of their going.
 pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
-/// Most bytes of the reason that pods are told.
+/// Longest text of a request to save, in bytes.
 const REASON_LIMIT: usize = 512;
 
-/// Who knows of a request to save. It stands from the first try on: whatever became of that, pods may know.
+/// Recipients that know of a request to save. The request stands from the first try on: pods may know of it, whatever became of that try.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// The pods know, or can not be told.
+    /// The pods know, or cannot be notified.
     pub(crate) pods: bool,
     /// The status of the job has said so.
     pub(crate) user: bool,
 }
 
-/// A running job is asked to save its work before workers of it go.
+/// A request to a running job to save its work before some of its workers go.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     at: Timestamp,
     until: Timestamp,
-    /// Why, as the pods are told: a reason, and words.
+    /// Reason and message of the request, as the pods get them.
     why: (String, String),
     pub(crate) told: Told,
-    /// They have gone.
+    /// The workers have gone.
     pub(crate) over: bool,
 }
 
 impl Asked {
-    /// The workers go: the next ones are asked for anew.
+    /// Ends the request when the workers go: the next loss of workers gets a request of its own.
     pub(crate) fn end(&mut self, now: Timestamp) {
         self.until = self.until.min(now);
         self.over = true;
     }
 }
 
-/// When a job saved last, and the step where it is known: of two within a second the greater step is the later one.
+/// Time of a job's last save, and the step where it is known: of two saves within a second the greater step is the later one.
 type LastSave = (Timestamp, Option<i64>);
 
-/// What was known when a job was evicted.
+/// State of a job's saves when it was evicted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
-    /// When the eviction was written: its condition tells the second only.
+    /// Time of the eviction write: the condition has whole seconds only.
     at: Timestamp,
-    /// What the job had saved.
+    /// Last save of the job at that time.
     save: Option<LastSave>,
 }
 
 impl Before {
-    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save
-    /// tells no finer time, only what was known can say that it is not.
+    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save has no finer
+    /// time, only a save that is later than the known one counts as newer.
     fn precedes(&self, save: LastSave, evicted: Timestamp) -> bool {
         let finer = save.0.subsec_nanosecond() != 0 && seconds(self.at) == evicted;
         let since = if finer { self.at } else { evicted };
@@ -79,29 +79,29 @@ impl Before {
     }
 }
 
-/// The while that a job is given which saves its work and is to stop, or is to lose workers.
+/// Grace period of a job that saves its work and is to stop, or to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// Why it is to save.
+    /// Why the job is to save.
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) until: Timestamp,
-    /// It has saved since it was asked to, or, where it does not stop for good, shortly before.
+    /// The job has saved since it was asked to, or, where it does not stop for good, shortly before.
     pub(crate) saved: bool,
 }
 
 impl Grace {
-    /// It may go on for now.
+    /// Whether the job may go on for now.
     pub(crate) fn lasts(&self, now: Timestamp) -> bool {
         !self.saved && now < self.until
     }
 
-    /// How its user is told.
+    /// Message of the request for the user of the job.
     pub(crate) fn request(&self) -> String {
         cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
     }
 
-    /// The next step while it lasts: the job's pods are told once, then waited for.
+    /// The next step during the grace period: the job's pods are notified once, then waited for.
     pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
         if control.training.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
@@ -110,7 +110,7 @@ impl Grace {
         self.tell(control, workload, (Purpose::NotifyPods, names), notice)
     }
 
-    /// Tells the pods until when and why they are to save, by annotations of these names.
+    /// Notifies the pods until when and why they are to save, by annotations of these names.
     pub(crate) fn tell(
         &self,
         control: &Control,
@@ -129,8 +129,8 @@ impl Grace {
 }
 
 impl Control {
-    /// A write that asks a job to save, or evicts it, is on its way. The while begins with the first try: whoever is told again gets no
-    /// longer one, and its end is not missed, whatever is under way then.
+    /// Notes a write that asks a job to save, or evicts it. The grace period begins with the first try: a repeated request does not extend it, and a
+    /// timer is set for its end, whatever is under way then.
     pub(crate) fn note_request_to_save(&mut self, draft: &Draft, origin: &ObjectKey, now: Timestamp) {
         if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
             return;
@@ -160,8 +160,8 @@ impl Control {
         }
     }
 
-    /// What became of telling pods. Whoever cannot be told is not waited for longer than the others. All else is tried again with the
-    /// same annotations, so that a pod that has them notices nothing.
+    /// Notes the outcome of a notification of pods. Pods that cannot be notified are not waited for longer than others. Any other failure is tried
+    /// again with the same annotations, so that a pod that has them sees no change.
     pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
         let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
         let Some(uid) = self.uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
@@ -174,14 +174,14 @@ impl Control {
         }
     }
 
-    /// The next try is made before the while is over, and what follows that waits for none.
+    /// Ends the back-off of a request to save with the grace period at the latest.
     pub(crate) fn retry_within_grace(&mut self, object: &ObjectKey, purpose: Purpose) {
         if let Some(end) = self.end_of_grace(object, purpose) {
             self.flights.not_beyond(object, end);
         }
     }
 
-    /// When the while is over for which pods are told to save by writes of that purpose.
+    /// End of the grace period to which a write of that purpose belongs.
     fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
             return None;
@@ -199,7 +199,7 @@ impl Control {
         job.is_some_and(|job| is_true(&job.status.conditions, CHECKPOINT_REQUESTED))
     }
 
-    /// A TrainingJob was seen, and with it what its user is told.
+    /// Notes that the status of a TrainingJob shows the request to save.
     pub(crate) fn note_shown(&mut self, name: &Name) {
         let Some(job) = self.view.training.get(name) else { return };
         let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.is_shown(workload)) else { return };
@@ -212,19 +212,18 @@ impl Control {
         }
     }
 
-    /// The end of the while that a request gives.
+    /// End of the grace period that a request gives.
     fn end_of(&self, asked: &Asked) -> Timestamp {
         self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
     }
 
-    /// The request that stands.
+    /// The request that still stands.
     fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
         let asked = self.training.saving.asked.get(&workload.uid)?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
 
-    /// What the TrainingJob of a workload was given to save its work before workers go, and whether its pods know; `None` when it is
-    /// not asked.
+    /// Grace period of the TrainingJob of a workload before workers go, and whether its pods know; `None` when it is not asked.
     pub(crate) fn asked_to_save(&self, workload: &WorkloadView, now: Timestamp) -> Option<(Grace, bool)> {
         let told = self.asked(workload, now)?.told.pods;
         Some((self.last_request(workload)?.0, told))
@@ -237,7 +236,7 @@ impl Control {
         Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
     }
 
-    /// What it is to be given now, `None` where that is nothing: it does not save, has just done so, or gets no time.
+    /// Grace period that the job would get now; `None` if it does not save, has just done so, or gets no time.
     pub(crate) fn time_to_save(&self, workload: &WorkloadView, now: Timestamp, why: (&str, &str)) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
@@ -254,29 +253,29 @@ impl Control {
         Grace { reason: reason.to_owned(), message: why.to_owned(), until, saved }
     }
 
-    /// The while that the policy of a workload's queue sets, in milliseconds.
+    /// Grace period that the policy of a workload's queue sets, in milliseconds.
     pub(crate) fn grace_ms(&self, workload: &WorkloadView) -> Option<i64> {
         self.rules_for(workload).and_then(|rules| rules.grace_ms)
     }
 
-    /// What the TrainingJob of a workload is given to save its work, where it does.
+    /// Grace period of the TrainingJob of an evicted workload, if the job saves its work.
     pub(crate) fn grace_of(&self, workload: &WorkloadView) -> Option<Grace> {
         self.view.training.get(&workload.training_job()?).filter(|job| job.facts.saves)?;
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
-        // Such a run uses quota that nobody has given it.
+        // Such a run uses quota that it was not given.
         if runs_beyond_quota(&evicted.reason) {
             return None;
         }
         self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
     }
 
-    /// The while of an evicted workload, `None` of one that is not. What its job was known to have saved when the eviction was written
-    /// is no answer to it: conditions tell times in whole seconds, as some stores do, and within one of these the order is not seen.
+    /// Grace period of an evicted workload, `None` of one that is not evicted. A save that was known when the eviction was written does not answer
+    /// it: conditions have whole seconds, as some stores do, and the order within a second is not seen.
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
         let answers = |save: LastSave| match self.training.saving.before.get(&workload.uid) {
-            // Who climbs does so because it has saved.
+            // A job returns to a better tier because it has saved.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
             Some(before) => before.precedes(save, asked),
             None => save.0 >= asked,
@@ -289,7 +288,7 @@ impl Control {
         })
     }
 
-    /// Keeps what the job of a workload had saved when its eviction was stored: nobody was asked for anything before that.
+    /// Keeps the last save of a workload's job when its eviction was stored: the job was not asked to save before that.
     pub(crate) fn note_evicted(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let save = self.last_save(workload);
@@ -298,7 +297,7 @@ impl Control {
         }
     }
 
-    /// When the job of a workload saved its work last, as far as that is known.
+    /// Time of the last save of a workload's job, as far as it is known.
     pub(crate) fn saved_at(&self, workload: &WorkloadView) -> Option<Timestamp> {
         self.last_save(workload).map(|(at, _)| at)
     }

@@ -1,5 +1,5 @@
-//! Events that tell a job why it waits: with its first reason, and with another one, but at most one in five minutes. They go with writes
-//! that are made anyway; where another reason came too early, the event follows alone once the five minutes are over.
+//! Events at a job about why it waits: one for its first reason, and one for another reason, but at most one in five minutes. They go with writes
+//! that are made anyway. The event about a reason that came too early follows alone once the five minutes are over.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
 /// Least time between two events about one workload.
 const PAUSE: SignedDuration = SignedDuration::from_secs(300);
-/// So many workloads are remembered before those are forgotten whose pause is over.
+/// Number of remembered workloads from which on workloads whose pause is over are forgotten.
 const FEW: usize = 1024;
 
 /// The last event of a job.
@@ -31,23 +31,23 @@ impl Told {
     }
 }
 
-/// What jobs were told, by the uid of their Workload.
+/// Last events of jobs, by the uid of their Workload.
 #[derive(Debug, Default)]
 pub(crate) struct JobEvents {
     told: FxHashMap<Box<str>, Told>,
-    /// Workloads whose reason is another one by now, and when their jobs may be told.
+    /// Workloads whose reason is another one by now, with the time from which an event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
-    /// How many were left when those were forgotten last whose pause was over.
+    /// Number of workloads that were left when others were forgotten last.
     left: usize,
 }
 
 impl JobEvents {
-    /// Whether the job of a workload is told of a reason now. If it is too early for another one, it is told later.
+    /// Whether the job of a workload gets an event about a reason now. An event about another reason that comes too early is sent later.
     fn may_tell(&mut self, uid: &str, reason: &str, now: Timestamp) -> bool {
         if let Some(told) = self.told.get(uid) {
             let due = told.due();
             if *told.reason == *reason {
-                // It changed for a while, and back.
+                // The reason changed for a while, and back.
                 self.later.remove(&(due, uid.into()));
                 return false;
             }
@@ -68,21 +68,21 @@ impl JobEvents {
         self.told.insert(uid.into(), Told { reason: reason.into(), at });
     }
 
-    /// A workload whose job may be told now, if its reason is another one still.
+    /// A workload whose job may get an event now, if its reason is another one still.
     fn next_due(&mut self, now: Timestamp) -> Option<Box<str>> {
         let first = self.later.first().filter(|(due, _)| *due <= now)?.clone();
         self.later.remove(&first);
         Some(first.1)
     }
 
-    /// When to look again.
+    /// Time of the next look.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }
 }
 
 impl Control {
-    /// Has a job told why it waits with the write that tells its Workload.
+    /// Adds the event at a job to the write that explains why its Workload waits.
     pub(crate) fn tell_job(&mut self, draft: &mut Draft, now: Timestamp) {
         if !matches!(draft.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen) {
             return;
@@ -93,7 +93,7 @@ impl Control {
         let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
         let (uid, before) = (workload.uid.as_str(), reason_of(workload));
         if !self.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
-            // The leader before has told it.
+            // The leader before has sent it.
             self.reports.job_events.note(uid, &said.reason, now);
         } else if self.reports.job_events.may_tell(uid, &said.reason, now) {
             let told = event(workload, &said.reason, &said.message);
@@ -101,7 +101,7 @@ impl Control {
         }
     }
 
-    /// Tells the jobs whose reason changed too early to be told at once.
+    /// Sends events at the jobs whose reason changed too early for one.
     pub(crate) fn tell_jobs_later(&mut self, now: Timestamp) {
         while let Some(uid) = self.reports.job_events.next_due(now) {
             let Some(workload) = self.view.workloads.by_uid(&uid) else { continue };
@@ -117,7 +117,7 @@ impl Control {
     }
 }
 
-/// Why a workload waits, as it was told; `None` when it does not wait or was told nothing.
+/// Why a workload waits, as its status says; `None` when it does not wait or has no reason.
 fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
     let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is(types::FINISHED);

@@ -1,6 +1,6 @@
-//! A Workload that holds quota for a job which does not ask by it any more: the job names no queue now, its kind or its namespace is not
-//! managed, it is a part of another job, or it names another Workload. Its quota is followed all the same: the job's end is the Workload's end, a
-//! job that is evicted stops, and quota that nothing uses goes back. Nothing is started or admitted again.
+//! A Workload that holds quota for a job which does not request quota through it any more: the job names no queue now, its kind or its namespace is
+//! not managed, it is a part of another job, or it names another Workload. The Workload is followed all the same: the job's end is the Workload's
+//! end, a job that is evicted stops, and quota that nothing uses goes back. Nothing is started or admitted again.
 
 use berth_api::conditions::types;
 use berth_jobs::JobState;
@@ -18,18 +18,18 @@ use crate::workload::stops::let_go;
 use crate::workload::{has_finalizer, remove_finalizer};
 use crate::write::{EventType, ObjectKey};
 
-/// Why nobody asks in a namespace that is not managed.
+/// Why no job requests quota in a namespace that is not managed.
 pub(crate) const UNMANAGED_NAMESPACE: &str = "its namespace is not managed (managedJobsNamespaceSelector)";
 
-/// By what a job is to run.
+/// The Workload through which a job requests quota.
 pub(super) enum Asks<'a> {
-    /// By a Workload of its own: the one that it names, where it names one.
+    /// A Workload of its own: the one that it names, where it names one.
     Own,
-    /// By that of the job of which it is a part.
+    /// The Workload of the job of which it is a part.
     Above(RunsWith<'a>),
-    /// By none, as it names no queue.
+    /// None, because the job names no queue.
     NoQueue,
-    /// By none, as nobody manages it: why, in words for the user.
+    /// None, because the job is not managed: why, in words for the user.
     Unmanaged(&'static str),
 }
 
@@ -48,11 +48,11 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Why the job does not ask by a Workload that it controls, in words for the user; `None` where it does.
+    /// Why the job does not request quota through a Workload that it controls, in words for the user; `None` where it does.
     fn unasked(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Option<String> {
         match (asks, &self.job.prebuilt_workload) {
             (Asks::Unmanaged(why), _) => Some((*why).to_owned()),
-            // Nobody knows.
+            // Objects of the controlling kind cannot be listed, so the answer is unknown.
             (Asks::Above(RunsWith::Unlisted), _) => None,
             (Asks::NoQueue, _) => Some("its job names no queue".to_owned()),
             (Asks::Above(_), _) => {
@@ -66,7 +66,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The Workload that has to be followed although the job does not ask by it, if there is one.
+    /// The Workload that has to be followed although the job does not request quota through it, if there is one.
     pub(super) fn kept<'w>(&self, owned: &[&'w WorkloadView], asks: &Asks<'_>) -> Option<&'w WorkloadView> {
         let ended = self.job.finished.is_some();
         let stays = |workload: &WorkloadView| {
@@ -99,7 +99,7 @@ impl<'a> Case<'a> {
             };
         }
         if workload.deleting {
-            // Without quota nothing of the job has run by it, and the job is nobody's business here.
+            // Without quota nothing of the job has run by this Workload, and the job itself is not managed here.
             return if workload.reserved() { self.leaving(workload) } else { let_go(workload, self.now) };
         }
         if workload.is(types::EVICTED) {
@@ -113,15 +113,14 @@ impl<'a> Case<'a> {
         self.without_quota(workload, &why)
     }
 
-    /// What runs is not stopped for that: the Workload goes on to say how far the job is.
+    /// A running job is not stopped for that: its Workload goes on to show how far the job is.
     fn runs_on(&self, workload: &WorkloadView) -> Decision {
         Decision::first_or_earliest(self.reclaimable(workload), || {
             pods_ready::follow_job(self.control, workload, self.job, self.now)
         })
     }
 
-    /// What is to be done about a Workload that has the name of the job's own, and that the job does not control; `None` where there is
-    /// none.
+    /// Decision about a Workload that has the name of the job's own, and that the job does not control; `None` where there is none.
     pub(super) fn namesake(&self) -> Option<Decision> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
@@ -130,7 +129,7 @@ impl<'a> Case<'a> {
             return Some(Decision::Done);
         }
         if lost_by(self.control, &found.key(), &self.job.uid).is_some() {
-            // Somebody has taken the reference off; one that was taken for left behind already is over, and makes room.
+            // The owner reference was removed. A Workload that has ended because it seemed left behind makes room.
             return Some(match (found.is(types::FINISHED), found.deleting) {
                 (true, false) => self.delete(found),
                 _ => Decision::Done,
@@ -144,13 +143,13 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A Workload in whose place the job has got the one that it names, and that holds nothing any more.
+/// A Workload that holds nothing any more, of a job that names another one in its place.
 pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) -> Option<&'w WorkloadView> {
     let mut idle = owned.iter().filter(|workload| !workload.deleting && !workload.is(types::FINISHED));
     idle.find(|workload| workload.uid != named.uid).copied()
 }
 
-/// Why a job does not ask by a Workload that it controls, in words for the user; `None` where it does.
+/// Why a job does not request quota through a Workload that it controls, in words for the user; `None` where it does.
 pub(crate) fn unasked(control: &Control, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
     let case = Case { control, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())

@@ -1,6 +1,6 @@
-//! Pods of a job that was deleted without them (`--cascade=orphan`): they hold its quota until they have ended, and are stopped when that has
-//! to go back. They are found by the labels by which pods name the uid of their job, and anybody may write these: nothing is taken for left
-//! behind that another job answers for.
+//! Pods of a job that was deleted without them (`--cascade=orphan`). They hold its quota until they have ended, and are stopped when the quota has to
+//! go back. They are found by the labels in which pods name the uid of their job. Anybody may write these labels, so a pod for which another job
+//! answers does not count as left behind.
 
 use berth_api::conditions::{reasons, types};
 use jiff::Timestamp;
@@ -13,21 +13,21 @@ use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question};
 
-/// Pause between two looks for such pods while nobody tells them to leave, in milliseconds.
+/// Pause between two looks for such pods while they may run on, in milliseconds.
 const LOOK_MS: i64 = 10_000;
-/// The same while they leave.
+/// The same while they are stopped.
 const CHASE_MS: i64 = 1_000;
 
-/// What was seen last.
+/// Result of the last look.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// When.
+    /// Time of the look.
     at: Timestamp,
-    /// Those about which something is to be done, of which there are some.
+    /// Pods about which something is to be done; never empty.
     pods: Vec<LeftPod>,
 }
 
-/// A workload whose job is gone goes on as long as its pods do: looks whether some are left.
+/// Looks whether pods of a workload whose job is gone are left: the workload goes on as long as they do.
 pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let ours = workload.owner.is_none() && workload.job_uid.is_some() && workload.is(types::ADMITTED);
     if !ours || workload.is(types::EVICTED) || workload.deleting {
@@ -49,7 +49,7 @@ fn look_again(control: &Control, workload: &WorkloadView, now: Timestamp) -> Dec
     ask_after(workload, control.remains.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
 }
 
-/// The wait until no pod runs, as [`watch`] has it, for a workload whose job is going and lets its pods go before.
+/// The wait until no pod runs, as in [`watch`], for a workload whose job is being deleted and lets its pods go before it.
 pub(crate) fn of_leaving(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.deleting || workload.is(types::EVICTED) {
         return stop(control, workload, now);
@@ -57,14 +57,14 @@ pub(crate) fn of_leaving(control: &Control, workload: &WorkloadView, now: Timest
     look_again(control, workload, now)
 }
 
-/// The same of one that has to give its quota back: its pods are stopped.
+/// The same for a workload that has to give its quota back: its pods are stopped.
 pub(crate) fn stop(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let known = control.remains.left.get(&workload.uid);
     let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(control, &workload.namespace, pod)));
     next.unwrap_or_else(|| ask_after(workload, known.map(|left| after(left.at, CHASE_MS)), now))
 }
 
-/// What makes a pod go: its Job does, where one makes it again.
+/// The write that makes a pod go: the deletion of its Job, where that would make the pod again.
 fn send_off(control: &Control, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
@@ -76,7 +76,7 @@ fn send_off(control: &Control, namespace: &str, pod: &LeftPod) -> Option<Decisio
     Some(Decision::write(draft))
 }
 
-/// Looks at that time, or as soon as all pods of the last start must have come.
+/// Looks at the time `due`, or as soon as all pods of the last start must have come.
 fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) -> Decision {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
     let due = due.or_else(|| admitted.map(|at| after(at, PODS_COME_MS)));
@@ -90,7 +90,7 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
 }
 
 impl Control {
-    /// What a look has shown.
+    /// Takes over the result of a look.
     pub(crate) fn note_left(&mut self, object: &ObjectKey, pods: Vec<LeftPod>, now: Timestamp) {
         let Some(uid) = self.uid_of(object) else { return };
         let gone = self.view.workloads.by_uid(&uid).and_then(|workload| workload.job_uid.clone()).unwrap_or_default();
@@ -104,11 +104,11 @@ impl Control {
         self.touch(object.clone());
     }
 
-    /// Whether nobody answers for a pod any more, nor for the Job that makes it; the job with that uid is on its way out itself.
+    /// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itself.
     fn is_left(&self, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
         let name = |name: &str| (workload.namespace.clone(), name.to_owned());
         let Some((job, uid)) = &pod.job else {
-            // One that is managed has a Workload of its own.
+            // A managed pod has a Workload of its own.
             return self.view.pods.get(&name(&pod.name)).is_none();
         };
         if *uid == gone {
@@ -116,13 +116,13 @@ impl Control {
         }
         let job = self.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
         job.is_none_or(|job| match &job.owner {
-            // The job is going, and has not let go of this one yet.
+            // The job is being deleted, and has not let go of this Job yet.
             Some(owner) => *owner.uid == *gone,
             None => self.view.workloads.owned_by(&job.uid).next().is_none() && !self.manages_job(Kind::JOB, job),
         })
     }
 
-    /// Something of what jobs have left behind was told to go, in a decision about another object.
+    /// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods.
     pub(crate) fn note_sent_off(&mut self, origin: &ObjectKey, object: &ObjectKey) {
         if self.remains.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
             return;

@@ -1,5 +1,5 @@
-//! What becomes of a job that is admitted, and that somebody else has suspended. The webhook keeps `spec.suspend` as Berth set it; this is for
-//! what it does not see, and for the one change that it lets by: suspended and in another queue.
+//! A job that is admitted and that somebody else has suspended. The webhook keeps `spec.suspend` as Berth set it. This file is for changes that the
+//! webhook does not see, and for the one change that it lets by: suspended and in another queue.
 
 use berth_api::conditions::own_reasons;
 
@@ -16,8 +16,8 @@ impl Case<'_> {
         Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))
     }
 
-    /// The event about a job that starts again although nothing was evicted: its template still has its place. A JobSet may have it from before
-    /// its start.
+    /// The event about a job that starts again although it was not evicted: its template still has its placement. The template of a JobSet may have
+    /// one from before its start.
     pub(super) fn suspension_undone(&self, workload: &WorkloadView) -> Option<Notice> {
         let undone = self.job.placed && !self.key.kind.is_made_of_jobs();
         let message = format!(

@@ -13,8 +13,8 @@ use crate::job::altered::evict_and_pause;
 const OVERGROWN_SECONDS: i64 = 60;
 
 impl Case<'_> {
-    /// The eviction of a job of which more than twice the pods have run for a while for which it holds quota. Of pods that are replaced at a drain two
-    /// generations run beside each other; a third one comes of pods that are deleted while others of them still end. Nothing of it starts again
+    /// Evicts a job when more than twice the pods for which it holds quota have run for a while. Two generations of pods run beside each other when
+    /// they are replaced at a drain. A third one comes from pods that are deleted while their predecessors still end. Nothing of the job starts again
     /// before all of them are gone.
     pub(super) fn overgrown(&self, workload: &WorkloadView) -> Option<Decision> {
         let (since, [runs, held]) = self.control.quota.overruns.doubled(self.key)?;

@@ -1,5 +1,5 @@
-//! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted; nothing
-//! else decides for it, and what controls its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
+//! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted. Nothing else
+//! decides for it, and the controller of its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::{JobState, Part};
@@ -16,28 +16,28 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource};
 
 /// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
 const STOP_SECONDS: i64 = 5;
-/// What to do about Jobs that are made otherwise.
+/// Advice about Jobs that differ from their JobSet.
 const ADVICE: &str = "Say in the JobSet what its Jobs are to be";
 
 /// A job with its name.
 pub(super) type Named<'a> = (&'a ObjectKey, &'a JobState);
 
-/// With whom a job runs.
+/// The object with which a job runs.
 pub(super) enum RunsWith<'a> {
-    /// With nobody: it is admitted by itself, or not managed.
+    /// None: the job is admitted by itself, or not managed.
     Itself,
-    /// With a TrainingJob, which starts and stops its Jobs in its own decision.
+    /// A TrainingJob, which starts and stops its Jobs in its own decision.
     TrainingJob,
-    /// With the managed JobSet that controls it.
+    /// The managed JobSet that controls the job.
     JobSet(Named<'a>),
-    /// With a JobSet that nobody manages, of which it is a part: its controller starts it whatever is decided here.
+    /// A JobSet that is not managed, of which the job is a part: its controller starts the job whatever is decided here.
     FreeJobSet(Named<'a>),
-    /// With nobody knows whom: what controls it is of a kind that cannot be listed. It goes on as it is.
+    /// Unknown, because the kind of the job's controller cannot be listed. The job goes on as it is.
     Unlisted,
 }
 
 impl<'a> Case<'a> {
-    /// With whom the job runs. One look: its controller, as the view has it.
+    /// The object with which the job runs. Costs one look at its controller, as the view has it.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.control.view;
         if unlisted_above(self.control, self.key, self.job).is_some() {
@@ -64,7 +64,7 @@ impl<'a> Case<'a> {
         if starts_it { RunsWith::FreeJobSet((name, set)) } else { RunsWith::Itself }
     }
 
-    /// It runs only while the JobSet does that controls it, and only as what that was admitted with.
+    /// Decides about a Job of a JobSet: the Job runs only while the JobSet does, and only as the JobSet was admitted.
     pub(super) fn below(&self, (name, set): Named<'_>) -> Decision {
         if self.job.suspended || self.job.finished.is_some() {
             return Decision::Done;
@@ -81,8 +81,8 @@ impl<'a> Case<'a> {
         }
         let ends = is_over || set.suspended && !set.still;
         if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
-            // Whoever made this Job of one that runs would start it again at once, and each of these writes would make one of its
-            // controller's come too late. The JobSet is suspended first, and its controller stops its Jobs.
+            // The controller of a running JobSet would start this Job again at once, and each of these writes would make one of the controller's
+            // writes come too late. The JobSet is suspended first, and its controller stops its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
         let Some(job) = self.job.whole() else { return Decision::Done };
@@ -90,8 +90,8 @@ impl<'a> Case<'a> {
         self.write(Purpose::SuspendJob, Subresource::None, job.suspend_patch(), vec![notice])
     }
 
-    /// It runs under the quota of its JobSet. Where it is no true part of that, the JobSet as a whole is evicted: its controller would start
-    /// this Job again, if it alone were stopped.
+    /// Decides about a Job that runs under the quota of its JobSet. The JobSet is evicted if the Job is no true part of it: its controller would
+    /// start this Job again if the Job alone were stopped.
     fn as_admitted(&self, (name, set): Named<'_>, workload: &WorkloadView) -> Decision {
         if !workload.reserved() || workload.is(types::EVICTED) {
             return Decision::Done;
@@ -112,7 +112,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// It is not long ago that the JobSet was to stop, or has ended.
+    /// Whether the JobSet was to stop, or has ended, only a short time ago.
     fn is_recent(&self, set: &JobState, workload: Option<&WorkloadView>) -> bool {
         let ended = set.finished.as_ref().and_then(|end| Timestamp::from_second(end.at?).ok());
         let evicted = || match workload {
@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
         after_seconds(ended.unwrap_or_else(evicted), STOP_SECONDS) > self.now
     }
 
-    /// A part of a JobSet that nobody manages is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
+    /// A part of a JobSet that is not managed is not stopped, and uses no quota: a Workload that it got before holds none for it any more.
     pub(super) fn left_alone(&self, (name, set): Named<'_>, owned: &[&WorkloadView]) -> Decision {
         let left = owned.iter().find(|workload| has_finalizer(workload) || !workload.is(types::FINISHED));
         match left {
@@ -146,7 +146,7 @@ impl<'a> Case<'a> {
         Decision::tell(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
-    /// A job that nobody manages is told where it, or the template of its Jobs, names a queue and nothing comes of it.
+    /// Sends an event about a job that is not managed, where it, or the template of its Jobs, names a queue without effect.
     pub(super) fn tell_misplaced(&self) -> Decision {
         let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
             return Decision::Done;
@@ -162,18 +162,18 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The kind of what controls a Job, where it is made of Jobs and cannot be listed.
+/// The kind of the controller of a Job, where that is made of Jobs and cannot be listed.
 pub(crate) fn unlisted_above(control: &Control, key: &ObjectKey, job: &JobState) -> Option<Kind> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
     Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && control.is_unlisted(*kind))
 }
 
-/// The part of a job that the Job of that name is, `None` for one that it is not made of.
+/// The part of a job to which the Job of that name belongs, `None` for a Job of no part.
 pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'a Part> {
     set.part_called(own, name).filter(|(part, index)| *index < part.replicas).map(|(part, _)| part)
 }
 
-/// What of a Job that names a JobSet as its controller is not as that was admitted, in words; `None`: it is a true part of it.
+/// Difference between a Job that names a JobSet as its controller and the JobSet as admitted, in words; `None` for a true part of it.
 pub(super) fn alteration(
     control: &Control,
     (name, set): Named<'_>,

@@ -1,5 +1,5 @@
-//! The Jobs that a JobSet is made of. Its controller only adds to the templates of Jobs that exist: what is to go from them goes
-//! with them, and the controller makes them again from the JobSet's template.
+//! The Jobs that a JobSet is made of. Its controller only adds to the templates of existing Jobs. Fields that have to go from a template go with its
+//! Job, and the controller makes the Job again from the JobSet's template.
 
 use berth_api::conditions::types;
 use berth_jobs::{JobState, Placement};
@@ -13,29 +13,29 @@ use crate::controller::flight::{Decision, Draft};
 use crate::workload::status::since;
 use crate::write::{Purpose, Subresource};
 
-/// Time in which all Jobs of a JobSet are seen, where it has as many as it says.
+/// Time in seconds in which all Jobs of a JobSet are seen, where it has as many as it says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl Case<'_> {
-    /// The Jobs that name this one as their controller, where it is made of Jobs: those that it is made of, and what only says so.
+    /// Jobs that name this job as their controller, where it is made of Jobs: true parts, and Jobs that only claim to be parts.
     fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
         let jobs = &self.control.view.jobs;
         made.then(|| jobs.controlled_by(&self.key.namespace, &self.job.uid)).into_iter().flatten()
     }
 
-    /// Those of them that have the names of its own.
+    /// Jobs among them that have the names of parts.
     fn own_parts(&self) -> impl Iterator<Item = Named<'_>> {
         self.parts().filter(|(key, _)| self.job.part_called(&self.key.name, &key.name).is_some())
     }
 
-    /// Whether a Job of it may have pods: one that its controller has not stopped yet, whatever the status of the whole says.
+    /// Whether a Job of the JobSet may have pods: one that its controller has not stopped yet, whatever the status of the JobSet says.
     pub(super) fn has_moving_parts(&self) -> bool {
         let moves = |part: &JobState| part.finished.is_none() && if part.deleting { part.active } else { !part.still };
         self.parts().any(|(_, part)| moves(part))
     }
 
-    /// A Job of it that somebody deletes and somebody's finalizer keeps is stopped by no controller: its pods are made to go before it.
+    /// A Job that is being deleted and that a finalizer keeps is stopped by no controller: its pods are made to go before it.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
         let rid = |part: &JobState| self.control.remains.job_is_rid_of_pods(&part.uid);
@@ -43,8 +43,8 @@ impl Case<'_> {
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// What is waited for before a start, `None` when nothing runs. A JobSet says that it is suspended when its controller has
-    /// suspended the Jobs it knew; one made a moment before runs on, with the user's template, and would be taken for started.
+    /// The wait before a start, `None` when no Job runs. A JobSet reports that it is suspended when its controller has suspended the Jobs that it
+    /// knew. A Job that was made a moment before runs on with the user's template, and would be taken for started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
@@ -54,15 +54,16 @@ impl Case<'_> {
         (due > self.now && seen() < self.job.part_count()).then_some(Decision::Wait(due))
     }
 
-    /// Takes away, one by one, the parts of that kind which are not over. What has another name than its own is somebody's, and stays.
+    /// Deletes, one by one, the parts for which `which` is true and that are not over. A Job without the name of a part is somebody else's, and
+    /// stays.
     pub(super) fn take_parts(&self, which: impl Fn(Named<'_>) -> bool) -> Option<Decision> {
         let goes = |part: &Named<'_>| !part.1.deleting && part.1.finished.is_none() && which(*part);
         let (key, part) = self.own_parts().find(goes)?;
         Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The next step before a start that takes selectors out of the job's template, `None` when nothing is left that has them:
-    /// the template is written while the job is suspended, and then the parts go that were made of the user's.
+    /// The next step before a start that takes selectors out of the job's template, `None` when no part has them any more. The template is written
+    /// while the job is suspended. Then the parts go that were made from the user's template.
     pub(super) fn remake_parts(
         &self,
         workload: &WorkloadView,

@@ -1,14 +1,14 @@
-//! Where the pods of an admitted Workload go, whatever kind of job it is of.
+//! Placement of the pods of an admitted Workload, for jobs of any kind.
 
 use berth_jobs::{AdmittedAs, Placement, PlacementError};
 
 use crate::cache::WorkloadView;
 use crate::controller::Control;
 
-/// What each pod set of an admission gets.
+/// The placement of each pod set of an admission.
 ///
 /// # Errors
-/// [`PlacementError`]: it can never start as it was admitted.
+/// [`PlacementError`]: the Workload can never start as it was admitted.
 pub(crate) fn placements(control: &Control, workload: &WorkloadView) -> Result<Vec<Placement>, PlacementError> {
     let Some(admission) = &workload.status.admission else { return Ok(Vec::new()) };
     let queue = admission.cluster_queue.as_deref().unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn placements(control: &Control, workload: &WorkloadView) -> Result<V
         let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
         let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();
         let placement = Placement::of(set, count, about, &workload.status.admission_checks, flavor);
-        // Of an elastic job the count may have gone down since.
+        // The count of an elastic job may have gone down since.
         let fewer = |placement: &Placement| placement.count.min(count);
         placement.map(|placement| Placement { overrides, count: fewer(&placement), ..placement })
     };

@@ -1,4 +1,4 @@
-//! Whether a job asks for what the Workload that it has was made for.
+//! Comparison of a job with the Workload that was made for it.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Case<'_> {
             };
         };
         if untouched && !workload.reserved() {
-            // Only the user can have made a difference.
+            // Only the user can have made a difference here.
             return berth_jobs::pod_sets_identical(&digests, &workload.shape.digests);
         }
         let counts = admitted_counts(workload);

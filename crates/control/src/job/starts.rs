@@ -1,8 +1,8 @@
-//! Starts of a job after the first one of its admission. Something stops such a job that is no eviction, and nobody here knows what: each
-//! further start comes later than the one before, so that two who want different things do not make writes and pods without end. A stop never
+//! Starts of a job after the first one of its admission. Something that is no eviction stops such a job, and nothing here shows what. Each further
+//! start comes later than the one before, so that two controllers that want different things do not make writes and pods without end. A stop never
 //! waits.
 //!
-//! What is counted is what was seen, whoever wrote it: a standby counts on. A new process knows of none.
+//! A start counts when it is seen, whoever wrote it: a standby counts on. A new process knows of none.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -22,19 +22,19 @@ use crate::write::{Kind, ObjectKey};
 
 /// The longest pause before a start.
 const LONGEST_SECONDS: i64 = 300;
-/// A run of so many seconds is no part of such a row.
+/// A run of so many seconds ends such a row.
 const FORGETS_SECONDS: i64 = 600;
 /// The counter of such starts.
 const METRIC: &str = "berth_repeated_starts";
 
-/// By the uid of what holds quota, and the name of its Job where it is made of Jobs that are started one by one.
+/// Rows by the uid of the object that holds quota, and by the name of its Job where it is made of Jobs that are started one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Starts(pub(crate) FxHashMap<Box<str>, BTreeMap<Box<str>, Row>>);
 
 /// Starts in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// What was asked for: who asks for something else is started at once.
+    /// Digest of the requests: a job that asks for something else is started at once.
     shape: u64,
     starts: u32,
     began: Option<Timestamp>,
@@ -44,16 +44,16 @@ pub(crate) struct Row {
 /// A start that is not the first one of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// Which one it is.
+    /// Its number in the row.
     pub(crate) number: u32,
-    /// When the one before was stopped.
+    /// Time at which the run before was stopped.
     pub(crate) stopped: Timestamp,
-    /// When it may come.
+    /// Time from which it may come.
     pub(crate) due: Timestamp,
 }
 
 impl Again {
-    /// What an event says of it.
+    /// Text of the event about it.
     pub(crate) fn words(&self, now: Timestamp) -> String {
         format!(
             "start {} within one admission: it was stopped {}s ago, and neither evicted nor changed; the next one waits {}s",
@@ -69,7 +69,7 @@ fn pause(starts: u32) -> i64 {
     2_i64.saturating_pow(starts.saturating_sub(1)).min(LONGEST_SECONDS)
 }
 
-/// What a workload asks for, and for how many pods a restart was noted.
+/// Digest of the requests of a workload, and of the number of workers of a restart that was noted.
 fn shape_of(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     for set in &workload.shape.digests {
@@ -80,7 +80,7 @@ fn shape_of(workload: &WorkloadView) -> u64 {
 }
 
 impl Starts {
-    /// The Job of that name, or what has no such Jobs, was seen to be stopped under a workload that was admitted then.
+    /// Notes that the Job of that name, or a job that has no such Jobs, was seen stopped under a workload that was admitted then.
     fn stopped(&mut self, uid: &str, job: &str, (shape, admitted): (u64, Timestamp), now: Timestamp) {
         let rows = self.0.entry(uid.into()).or_default();
         let row = rows.entry(job.into()).or_insert(Row { shape, starts: 0, began: None, stopped: now });
@@ -91,27 +91,27 @@ impl Starts {
         *row = Row { shape, starts: row.starts.saturating_add(1), began: None, stopped: now };
     }
 
-    /// It was seen to run. Whether it did before, in the same admission.
+    /// Notes that it was seen to run; true if it did before, in the same admission.
     fn began(&mut self, uid: &str, job: &str, now: Timestamp) -> bool {
         let row = self.0.get_mut(uid).and_then(|rows| rows.get_mut(job));
         row.is_some_and(|row| row.began.replace(now).is_none())
     }
 
-    /// The next start of it, where that is not the first.
+    /// The next start of it, where that is not the first of its admission.
     pub(crate) fn again(&self, uid: &str, job: &str, workload: &WorkloadView) -> Option<Again> {
         let row = self.0.get(uid)?.get(job).filter(|row| row.shape == shape_of(workload))?;
         let due = after_seconds(row.stopped, pause(row.starts));
         Some(Again { number: row.starts.saturating_add(1), stopped: row.stopped, due })
     }
 
-    /// It is gone, or over, or was evicted.
+    /// Forgets a job that is gone, or over, or was evicted.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
 }
 
 impl Control {
-    /// A job is seen in another state than the view has it.
+    /// Notes a new state of a job.
     pub(crate) fn note_stop(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
         if job.finished.is_some() {
             self.remains.starts.forget(&job.uid);
@@ -127,7 +127,7 @@ impl Control {
         }
     }
 
-    /// A Job appears. Where it runs the role of a TrainingJob that had another one for it, that is a start of this.
+    /// A Job appears. Where it runs the role of a TrainingJob that had another Job for it, that is a start of the TrainingJob.
     pub(crate) fn note_made(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
         let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
         if self.remains.starts.began(&owner.uid, &object.name, now) {

@@ -15,11 +15,11 @@ use crate::write::{EventType, Purpose, Subresource};
 
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
-/// Time for the controller of a job that is made of Jobs to say that it has stopped. A Job in its way may keep it from saying anything.
+/// Time in seconds for the controller of a job that is made of Jobs to report that it has stopped. A Job in its way may keep it from any report.
 const SILENT_SECONDS: i64 = 10;
 
 impl Case<'_> {
-    /// Evicted: suspend, give the user's template back, and when the pods are gone release the quota.
+    /// Stops an evicted job: suspends it, gives the user's template back, and releases the quota when the pods are gone.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
             if let Some(decision) = self.time_to_save(workload) {
@@ -34,7 +34,7 @@ impl Case<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        // They would go on where they were placed, and what has the name of one and is another would be started in its place.
+        // Placed Jobs would go on where they were placed, and a foreign Job with the name of a part would be started in its place.
         let is_other = |part: Named<'_>| {
             part_of(self.job, &self.key.name, &part.0.name).is_some()
                 && alteration(self.control, (self.key, self.job), part, workload).is_some()
@@ -45,21 +45,20 @@ impl Case<'_> {
         release(workload, self.now)
     }
 
-    /// The quota of a job that was not evicted, and is not to run by it, goes back for that reason once nothing of it runs: the next step.
+    /// The next step for a job that was not evicted and is not to run by its quota: the quota goes back for that reason once nothing of the job runs.
     pub(super) fn without_quota(&self, workload: &WorkloadView, why: &str) -> Decision {
         let next = self.unrest(workload).or_else(|| self.restore(workload));
-        // Its Jobs would go on where they were placed.
+        // Placed Jobs would go on where they were placed.
         next.or_else(|| self.take_parts(|(_, part)| part.placed))
             .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, why), self.now))
     }
 
-    /// The next step while it may save its work: where its queue's policy gives jobs time for that, one that says when it
-    /// saves and has all its pods.
+    /// The wait for a job to save its work: the policy of its queue gives time for that, and the job reports its saves and has all its pods.
     pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         if find(&workload.status.conditions, types::EVICTED).is_some_and(|evicted| runs_beyond_quota(&evicted.reason)) {
             return None;
         }
-        // Who never says when it saves is not waited for.
+        // A job that has never reported a save is not waited for.
         self.control.saved_at(workload)?;
         let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;
         let notice = self.notice(EventType::Normal, training_types::CHECKPOINT_REQUESTED, grace.request());
@@ -67,9 +66,9 @@ impl Case<'_> {
         waits.then(|| grace.wait(self.control, workload, notice))
     }
 
-    /// What has to be waited for or asked before a suspended job counts as stopped, `None` when nothing of it can run any
-    /// more. A job that is stopped right after its start may have pods of which its status does not know yet (invariant
-    /// L4): unless its controller was seen to take note of both, its pods are asked for after a while.
+    /// The next wait or probe before a suspended job counts as stopped, `None` when nothing of it can run any more. A job that is stopped right after
+    /// its start may have pods of which its status does not know yet (invariant L4). Unless its controller was seen to take note of both, its pods
+    /// are probed after a while.
     pub(super) fn unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.withdraw_start().or_else(|| self.drive_out_part()) {
             return Some(decision);
@@ -83,11 +82,11 @@ impl Case<'_> {
             return None;
         }
         if !self.job.placed {
-            // What may run of it runs since before it was suspended first.
+            // Jobs that may run have run since before the first suspension.
             return self.has_moving_parts().then_some(Decision::Done);
         }
         if self.job.seen_start {
-            // The controller writes the end of the stop into the job's status; that brings us back.
+            // The controller writes the end of the stop into the job's status, which brings the decision back.
             return (!self.job.at_rest).then_some(Decision::Done);
         }
         let conditions = &workload.status.conditions;
@@ -99,8 +98,8 @@ impl Case<'_> {
         Some(probe_pods(self.control, workload))
     }
 
-    /// The next step where the job's status says that it runs; `None` when nothing of it does, whatever the status says: of a job that is made of
-    /// Jobs all have stopped for a while, and no pod of them is left.
+    /// The next step where the job's status says that it runs; `None` when nothing of it does all the same: the Jobs of a job that is made of Jobs
+    /// have stopped for a while, and no pod of them is left.
     fn silence(&self, workload: &WorkloadView) -> Option<Decision> {
         let evicted = since(&workload.status.conditions, types::EVICTED, "True");
         let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
@@ -113,8 +112,8 @@ impl Case<'_> {
         (!self.control.remains.pods_are_gone(&workload.uid)).then(|| probe_pods(self.control, workload))
     }
 
-    /// The write after which no start whose answer was lost can be applied any more, `None` when there is none to fear. What looks as
-    /// if it had never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
+    /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start. A job that looks as if it had
+    /// never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
         let feared = self.control.flights.strays.may_land(self.key) && self.job.is_suspended();
         let body = self.job.whole().filter(|_| feared)?.stop_patch();
@@ -126,7 +125,7 @@ impl Case<'_> {
         if !self.job.needs_restore(&workload.shape.originals) {
             return None;
         }
-        // The template may change only when no pod is left; the job's own change brings us back.
+        // The template may change only when no pod is left; the job's own change brings the decision back.
         let silence = if self.job.active { self.silence(workload) } else { None };
         if silence.is_some() {
             return silence;

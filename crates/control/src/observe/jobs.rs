@@ -1,4 +1,4 @@
-//! Jobs as they are seen, and what is remembered of them.
+//! Observations of jobs, and the state of each that the view keeps.
 
 use berth_api as api;
 use berth_jobs::{JobState, Part, SharedJob, version_of};
@@ -12,7 +12,7 @@ use crate::controller::{Control, key};
 use crate::event::Change;
 use crate::write::{Kind, ObjectKey};
 
-/// What of a job that is made of Jobs decides about these.
+/// The part of a job made of Jobs on which decisions about these Jobs depend.
 #[derive(PartialEq, Eq)]
 struct Governing<'a> {
     /// Its end, its stop, and whether it is being deleted.
@@ -43,7 +43,7 @@ impl Control {
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(job) => me.put_job(key(kind, &name), now, |older| {
                 let mut state = job.state(older);
-                // A job that was read whole is decided about in a moment.
+                // A job that was read completely is decided about in a moment.
                 let was_read = older.is_some_and(|older| older.is_large() && older.uid == state.uid);
                 if !was_read {
                     state.lighten();
@@ -54,7 +54,7 @@ impl Control {
         });
     }
 
-    /// An object was read. Of a large job a Workload is to be made: it is known whole for the next decision.
+    /// An object was read. A large job was read because a Workload is to be made of it: it is kept completely for the next decision.
     pub(crate) fn note_read(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         if object.kind == Kind::JobPod {
             self.note_job_pod(object, text, now);
@@ -71,9 +71,9 @@ impl Control {
         self.touch(object.clone());
     }
 
-    /// A job is gone, whether or not another one has its name now: whatever was remembered of it goes with it, in this one place.
+    /// A job is gone, whether or not another one has its name now: all that was remembered of it is removed in this one place.
     fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
-        // Those it owned are looked at before the name is forgotten.
+        // Objects that it owned are looked at before the name is forgotten.
         self.touch_related(object);
         self.flights.vanished(object);
         self.reports.told.remove(object);
@@ -85,7 +85,7 @@ impl Control {
             self.mirror_waiting_of(&old.uid);
             if let Some(owner) = &old.owner {
                 self.mirror_waiting_of(&owner.uid);
-                // Whoever takes away a Job of a TrainingJob may have taken what the Job needs: it is applied anew before the next.
+                // A user who takes away a Job of a TrainingJob may have taken objects that the Job needs: they are applied anew before the next.
                 self.training.prepared.remove(&*owner.uid);
             }
             self.remains.forget_job(&old.uid);
@@ -135,7 +135,7 @@ impl Control {
         let said = |job: &JobState| job.annotation(api::labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = self.view.jobs.get(&object).is_some_and(|old| said(old) != said(&job));
         let unsupported = job.unsupported.is_some();
-        // Whether, and of how many workers, a TrainingJob may do without some.
+        // By these figures a TrainingJob may, or may not, do without some workers.
         let of_role = |job: &JobState| job.role.as_ref().map(|role| (role.wanted, role.succeeded > 0));
         let scaled = of_role(&job).is_some() && self.view.jobs.get(&object).and_then(of_role) != of_role(&job);
         let training = job.owner.as_ref().filter(|_| scaled).map(|owner| owner.uid.to_string());
@@ -184,7 +184,7 @@ impl Control {
         }
     }
 
-    /// The Workload of a job that is made of Jobs was seen: these are looked at when it has come to another stage.
+    /// The Workload of a job that is made of Jobs was seen: the Jobs are looked at when it has come to another stage.
     pub(super) fn wake_parts(&mut self, name: &Name, before: Option<[bool; 5]>) {
         let Some(workload) = self.view.workloads.get(name).filter(|new| before != Some(new.stage())) else { return };
         if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {
@@ -217,14 +217,14 @@ mod tests {
         control.observe(Observation::Job(JobType::JOB, change), Timestamp::UNIX_EPOCH);
     }
 
-    /// How much is remembered of jobs, by their uids and names.
+    /// Number of entries that are remembered of jobs, by their uids and names.
     fn remembered(control: &Control) -> usize {
         let by_uid = control.remains.jobs() + control.capacity.lacking.len();
         let settled = control.training.growth.settled.len();
         control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
     }
 
-    /// Shows a Job in all the states of which something is remembered.
+    /// Shows a Job in all the states that leave an entry.
     fn lives(control: &mut Control, uid: &str) {
         let start = "2026-01-01T00:00:00Z";
         see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
@@ -239,7 +239,7 @@ mod tests {
     fn a_job_that_is_gone_leaves_nothing_behind() {
         let mut control = Control::new(Settings::default());
         lives(&mut control, "one");
-        // Another one has its name.
+        // Another Job has its name.
         see(&mut control, "two", &json!({}), false);
         assert!(!control.remains.job_is_at_rest("one") && !control.remains.job_is_rid_of_pods("one"));
         assert!(!control.capacity.lacking.contains_key("one") && !control.training.growth.settled.contains_key("one"));

@@ -1,4 +1,4 @@
-//! Namespaces as they are seen, and what follows where one comes under management or leaves it, or is being deleted: nothing starts there any more.
+//! Namespaces as they are seen, and the effects where one comes under management or leaves it, or is being deleted: nothing starts there any more.
 
 use std::collections::BTreeSet;
 
@@ -45,12 +45,12 @@ impl Control {
         }
     }
 
-    /// Whether a namespace is being deleted: nothing new can come there, so that nothing is started or waited for, and what runs is stopped.
+    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
         self.view.ending.contains(namespace)
     }
 
-    /// These namespaces are managed now, or not any more, or are being deleted: whether their workloads may be tried depends on it. Costs all
+    /// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all
     /// workloads, once for all namespaces that an observation turns.
     fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
         if namespaces.is_empty() {

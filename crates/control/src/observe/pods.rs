@@ -22,7 +22,8 @@ impl Control {
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(pod) => {
                 let mut state = PodState::read(&pod);
-                // Who only says that it is of a group is none of it: its end would not be that of the group. So is who was given quota alone.
+                // A pod that only says that it is of a group is none of it: its end would not be that of the group. The same holds for a pod that was
+                // given quota alone.
                 let silent = !me.names_a_queue(&state) && !state.held;
                 let group = state.group.as_deref().filter(|group| {
                     let alone = me.has_quota_of_its_own(&state.uid) || me.was_started_alone(&name, &pod, &group.name);
@@ -42,7 +43,7 @@ impl Control {
         });
     }
 
-    /// Whether two states of a pod ask by the same Workload.
+    /// Whether two states of a pod request quota through the same Workload.
     fn asks_alike(&self, old: &PodState, new: &PodState) -> bool {
         let group = |pod: &PodState| pod.group.as_ref().map(|group| group.name.clone());
         self.names_a_queue(old) == self.names_a_queue(new) && group(old) == group(new) && old.owner == new.owner
@@ -59,13 +60,13 @@ impl Control {
         found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
     }
 
-    /// Whether a Workload holds quota for a pod alone.
+    /// Whether a Workload holds quota for this pod alone.
     pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
         self.view.workloads.owned_by(uid).any(|workload| workload.holds_quota())
     }
 
-    /// A Workload was seen after `old`: who controlled that is looked at, since only that one can take it back. A pod that has quota of its
-    /// own is of no group, whichever of the two was seen first.
+    /// A Workload was seen after `old`: the owner of `old` is looked at, since only that one can take it back. A pod that has quota of its own is of
+    /// no group, whichever of the two was seen first.
     pub(super) fn note_hands(&mut self, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = self.view.workloads.get(name) else { return };
         let before = old.filter(|old| old.owner != new.owner).and_then(WorkloadView::whole);
@@ -85,7 +86,7 @@ impl Control {
         }
     }
 
-    /// What a pod asks for that has no gate, as its Workload would be charged for it: it was given its defaults and its overhead when it was made.
+    /// Needs of a pod without a gate, as its Workload would be charged for them: it was given its defaults and its overhead when it was made.
     pub(crate) fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
@@ -138,7 +139,7 @@ impl Control {
 
     fn drop_pod(&mut self, name: &Name) {
         let object = key(Kind::Pod, name);
-        // What depends on it is looked at before its group is forgotten.
+        // Objects that depend on the pod are looked at before its group is forgotten.
         self.touch_related(&object);
         self.flights.vanished(&object);
         self.reports.told.remove(&object);
@@ -153,7 +154,7 @@ impl Control {
         if self.view.pods.group(&group).is_none() {
             self.mirror_waiting(None, Some(group.clone()));
             self.reports.told.remove(&key(Kind::PodGroup, &group));
-            // Nobody else waits for it.
+            // No other object waits for that Workload.
             self.touch(key(Kind::Workload, &group));
         } else if crowded {
             self.view.pods.crowd(group);
@@ -168,7 +169,7 @@ impl Control {
         }
     }
 
-    /// A role has more pods than its Workload: what happens to one of them may give another one its place.
+    /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
     fn is_crowded(&self, group: &Name, role: &str) -> bool {
         let Some(workload) = self.view.workloads.get(group).filter(|workload| workload.group.is_some()) else {
             return false;
@@ -177,14 +178,14 @@ impl Control {
         counting > workload.size(role)
     }
 
-    /// All pods of a group are looked at.
+    /// Marks all pods of a group.
     pub(crate) fn touch_members(&mut self, group: &Name) {
         let members =
             self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
         self.work.extend(members.collect::<Vec<_>>());
     }
 
-    /// All pods of crowded groups are looked at, once for all that has happened to them.
+    /// Marks all pods of crowded groups, once for all that has happened to them.
     pub(crate) fn touch_crowded(&mut self) {
         for group in self.view.pods.take_crowded() {
             self.touch_members(&group);

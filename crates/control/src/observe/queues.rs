@@ -34,7 +34,7 @@ impl Control {
                 let by_age = deltas::equals_go_by_age(&object);
                 let stop = object.spec.stop_policy.clone();
                 let was = self.view.cluster_queues.insert(name.to_owned(), object);
-                // Who was sent away by a stop comes back with its end.
+                // Workloads that a stop has evicted come back with its end.
                 let turns =
                     was.map_or(by_age, |was| deltas::equals_go_by_age(&was) != by_age || was.spec.stop_policy != stop);
                 self.reports.schedule.mark_key(&object_key, now);
@@ -57,12 +57,12 @@ impl Control {
         flavors.extend(self.flavors_of(name).map(str::to_owned));
         flavors.retain(|flavor| self.view.flavors.contains_key(flavor));
         self.work.extend(flavors.iter().map(|flavor| cluster_key(Kind::ResourceFlavor, flavor)));
-        // What is to go waits for the last queue that names it.
+        // Checks that are being deleted wait for the last queue that names them.
         let leaving = self.view.checks.iter().filter(|(_, check)| check.deleting).map(|(name, _)| name);
         self.work.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
     }
 
-    /// A check that comes, goes or changes decides about the ClusterQueues that name it.
+    /// A check that comes, goes or changes has an effect on the ClusterQueues that name it.
     pub(super) fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
         let object_key = cluster_key(Kind::AdmissionCheck, name);
         let old = match object.map(|object| Check::of(&object)) {
@@ -119,7 +119,7 @@ impl Control {
     }
 
     pub(super) fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
-        // Who leads keeps the ledger of what was used; everybody else follows what the leader wrote.
+        // The leader keeps the ledger of usage; all other replicas follow what it wrote.
         let follows = self.session.term.is_none() || !self.view.local_queues.contains_key(name);
         if let Some(ledger) = object.as_deref().filter(|_| follows).and_then(deltas::ledger) {
             self.engine(engine::Delta::Ledger(name.0.clone(), name.1.clone(), ledger));
@@ -146,7 +146,7 @@ impl Control {
             }
         }
         self.charge_overruns_again();
-        // What its ClusterQueue says of them may not have been known.
+        // The rules of its ClusterQueue for them may not have been known.
         if moves || !self.view.claims.is_empty() {
             self.tell_local_members_again(name);
         }

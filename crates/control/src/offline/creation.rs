@@ -1,5 +1,5 @@
-//! Pods, and the kinds that are admitted through theirs, as they are created where Berth's webhooks are asked: by the same functions that
-//! answer a review. What a controller would make of a template is made here, on paper.
+//! Pods, and the kinds that are admitted through theirs, as they are created where Berth's webhooks are asked: by the same functions that answer a
+//! review. Pods that a controller would make of a template are made here, on paper.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use serde_json::Value;
 use super::{Offline, object_key, read};
 use crate::write::Kind;
 
-/// Most pods that are made of one template, so that nobody waits for long who asks for too many.
+/// Most pods that are made of one template, so that a user who asks for too many does not wait for long.
 const MOST_REPLICAS: usize = 5_000;
 /// Most pods that are made of all templates, but for the first of each.
 const MOST_PODS: usize = 20_000;
-/// The kind of what controls the pods of a Deployment.
+/// Kind of the object that controls the pods of a Deployment.
 const REPLICA_SET: &str = "ReplicaSet";
 
-/// What became of an object that somebody creates.
+/// Result of the creation of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creation {
     /// Berth manages it.
@@ -37,16 +37,16 @@ pub enum Creation {
         /// Replicas beyond them that were left out.
         left_out: usize,
     },
-    /// Berth leaves it alone, and says why.
+    /// Berth leaves it alone, for this reason.
     Unmanaged(String),
     /// The webhook refuses it.
     Refused(Vec<FieldError>),
 }
 
-/// What makes pods, and what they are made of.
+/// A maker of pods, with the template of the pods.
 struct Maker<'a> {
     metadata: &'a ObjectMeta,
-    /// The kind of what controls the pods; of a Deployment that is no object here.
+    /// The kind of the pods' controller; for a Deployment that is no object here.
     controller: &'static str,
     template: &'a PodTemplateSpec,
     /// Why the queue that it names does not count.
@@ -54,8 +54,8 @@ struct Maker<'a> {
 }
 
 impl Offline {
-    /// Creates a Pod, a Deployment or a StatefulSet as the API server would that asks Berth's webhooks, with the pods of it. One that has
-    /// a uid comes from a server, which has asked already: it is taken as it is.
+    /// Creates a Pod, a Deployment or a StatefulSet with its pods, as an API server would that asks Berth's webhooks. An object that has a uid comes
+    /// from a server, which has asked already: it is taken as it is.
     ///
     /// # Errors
     /// Names what is wrong with it, or that it is of another kind.
@@ -75,7 +75,7 @@ impl Offline {
             let owner = controlling_set(&pod.metadata);
             let set = owner.and_then(|owner| self.surroundings.stateful_set(&namespace, &owner.name));
             pod_defaults(&pod, facts, set.as_ref()).fill(&mut pod);
-            // Others no webhook is asked about.
+            // No webhook is asked about other pods.
             let asked = has_label(&pod.metadata, labels::MANAGED) || has_label(&pod.metadata, labels::QUEUE_NAME);
             let faults = if asked && facts.pods && facts.managed_namespace { validate_pod(&pod) } else { Vec::new() };
             if !faults.is_empty() {
@@ -136,7 +136,7 @@ impl Offline {
         let StatefulSet { metadata, spec, .. } = object;
         let spec = spec.unwrap_or_default();
         let replicas = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or_default();
-        // Wider than the first number, so that those after it are numbers, too.
+        // The type is wider than that of the first number, so that the numbers after it fit, too.
         let first = i64::from(spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or_default());
         let overruled = overruled(&metadata, facts, (facts.stateful_sets, STATEFUL_SET_FRAMEWORK));
         let maker = Maker { metadata: &metadata, controller: "StatefulSet", template: &spec.template, overruled };
@@ -147,7 +147,7 @@ impl Offline {
     /// Names of the pods that are there already of a Deployment with such a selector.
     fn pods_of(&self, parent: &ObjectMeta, selector: &BTreeMap<String, String>) -> Vec<String> {
         let namespace = namespace(parent);
-        // Its controller names what controls them after it.
+        // The Deployment's controller names the ReplicaSets after it.
         let beginning = format!("{}-", parent.name.as_deref().unwrap_or_default());
         let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let is_one = |pod: &Value| {
@@ -166,8 +166,8 @@ impl Offline {
         pods.map(|(key, _)| key.name.clone()).collect()
     }
 
-    /// Creates the pods that lack of so many, under the first of these names that are free. All are alike: what is said of the first is
-    /// said of all.
+    /// Creates the pods that are lacking of so many, under the first of these names that are free. All are alike: the result of the first holds for
+    /// all.
     fn create_pods(
         &mut self,
         maker: &Maker<'_>,
@@ -232,7 +232,7 @@ fn namespace(metadata: &ObjectMeta) -> String {
     metadata.namespace.clone().unwrap_or_default()
 }
 
-/// No server has stored it yet.
+/// Whether no server has stored the object yet.
 fn is_new(metadata: &ObjectMeta) -> bool {
     metadata.uid.as_ref().is_none_or(String::is_empty)
 }
@@ -241,12 +241,12 @@ fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
     metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
 }
 
-/// What is wrong with a pod, where it comes from.
+/// Fault of a pod, at its place in the template that it comes from.
 fn in_template(fault: FieldError) -> FieldError {
     FieldError { field: format!("spec.template.{}", fault.field), ..fault }
 }
 
-/// Why the queue that a Deployment or StatefulSet names does not count, whose kind is managed or not.
+/// Why the queue that a Deployment or StatefulSet names does not count; `managed` is true if its kind is managed.
 fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool, &str)) -> Option<String> {
     if !facts.managed_namespace || !has_label(metadata, labels::QUEUE_NAME) {
         return None;

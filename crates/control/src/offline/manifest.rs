@@ -1,4 +1,4 @@
-//! A manifest as somebody wrote it: which of its fields cannot be read, and which the API server would drop.
+//! A manifest as its user wrote it: the fields that cannot be read, and the fields that the API server would drop.
 
 use berth_api::{self as api, berth, v1beta1};
 use berth_jobs::JobType;
@@ -14,19 +14,19 @@ use serde_json::{Map, Value};
 /// The group of Deployments and StatefulSets.
 const APPS: &str = "apps";
 
-/// What a manifest is to Berth.
+/// Meaning of a manifest for Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Manifest {
-    /// Of a kind that decisions depend on.
+    /// An object of a kind that decisions depend on.
     Read {
         /// Fields that its kind does not have, as `spec.resourceGroups[0].flavour`: the API server drops them.
         unknown: Vec<String>,
     },
-    /// Of a kind that no decision depends on.
+    /// An object of a kind that no decision depends on.
     Foreign,
 }
 
-/// Reads an object as its kind, and gives back what its kind has of it.
+/// Function that reads an object as its kind, and gives back the fields that its kind has.
 type Read<'a> = &'a dyn Fn(&Value) -> Result<Value, String>;
 
 /// Looks at a manifest by itself.
@@ -78,7 +78,7 @@ pub fn examine(object: &Value) -> Result<Manifest, String> {
     };
     let mut unknown = Vec::new();
     lost(object, &kept, "", &mut unknown)?;
-    // A status is the work of controllers, and of nobody who writes manifests.
+    // A status is the work of controllers, and not of users who write manifests.
     unknown.retain(|path| path.split(['.', '[']).next() != Some("status"));
     unknown.sort_unstable();
     Ok(Manifest::Read { unknown })
@@ -108,8 +108,8 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, St
     Ok(Value::Object(known))
 }
 
-/// Which part of an object that cannot be read is to blame: the innermost that is not readable although nothing stands beside
-/// it. `around` puts a part back into its place in an object.
+/// Message about the part of an object that makes it unreadable: the innermost part that is not readable although nothing stands beside it. `around`
+/// puts a part back into its place in an object.
 fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'_>, why: String) -> String {
     match part {
         Value::Object(fields) => {
@@ -133,7 +133,7 @@ fn fault(part: &Value, path: &str, around: &dyn Fn(Value) -> Value, read: Read<'
     if path.is_empty() { why } else { format!("{path}: {why}") }
 }
 
-/// Finds what was given and is not there any more after it was read; nothing is lost where nothing was said.
+/// Finds fields that were given and are not there any more after the object was read; an empty field is no loss.
 ///
 /// # Errors
 /// A list where fields belong: the API server refuses it, and reading takes its items for fields in their order.

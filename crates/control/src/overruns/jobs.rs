@@ -1,5 +1,5 @@
-//! Jobs of every kind that has no pods of its own in Berth's view: how many pods their statuses count, what of it no Workload holds, and the pods that are
-//! larger than their place.
+//! Jobs of every kind that has no pods of its own in Berth's view: the pods that their statuses count, those that no Workload holds, and the pods
+//! that are larger than their place.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ impl Control {
         Some(found)
     }
 
-    /// Whether quota is held for so many pods of a Job, as nearly always: nothing is computed then.
+    /// Whether quota is held for so many pods of a Job. In nearly every case it is, and nothing else is computed.
     fn covers(&self, uid: &str, pods: i64) -> bool {
         let mut held = self.view.workloads.owned_by(uid).filter(|workload| workload.holds_quota());
         held.any(|workload| {
@@ -85,7 +85,7 @@ impl Control {
     }
 
     /// The carrier of a job's usage: the Workload by which it runs or waits, or the job itself where it has none. `asked` is the LocalQueue that it
-    /// names, `None` where it does not ask for quota here. `None` where nobody answers.
+    /// names, `None` where it does not request quota here. The answer is `None` where there is no carrier.
     fn answering(
         &self,
         object: &ObjectKey,
@@ -94,7 +94,7 @@ impl Control {
     ) -> Option<(Found, Option<&WorkloadView>)> {
         let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is(types::FINISHED));
         if live().any(|workload| workload.unreadable) {
-            // Nobody can say what such a Workload holds.
+            // The quota of such a Workload is unknown.
             return None;
         }
         let newest = |workload: &&WorkloadView| (workload.created, workload.uid.clone());
@@ -115,7 +115,7 @@ impl Control {
         Some((found, workload))
     }
 
-    /// Counts the pods of the Jobs that another job is made of. A Job that is none of those that were admitted has no place at all.
+    /// Counts the pods of the Jobs that another job is made of. A Job that is not as it was admitted has no place at all.
     fn count_parts(
         &self,
         found: &mut Found,
@@ -159,7 +159,7 @@ impl Control {
         !self.view.odd_pods.is_empty() && self.view.workloads.owned_by(uid).any(resized)
     }
 
-    /// Charges what pods that were made larger ask for beyond their places.
+    /// Charges the excess of pods that were made larger over their places.
     fn charge_resized(&self, found: &mut Found, workload: Option<&WorkloadView>, held: &[engine::PodSetAssignment]) {
         let Some(workload) = workload.filter(|_| !self.view.odd_pods.is_empty()) else { return };
         for (_, odd) in self.odd_pods_of(workload) {
@@ -175,7 +175,7 @@ impl Control {
         }
     }
 
-    /// Charges all pods of a Job for which no Workload says what they ask for.
+    /// Charges all pods of a Job whose requests are in no Workload.
     fn charge_itself(&self, found: &mut Found, object: &ObjectKey, job: &JobState) {
         let sets = job.whole().and_then(|job| job.pod_sets().ok()).unwrap_or_default();
         let needs = self.needs_of(&object.namespace, &sets);
@@ -209,7 +209,7 @@ impl Control {
             Some(kind) => {
                 let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
                 let Some(set) = self.view.jobs.get(&whole).filter(|set| *set.uid == *owner.uid) else { return false };
-                // The Jobs of a job that nobody manages run without quota, and others that name it wait for their own.
+                // The Jobs of a job that is not managed run without quota, and others that name it wait for their own.
                 let is_part = || set.part_called(&whole.name, &object.name).is_some();
                 self.manages_job(kind, set) || self.holds_itself(set) || is_part()
             }
@@ -217,7 +217,7 @@ impl Control {
         }
     }
 
-    /// Whether quota is held for a job alone, whoever controls it now.
+    /// Whether quota is held for a job alone, whichever object controls it now.
     fn holds_itself(&self, job: &JobState) -> bool {
         let mut own = self.view.workloads.owned_by(&job.uid);
         own.any(|workload| workload.holds_quota())

@@ -1,4 +1,4 @@
-//! Pods that are admitted by themselves or in groups: what runs of them without a place, or is larger than its place, until it has ended.
+//! Pods that are admitted by themselves or in groups: those that run without a place, or are larger than their place, until they have ended.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
 }
 
 impl Control {
-    /// A pod was seen, or is gone. It is looked at only where it, or its group, may run beyond what is held.
+    /// Notes a pod that was seen, or is gone. It is looked at only where it, or its group, may run beyond quota.
     pub(crate) fn note_running_pod(&mut self, name: &Name) {
         let Some(pod) = self.view.pods.get(name).filter(|_| self.leads()) else { return };
         let group = group_of(&name.0, pod);
@@ -105,7 +105,7 @@ impl Control {
         Some(Found { carrier, queue, ..Found::default() })
     }
 
-    /// Counts the pods of one role: all that they ask for together, less the places that are held for them.
+    /// Counts the pods of one role: all their requests together, less the places that are held for them.
     fn count_role(
         &self,
         found: &mut Found,

@@ -1,6 +1,6 @@
-//! Decisions about a pod of a job that no Job answers for, or that asks for more than it was made with. The Job has made another one in place
-//! of the former: that pod is told so, and deleted, and until it is gone no quota of its Workload goes back. For the latter the Workload leaves
-//! like a victim where its queue has no room.
+//! Decisions about odd pods: pods of a job for which no Job answers, and pods that ask for more than they were made with. The Job has replaced a pod
+//! of the first sort: that pod gets the reason in its status and is deleted, and until it is gone no quota of its Workload goes back. For a pod of
+//! the second sort the Workload is evicted like a victim where its queue has no room.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::pods::{POD_REPORTER, condemnation};
@@ -17,14 +17,14 @@ use crate::workload::orphan::{Standing, standing};
 use crate::workload::status::seconds;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource};
 
-/// Time for a Job to take back a pod that has lost its reference to it, in milliseconds.
+/// Time for a Job to adopt a pod again that has lost its reference to it, in milliseconds.
 const ADOPTION_MS: i64 = 2_000;
 /// Pause between two looks at a pod that goes and that no watch shows, in milliseconds.
 const CHASE_MS: i64 = 5_000;
 /// Pause between two looks at a pod whose end the watch shows, in milliseconds: it may have ended before, and be kept.
 const WATCHED_MS: i64 = 30_000;
 
-/// An odd pod with what is decided about it.
+/// An odd pod to decide about, with the view and the time.
 struct Case<'a> {
     control: &'a Control,
     name: &'a Name,
@@ -40,7 +40,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         return Decision::Done;
     };
     if control.unlisted_owner(workload).is_some() {
-        // Nobody can say whether a job answers for it.
+        // The view cannot show whether a job answers for the pod.
         return Decision::Done;
     }
     match odd.is_beside() {
@@ -50,7 +50,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// The decision, or a wait in place of one that gives quota of a workload back while pods of it run that no Job answers for.
+/// The decision, or a wait in place of one that gives quota of a workload back while pods run for which no Job answers.
 pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp) -> Decision {
     if control.view.odd_pods.is_empty() {
         return decision;
@@ -66,7 +66,7 @@ pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp
     if let Some((stray, _)) = strays_of(control, workload).next() {
         return Decision::WaitFor(key(Kind::JobPod, stray));
     }
-    // Somebody's finalizer may keep a job whose pods were let go: its status knows nothing of them, and it may even end.
+    // A finalizer may keep a job whose pods were let go: its status knows nothing of them, and the job may even end.
     let mut let_go = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
     if let_go.next().is_some() && !control.remains.pods_are_gone(&workload.uid) {
         return left::of_leaving(control, workload, now);
@@ -74,7 +74,7 @@ pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp
     decision
 }
 
-/// The pods of a workload that run beside those that its Jobs answer for.
+/// Pods of a workload that run beside the pods for which its Jobs answer.
 pub(crate) fn strays_of<'a>(
     control: &'a Control,
     workload: &'a WorkloadView,
@@ -83,21 +83,21 @@ pub(crate) fn strays_of<'a>(
     odd.filter(move |(_, odd)| is_stray(control, odd, workload))
 }
 
-/// Whether a pod that no Job answers for is to go. One whose job was deleted without it runs on and is found by its labels (see `left`), and
-/// what somebody has left behind before our time, with a Workload that is over, is nobody's business.
+/// Whether a pod for which no Job answers is to go. A pod whose job was deleted without it runs on and is found by its labels (see `left`). A pod of
+/// a finished Workload that was left behind before this process began is ignored.
 fn is_stray(control: &Control, odd: &OddPod, workload: &WorkloadView) -> bool {
     let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
     let job = [owner, workload.job_uid.as_deref()];
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
     let is_ours = match workload.whole() {
         Some(whole) => whole.kind.is_admitted_with_pods(),
-        // The Workload is of another kind, or of nobody any more.
+        // The Workload is of another kind, or has no owner any more.
         None => owner.is_none() && (odd.witnessed || is_named),
     };
     if !is_ours || !odd.witnessed && workload.is(types::FINISHED) {
         return false;
     }
-    // A Job that goes alone is made again by that of which it is a part, and its pods with it.
+    // A Job that goes alone is made again by the job of which it is a part, and its pods with it.
     let is_left = || owner.is_none() || standing(control, workload) != Standing::There;
     let goes = || control.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
     !(odd.watched && is_named && is_left() && goes())
@@ -112,7 +112,7 @@ impl Case<'_> {
         Decision::write(Draft::ask(Purpose::ReadPod, self.key(), Question::ReadObject))
     }
 
-    /// The decision about a pod that its Job answers for. It may have been resized: one look for each change of its spec shows that.
+    /// Decides about a pod for which its Job answers. The pod may have been resized: one look for each change of its spec shows that.
     fn changed(&self, workload: &WorkloadView) -> Decision {
         let runs = workload.reserved() && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
         let over = workload.is(types::FINISHED) || workload.deleting || workload.unreadable;
@@ -131,7 +131,7 @@ impl Case<'_> {
         })
     }
 
-    /// The next step that makes it go, and until then a look from time to time, where no watch shows its end.
+    /// The next step that makes the pod go, and until then a look from time to time, where no watch shows its end.
     fn stop(&self, workload: &WorkloadView) -> Decision {
         let due = after(self.odd.since, ADOPTION_MS);
         if self.odd.watched && due > self.now {
@@ -163,7 +163,7 @@ impl Case<'_> {
         format!("{lost}, and Workload {:?} has no quota for it beside the pods of its job", workload.name)
     }
 
-    /// Adds the pod's own event, and one at its Job, at which users look first.
+    /// Adds an event about the pod, and one about its Job, at which users look first.
     fn tell(&self, draft: Draft, workload: &WorkloadView) -> Draft {
         let why = self.why(workload);
         let own = Notice {

@@ -1,5 +1,5 @@
-//! How long our finalizer holds a pod of a group that is being deleted and has ended: until its end is booked. It waits for no pod in its place,
-//! which may need its name, or its namespace, and may never come.
+//! How long our finalizer holds a pod of a group that is being deleted and has ended: until its end is recorded. The finalizer waits for no
+//! replacement, which may need the pod's name or its namespace, and may never come.
 
 use berth_api::conditions::types;
 use berth_jobs::pods::PodState;
@@ -7,7 +7,7 @@ use berth_jobs::pods::PodState;
 use super::Case;
 use crate::cache::WorkloadView;
 
-/// Whether a group still needs such a pod.
+/// Whether a group still needs a pod that is being deleted and has ended.
 pub(super) fn is_needed(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let (control, pod, name) = (case.control, case.pod, workload.key());
     let Some(group) = control.view.pods.group(&name).filter(|_| !control.is_ending(&name.0)) else { return false };
@@ -34,7 +34,7 @@ pub(super) fn is_needed(case: &Case<'_>, workload: &WorkloadView) -> bool {
     evicted && several && staying == 0 && keeps(pod) && first() == Some(case.name.1.as_str())
 }
 
-/// Whether its success is part of the end of its group. One that was stopped and has a controller is made again, maybe under its name.
+/// Whether the success of this pod is part of the end of its group. A pod that was stopped and has a controller is made again, maybe under its name.
 fn counts_for_the_end(pod: &PodState) -> bool {
     let serves = pod.group.as_ref().is_some_and(|group| group.serving);
     let stopped = pod.condemned && pod.owner.is_some();

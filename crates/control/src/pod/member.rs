@@ -1,4 +1,4 @@
-//! A pod of a group: what the group's Workload means for it.
+//! A pod of a group: the effects of the group's Workload on it.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_api::labels::ROLE_HASH;
@@ -12,17 +12,17 @@ use crate::controller::flight::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;
 
-/// Decides about one pod of a group. What takes a look at the other pods is the group's to decide.
+/// Decides about one pod of a group. Decisions that take a look at the other pods are the group's.
 pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     let pod = case.pod;
     let leaves = pod.ended() || pod.deleting();
     if pod.held && leaves && pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
-        // Its StatefulSet waits for its name, and what runs is seen without our hold on it.
+        // Its StatefulSet waits for the name, and running pods are seen without our finalizer.
         return case.release();
     }
     let name = (case.name.0.clone(), group.to_owned());
     let Some(workload) = case.control.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
-        // What has ended says nothing to a Workload that is gone, or not there yet.
+        // A pod that has ended says nothing to a Workload that is gone, or not there yet.
         return match pod.held && pod.ended() {
             true => case.release(),
             false if pod.runs() => case.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
@@ -64,7 +64,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     }
 }
 
-/// It waits for good: a Workload gets no other pod sets. Kueue does not say so.
+/// The event about a pod that waits for good, because a Workload gets no other pod sets. Kueue sends none.
 fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     let text = format!(
         "{}: it does not start; make it anew with the annotation {ROLE_HASH} of one of these, or delete the Workload and make all pods of the \
@@ -74,12 +74,13 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     Decision::tell(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
 }
 
-/// Of a group, one pod too many is deleted. A controller would make its pod again: that waits as long as others run, and is told so.
+/// The event about a pod of a group that is one too many. Such a pod is deleted, unless a controller would make it again: then it waits as long as
+/// others run.
 fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     let Some(group) = case.control.view.pods.group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());
     let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
-    // It takes the place of one that ends.
+    // The pod takes the place of one that ends.
     let succeeds = role.counting.saturating_sub(role.leaving) <= size && !of_set;
     if group.tally.running == 0 || succeeds || !(of_set || case.pod.owner.is_some()) {
         return Decision::Done;
@@ -96,33 +97,33 @@ fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     Decision::tell(case.notice(EventType::Warning, own_reasons::EXCESS_POD, text))
 }
 
-/// The Workload goes, and with it the pods that it was made of; those of the next group of that name wait.
+/// The Workload goes, and with it the pods that it was made of; pods of the next group of that name wait.
 fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
     let owned = workload.is_owned_by(&case.pod.uid);
     if case.pod.ended() {
         return match (owned, case.pod.deleting()) {
-            // What has run to its end goes with the others: it would be one of the next group of that name.
+            // A pod that has run to its end goes with the others: it would be one of the next group of that name.
             (true, false) => case.delete(reasons::STOPPED, "The workload is deleted"),
             (true, true) if case.pod.held => case.release(),
             _ => Decision::Done,
         };
     }
-    // Whatever runs has run on its quota, also where a StatefulSet owns it.
+    // A pod that runs has run on the quota of this Workload, also where a StatefulSet owns the Workload.
     if !owned && !case.pod.runs() {
         return case.withdraw_start().unwrap_or(Decision::Done);
     }
     case.stop(reasons::WORKLOAD_DELETED, "The workload is deleted")
 }
 
-/// Whether it is one of the pods that were admitted, and as many of them as were admitted do not run yet: one that runs as another role has the
-/// quota of this one until it has ended.
+/// Whether the pod is one of the admitted ones, and fewer pods run than were admitted: a pod that runs in another role has the quota of this one
+/// until it has ended.
 fn may_start(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
     let running = case.control.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
     running < size && is_admitted(case, workload)
 }
 
-/// Whether it is one of the pods of its role that were admitted, and not one too many.
+/// Whether the pod is one of the pods of its role that were admitted, and not one too many.
 pub(super) fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let (name, role) = (workload.key(), case.pod.role());
     let (pods, size) = (&case.control.view.pods, workload.size(role));

@@ -1,4 +1,4 @@
-//! A pod that Kueue has started without having told it its place in a topology: it is told, or its Workload is evicted.
+//! A pod that Kueue has started without its place in a topology: the place is added, or its Workload is evicted.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -14,7 +14,7 @@ use crate::controller::flight::Decision;
 use crate::workload as workloads;
 use crate::write::{Purpose, Request, Subresource};
 
-/// Why a Workload is evicted that has no place for its pod: Kueue's word where it finds no other node.
+/// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
 const NO_PLACE: &str = reasons::NODE_FAILURES;
 
 impl Case<'_> {

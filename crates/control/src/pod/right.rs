@@ -1,5 +1,5 @@
-//! Whether a pod that runs has a place into which it fits: an admission says how many pods of which role run, and what each of them asks for.
-//! Whoever takes a gate away, raises a scale beside the webhook, or resizes a pod, has no place for it.
+//! Right of a running pod to its place: an admission gives a number of pods in each role, and the requests of each of them. A pod has no place whose
+//! gate was taken away, whose scale was raised beside the webhook, or that was resized.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_engine::model::Amount;
@@ -15,8 +15,8 @@ use crate::controller::flight::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl Case<'_> {
-    /// The stop of a pod of a group that runs without a place, or asks for more than that gives it; `None` where it runs as it was admitted. Its
-    /// place waits for another pod.
+    /// Stops a pod of a group that runs without a place, or asks for more than its place gives; `None` where it runs as it was admitted. Its place
+    /// waits for another pod.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
         let role = self.pod.role();
         if workload.sizes().all(|(known, _)| known != role) {
@@ -28,21 +28,20 @@ impl Case<'_> {
         self.outgrown(workload).map(|text| self.stop(reasons::OUT_OF_SYNC, &text))
     }
 
-    /// The eviction of a pod by itself that runs and asks for more than its Workload has quota for.
+    /// Evicts the Workload of a pod by itself that asks for more than the Workload has quota for.
     pub(super) fn too_large(&self, workload: &WorkloadView) -> Option<Decision> {
         let text = self.outgrown(workload)?;
         Some(evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text)))
     }
 
-    /// Says by how much a running pod has outgrown its place.
+    /// Text that says by how much a running pod has outgrown its place.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
         let asked = self.control.view.pods.asked(self.name)?;
         outgrown(self.control, workload, (self.pod.role(), asked), &self.name.1)
     }
 }
 
-/// Says by how much the pod of that name, which runs in that role and asks for that, has outgrown its place, where its queue has no room for what it asks
-/// for beyond that.
+/// Text that says by how much a running pod in this role has outgrown its place; `None` where its queue has room for the excess.
 pub(crate) fn outgrown(
     control: &Control,
     workload: &WorkloadView,
@@ -62,8 +61,8 @@ pub(crate) fn outgrown(
     ))
 }
 
-/// What a pod asks for more of than its pod set has. LimitRanges, overheads and the configuration may have changed since the admission: neither
-/// by what the pod set asks for today nor by what it was given has the pod too much where it has not by the other.
+/// The resource of which a pod asks for more than its pod set has. LimitRanges, overheads and the configuration may have changed since the admission:
+/// the pod has too much only if it exceeds both the requests of the pod set today and the amount that was given.
 pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
     let asks = workload.shape.pod_sets.iter().find(|set| set.name == role)?;
     let given = workload.given().find(|set| set.effective_name() == role);
@@ -80,7 +79,7 @@ pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -
     })
 }
 
-/// Says that a Workload has no pod set for a pod.
+/// Text that says that a Workload has no pod set for a pod.
 pub(super) fn of_no_role(pod: &PodState, workload: &WorkloadView) -> String {
     let known: Vec<&str> = workload.sizes().map(|(role, _)| role).collect();
     format!(
@@ -91,7 +90,7 @@ pub(super) fn of_no_role(pod: &PodState, workload: &WorkloadView) -> String {
     )
 }
 
-/// Says that a pod is one more than its role was admitted for.
+/// Text that says that a pod is one more than its role was admitted for.
 pub(super) fn one_too_many(pod: &PodState, workload: &WorkloadView) -> String {
     let (role, size) = (pod.role(), workload.size(pod.role()));
     format!("Workload {:?} was admitted for {size} pods of role {role:?}, and this is one more", workload.name)

@@ -19,23 +19,23 @@ use crate::write::{EventType, Kind};
 impl Case<'_> {
     pub(super) fn without_workload(&self) -> Decision {
         if self.control.is_ending(&self.name.0) {
-            // Nothing starts there any more.
+            // Nothing starts in a namespace that is being deleted.
             return Decision::Done;
         }
         if let Some(set) = self.set {
             return self.compose_set(set);
         }
         if self.tally().running > 0 {
-            // They run without admission: they are stopped first.
+            // The pods run without admission: they are stopped first.
             return Decision::Done;
         }
         let Some((name, first)) = self.first() else { return Decision::Done };
         if first.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK) {
-            // It is made of the set, which may not have been seen yet.
+            // The Workload is made of the StatefulSet, which may not have been seen yet.
             return self.refuse(format!("pod {name}: its StatefulSet is not there, or names no queue"));
         }
         if first.prebuilt_workload.is_some() {
-            // Whoever makes it beforehand gives it the name of the group.
+            // A prebuilt Workload has the name of the group.
             return Decision::WaitFor(key(Kind::Workload, self.name));
         }
         let Some(size) = first.group.as_ref().and_then(|group| group.total) else {
@@ -62,7 +62,7 @@ impl Case<'_> {
         self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
-    /// Two pods that cannot be of one group.
+    /// Why the pods cannot be of one group, `None` where they can.
     fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
         let roles = self.tally().counting_roles().count();
         if roles > MOST_ROLES {
@@ -85,11 +85,11 @@ impl Case<'_> {
         })
     }
 
-    /// The labels that a Workload takes over: any of its pods may say them, and none may say them otherwise.
+    /// Labels that the Workload takes over: any of its pods may have them, and no two pods may have different values.
     fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
         let keys = &self.control.settings.label_keys_to_copy;
         let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
-        // Whoever copies nothing need not read all pods of a large group.
+        // Without labels to copy, the pods of a large group need not be read.
         for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
             let labels = pod.whole().and_then(|pod| pod.metadata.labels).unwrap_or_default();
             for (key, value) in labels.into_iter().filter(|(key, _)| keys.contains(key)) {
@@ -120,16 +120,16 @@ impl Case<'_> {
         let mut roles: Vec<(String, &str, Pod, i32)> = Vec::new();
         for (role, count) in counts {
             let of_role = self.members().filter(|(_, pod)| pod.counts() && pod.role() == role);
-            // All of a role are alike. One that has run to its end under an earlier Workload cannot be asked any more.
+            // All pods of a role are alike. A pod that has run to its end under an earlier Workload cannot be read any more.
             let Some(pod) = of_role.map(|(_, pod)| pod).find_map(PodState::whole) else { return Decision::Done };
             let shape = pod.spec.as_ref().map(role_hash).unwrap_or_default();
             roles.push((shape, role, pod, count));
             if partial {
-                // Those that are to come are taken for pods like the first.
+                // Pods that are still to come are taken for pods like the first.
                 break;
             }
         }
-        // Which role is tried first decides about the better flavor: that depends on what its pods are, and not on what they call it.
+        // The role that is tried first gets the better flavor. The order depends on the pods of a role, and not on its name.
         roles.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
         let named = roles.into_iter().map(|(_, role, pod, count)| (role, pod, if partial { size } else { count }));
         let roles: Vec<(&str, Pod, i32)> = named.collect();

@@ -1,4 +1,4 @@
-//! A group without a pod, whose Workload the controllers of its pods keep: they may make pods again, and its place in the queue is still there
+//! A group without a pod, whose Workload the controllers of its pods keep: they may make pods again, and the Workload has its place in the queue
 //! then. Quota that nothing uses goes back.
 
 use berth_api::conditions::{reasons, types};
@@ -14,14 +14,14 @@ use crate::workload::stops::{release, take_back};
 /// Seconds in which a controller makes a pod again, so that its group goes on without another admission.
 const MADE_AGAIN_SECONDS: i64 = 10;
 
-/// Decides about the Workload of such a group; `None` where nothing is to be done for the want of pods.
+/// Decides about the Workload of such a group; `None` where the lack of pods asks for nothing.
 pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if workload.unreadable || workload.rare.as_ref().is_none_or(|rare| rare.owners.is_empty()) {
-        // It goes with the last pod.
+        // The Workload goes with its last pod.
         return Some(Decision::Done);
     }
     if workload.is(types::FINISHED) || !workload.reserved() {
-        // Whoever made it beforehand has yet to make its pods.
+        // The pods of a prebuilt Workload have yet to be made.
         return None;
     }
     let conditions = &workload.status.conditions;

@@ -62,7 +62,7 @@ impl Case<'_> {
         self.control.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
     }
 
-    /// What its Workload is to say, while it has replicas.
+    /// Values for the Workload of a StatefulSet; the Workload gets other pod sets only while there are replicas.
     pub(super) fn wishes_of_set<'s>(&self, workload: &WorkloadView, set: &'s SetState) -> Wishes<'s> {
         let resized = !workload.reserved() && set.replicas > 0 && is_rescaled(workload, set);
         Wishes {
@@ -77,8 +77,8 @@ impl Case<'_> {
         }
     }
 
-    /// What a Workload without quota takes over from its StatefulSet, and what the number of replicas means for it; `None` when it is
-    /// as it should be.
+    /// The changes that a Workload without quota takes over from its StatefulSet, and the effect of the number of replicas on it; `None` when the
+    /// Workload is as it should be.
     pub(super) fn scaled(&self, workload: &WorkloadView, (_, set): (&str, &SetState)) -> Option<Decision> {
         let condition = find(&workload.status.conditions, types::QUOTA_RESERVED).filter(|c| c.status == "False");
         let on_hold = condition.is_some_and(|condition| condition.reason == ON_HOLD);
@@ -88,7 +88,7 @@ impl Case<'_> {
                 return Some(Decision::Done);
             }
             if !workload.active {
-                // It is evicted, which gives its quota back.
+                // The Workload is evicted, which gives its quota back.
                 return None;
             }
             let message = "StatefulSet scaled to zero; workload on hold";
@@ -99,7 +99,7 @@ impl Case<'_> {
         let rescaled = is_rescaled(workload, set);
         let runs = || self.tally().running > 0 || self.may_be_starting();
         if rescaled && workload.reserved() && !workload.is(types::EVICTED) && !runs() {
-            // It was at zero, and is back before anybody could take its quota.
+            // The StatefulSet was at zero, and is back before its quota was given to others.
             let message = format!("StatefulSet scaled to {} replicas; waiting for quota for them", set.replicas);
             return Some(Decision::write(status_write(workload, Purpose::ReleaseQuota, self.now, |edit| {
                 edit.take_back(reasons::PENDING_EVALUATION, &message);
@@ -109,7 +109,7 @@ impl Case<'_> {
         if let Some(decision) = followed.and_then(|workload| follow(workload, self.wishes_of_set(workload, set))) {
             return Some(decision);
         }
-        // What is still of another size could not be made anew: it must not be admitted for that.
+        // A Workload that is still of another size could not be made anew: it must not be admitted for that size.
         (on_hold && !rescaled).then(|| {
             let message = "Workload no longer on hold; waiting for quota reservation";
             Decision::write(status_write(workload, Purpose::Requeue, self.now, |edit| {
@@ -119,12 +119,12 @@ impl Case<'_> {
     }
 }
 
-/// The classes that a StatefulSet names.
+/// The priority classes that a StatefulSet names.
 fn classes_of_set(set: &SetState) -> NamedClasses<'_> {
     (set.workload_priority_class.as_deref(), set.pod_priority_class.as_deref())
 }
 
-/// Its Workload is for another number of replicas.
+/// Whether its Workload is for another number of replicas.
 fn is_rescaled(workload: &WorkloadView, set: &SetState) -> bool {
     workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add) != set.replicas
 }

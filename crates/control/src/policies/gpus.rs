@@ -1,4 +1,4 @@
-//! The GPUs that a policy allows one job. Who may do with fewer pods is judged by the fewest, and is never given more than the limit.
+//! The GPUs that a policy allows one job. A job that may do with fewer pods is judged by the fewest, and is never given more than the limit.
 
 use berth_engine::model as engine;
 use berth_jobs::training::{Cards, WORKER};
@@ -18,7 +18,7 @@ pub(super) fn gpus(sets: &[engine::PodSetSpec], cards: &Cards, pods: impl Fn(&en
 }
 
 impl Control {
-    /// Fewest pods of a pod set with which a workload may be admitted: a slice by which a job grows is as large as it says.
+    /// Fewest pods of a pod set with which a workload may be admitted: a slice by which a job grows has no fewer than its spec.
     pub(super) fn fewest(&self, workload: &WorkloadView) -> impl Fn(&engine::PodSetSpec) -> i64 + use<> {
         let partial = self.settings.engine.partial_admission && self.replaced_by(workload).is_none();
         move |set| set.min_count.filter(|_| partial).map_or(set.count, |least| least.min(set.count))
@@ -33,8 +33,8 @@ impl Control {
         self.rules_for(workload)?.limits.max_gpus
     }
 
-    /// Takes off what a waiting workload may not have: of the pods that it can do without, last sets first, as many as would have more
-    /// GPUs than its policy allows.
+    /// Takes off pods that a waiting workload may not have: of the pods that it can do without, last sets first, as many as would have more GPUs than
+    /// its policy allows.
     pub(crate) fn cap_gpus(&self, workload: &WorkloadView, sets: &mut [engine::PodSetSpec]) {
         let Some(most) = self.max_gpus(workload) else { return };
         let cards = &self.settings.cards;
@@ -52,7 +52,7 @@ impl Control {
         }
     }
 
-    /// How many workers of those that are wanted a TrainingJob may grow to.
+    /// Number of workers, of those that are wanted, to which a TrainingJob may grow.
     pub(crate) fn workers_within_limit(&self, workload: &WorkloadView, wanted: i32) -> i32 {
         let (sets, cards) = (&workload.shape.pod_sets, &self.settings.cards);
         let each = sets.iter().find(|set| set.name == WORKER).map_or(0, |set| gpus_of(set, cards));

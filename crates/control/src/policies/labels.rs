@@ -1,5 +1,4 @@
-//! What policies read in labels: which tiers a job accepts that says nothing itself, which priority class it has, and whether a runner of
-//! AxLearn's bastion looks after it.
+//! Labels that policies read: the tiers of a job that names none itself, its priority class, and the runner of AxLearn's bastion that looks after it.
 
 use std::collections::BTreeSet;
 
@@ -23,20 +22,20 @@ const UNKNOWN_VALUE: &str = own_reasons::PRIORITY_LABEL_UNKNOWN;
 pub(super) const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
 /// Reason of the event about a job that somebody else may delete.
 const RUNNER: &str = "BastionRunner";
-/// What holds instead of a label that says nothing.
+/// Text about the class that holds where a label has no effect.
 const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
 
 /// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
 pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// What an event says: its reason, and its text.
+/// Reason and text of an event.
 type Said = (&'static str, String);
 
 /// The priority that a Workload is to have.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) priority: Priority,
-    /// A policy reads it in a label.
+    /// A policy reads the priority from a label.
     pub(crate) by_label: bool,
 }
 
@@ -57,15 +56,15 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 }
 
 impl Claim {
-    /// Whether tiers hang on labels.
+    /// Whether tiers depend on labels.
     fn reads_labels(&self) -> bool {
         self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
 impl Control {
-    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets`
-    /// is what the engine is told of it: pods that select a kind of capacity have said what they want.
+    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets` are those
+    /// that the engine gets: pods that select a kind of capacity have made their choice.
     pub(crate) fn tiers_by_label(
         &self,
         workload: &WorkloadView,
@@ -96,7 +95,7 @@ impl Control {
         groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str())
     }
 
-    /// A flavor has come to another tier: who gets tiers for a label gets them where there is one of these.
+    /// A flavor has come to another tier: a workload gets tiers for a label only where its queue offers one of them.
     pub(crate) fn offer_changed(&mut self, flavor: &str) {
         let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
         let offering = governed.filter(|queue| self.flavors_of(queue).any(|name| name == flavor));
@@ -105,8 +104,8 @@ impl Control {
         }
     }
 
-    /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or nobody reads
-    /// it. `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
+    /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or no policy reads it.
+    /// `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
     fn class_by_label<'a>(
         &self,
         rules: &Rules,
@@ -178,8 +177,7 @@ impl Control {
         Ok(made)
     }
 
-    /// What the user of a job is to be told of its policy, or of the classes that it names, and was not told yet. `object` is what is
-    /// decided about.
+    /// Event about the policy of a job, or about the classes that it names, if it was not sent yet. `object` is the object that is decided about.
     pub(crate) fn untold(
         &self,
         object: &ObjectKey,
@@ -194,12 +192,12 @@ impl Control {
         told.or_else(|| self.untold_class(object, workload, classes))
     }
 
-    /// Whether that was not yet, or not last, told of an object.
+    /// Whether that event was not yet, or not last, sent about an object.
     pub(crate) fn is_untold(&self, object: &ObjectKey, (reason, text): &Said) -> bool {
         self.reports.told.get(object).and_then(|told| told.get(*reason)) != Some(text)
     }
 
-    /// The same of a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. One that was
+    /// The same about a class that a job has come to name and that does not exist: its Workload keeps the priority that it has. A class that was
     /// deleted meanwhile is no news.
     fn untold_class(
         &self,
@@ -210,7 +208,7 @@ impl Control {
         if self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some()) {
             return None;
         }
-        // Of one reason one thing is told.
+        // Only one event is sent for each reason.
         let by_label = self.class_of(workload);
         if by_label.is_some_and(|class| class.err().is_none_or(|(reason, _)| reason == NO_CLASS)) {
             return None;
@@ -220,14 +218,14 @@ impl Control {
         Some(no_class(&class, "the job")).filter(|said| !known && self.is_untold(object, said))
     }
 
-    /// Why the label that a policy reads says nothing of a workload's priority. One that was made beforehand has a priority of its own.
+    /// Why the label that a policy reads gives a workload no priority. A prebuilt Workload has a priority of its own.
     fn passed_over(&self, workload: &WorkloadView) -> Option<Said> {
         let prebuilt = self.view.job_of(workload).is_some_and(|job| job.prebuilt_workload.is_some());
         self.class_of(workload).filter(|_| !prebuilt)?.err()
     }
 
-    /// What is wrong with a JobSet whose selectors give way while a runner of AxLearn's bastion looks after it: that takes the tier from
-    /// the selectors, and makes the JobSet anew when it is another than it should be. It leaves tier `disabled` alone.
+    /// Warning about a JobSet whose selectors give way while a runner of AxLearn's bastion looks after it. The runner takes the tier from the
+    /// selectors, and makes the JobSet anew when it is another than it should be. Tier `disabled` is left alone.
     fn watched(&self, workload: &WorkloadView) -> Option<Said> {
         let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JOB_SET.name());
         if !is_job_set || !self.overrides_selectors(workload) {
@@ -245,7 +243,7 @@ impl Control {
     }
 }
 
-/// What the user is told of a class that does not exist and that `whoever` names.
+/// Event about a class that does not exist and that `whoever` names.
 pub(crate) fn no_class(class: &str, whoever: &str) -> Said {
     (NO_CLASS, format!("priority class {class:?} does not exist; create it or change {whoever}"))
 }

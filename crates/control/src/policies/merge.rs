@@ -1,6 +1,6 @@
-//! What a ClusterQueue follows that several QueuePolicies claim, field by field. What only one of them says applies. Of a limit that
-//! several of them have, the stricter value counts; of anything else, what the older policy says. The younger one is told which of its
-//! fields gave way, and to whom: a policy that somebody adds lifts no limit.
+//! Rules of a ClusterQueue that several QueuePolicies claim, field by field. A field that only one of them sets applies. The stricter value of a
+//! limit counts; of any other field, the value of the older policy. The status of the younger one names its fields that gave way, and the policy that
+//! they gave way to: an added policy lifts no limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -41,14 +41,14 @@ pub(crate) mod fields {
 pub(crate) struct Lost {
     /// The younger policy.
     pub(crate) policy: Arc<str>,
-    /// Field, both values where they are short, the older policy, and what counts.
+    /// Field, both values where they are short, the older policy, and the value that counts.
     pub(crate) text: String,
 }
 
-/// A value with the policy that says it.
+/// A value with the policy that sets it.
 type Said<T> = Option<(T, Arc<str>)>;
 
-/// What several policies come to.
+/// Fields of several policies together.
 #[derive(Default)]
 struct Joined {
     max_jobs: Said<i32>,
@@ -79,7 +79,7 @@ impl Younger<'_> {
         self.lost.push(Lost { policy: Arc::clone(self.name), text });
     }
 
-    /// A limit: the stricter value counts. `strictness` grows with it.
+    /// Adds a limit: the stricter value counts. `strictness` grows with it.
     fn limit<T: Clone + Display, K: PartialOrd>(
         &mut self,
         field: &str,
@@ -103,7 +103,7 @@ impl Younger<'_> {
         self.loses(format!("{field} is {new} here and {value} in QueuePolicy {other}: the stricter value counts"));
     }
 
-    /// Anything else: what the older policy says counts.
+    /// Adds any other field: the value of the older policy counts.
     fn rest<T: Clone + PartialEq>(&mut self, field: &str, known: &mut Said<T>, new: Option<&T>) {
         let Some(new) = new else { return };
         let Some((value, other)) = &*known else {
@@ -130,7 +130,7 @@ impl Joined {
         younger.limit(fields::BORROWING, &mut self.borrowing, spec.borrowing_ratio_percent.as_ref(), fewer);
         let bounds = spec.preemption.clone().unwrap_or_default();
         let difference = bounds.min_priority_difference.as_ref();
-        // What is no time protects nobody.
+        // A text that is no time protects no workload.
         let time = |text: &String| milliseconds(Some(text)).unwrap_or(0);
         younger.limit(fields::MIN_DIFFERENCE, &mut self.min_difference, difference, more);
         younger.limit(fields::PROTECTED, &mut self.protected, bounds.protected_running_time.as_ref(), time);
@@ -154,7 +154,7 @@ impl Joined {
         younger.rest(fields::BONUS, &mut self.bonus, spec.waiting_time_bonus.as_ref());
     }
 
-    /// Which policy says what of the fields that messages name.
+    /// The policy that sets each of the fields that messages name.
     fn sources(&self) -> BTreeMap<&'static str, Arc<str>> {
         fn source<T>(said: &Said<T>) -> Option<&Arc<str>> {
             said.as_ref().map(|(_, policy)| policy)
@@ -204,7 +204,7 @@ impl Joined {
     }
 }
 
-/// What these policies come to, the oldest first.
+/// Rules and lost fields of these policies, the oldest first.
 fn joined(policies: &[&QueuePolicy]) -> (Rules, Vec<Lost>) {
     let (mut joined, mut lost) = (Joined::default(), Vec::new());
     for policy in policies {
@@ -214,12 +214,12 @@ fn joined(policies: &[&QueuePolicy]) -> (Rules, Vec<Lost>) {
     (joined.rules(), lost)
 }
 
-/// What a policy says by itself.
+/// Rules of a policy by itself.
 pub(super) fn alone(policy: &QueuePolicy) -> Rules {
     joined(&[policy]).0
 }
 
-/// What a ClusterQueue follows that these policies claim, `None` where there is none.
+/// Rules of a ClusterQueue that these policies claim, `None` where there is none.
 pub(super) fn merged(mut claiming: Vec<&Policy>) -> Option<Claim> {
     let age = |policy: &Policy| {
         let metadata = &policy.object.metadata;
@@ -253,7 +253,7 @@ mod tests {
         Policy::new(serde_json::from_value(object).unwrap())
     }
 
-    /// What two policies come to, the older one called `older`; whatever the order in which they were seen.
+    /// Rules of two policies, the older one called `older`, in whatever order they were seen.
     fn both(older: &Value, younger: &Value) -> Claim {
         let (older, younger) = (policy("older", 1, older), policy("a-younger", 2, younger));
         let claim = merged(vec![&older, &younger]).unwrap();
@@ -309,7 +309,7 @@ mod tests {
         ]
     }
 
-    /// Of a limit in two policies the stricter value counts, and the younger one is told that, whichever of them has it.
+    /// The stricter value of a limit in two policies counts, and the younger policy shows that, whichever of them has it.
     #[test]
     fn of_a_limit_in_two_policies_the_stricter_counts() {
         for (field, strict, lax) in all_limits() {
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Of what is no limit, the older policy's counts: by creation, and by name where both were made in the same second.
+    /// The older policy's value of a field that is no limit counts: by creation, and by name where both were made in the same second.
     #[test]
     fn of_anything_else_the_older_policys_counts() {
         let classes = |label: &str| json!({"priorityFromLabel": {"label": label, "classes": []}});
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(claim.lost.iter().map(|lost| &*lost.policy).collect::<Vec<_>>(), ["b"]);
     }
 
-    /// Whatever a third policy adds, no limit of the others is lifted.
+    /// A third policy lifts no limit of the others, whatever it adds.
     #[test]
     fn more_policies_are_never_less_strict() {
         for (field, strict, lax) in all_limits() {

@@ -15,7 +15,7 @@ use crate::queues::draft;
 use crate::workload::status::set_in;
 use crate::write::ObjectKey;
 
-/// So many fields that give way are told.
+/// Most fields without effect that the message of a status names.
 const TOLD: usize = 3;
 
 /// The status write of a policy, `None` when nothing differs.
@@ -54,7 +54,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
     ))
 }
 
-/// Whether all that it says counts where it claims to: status, reason and message.
+/// Condition `Active` of a policy, true if all its fields have effect where it claims to hold: status, reason and message.
 fn standing(
     control: &Control,
     policy: &Policy,

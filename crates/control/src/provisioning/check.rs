@@ -1,7 +1,7 @@
-//! The check that asks an autoscaler for capacity (kueue.md 6.14): its templates, its request, and what the answer means.
+//! The admission check that asks an autoscaler for capacity (kueue.md 6.14): its templates, its request, and the effect of the answer.
 //!
-//! A request belongs to one attempt of one Workload with one reservation. The Workload makes the templates, then the request, and
-//! takes the answer over as the state of its check; the request takes the templates over, and goes when nobody needs it.
+//! A request belongs to one attempt of one Workload with one reservation. The Workload makes the templates and then the request, and copies the
+//! answer into the state of its check. The request takes the templates over, and is deleted when no Workload needs it.
 
 use berth_api as api;
 use berth_api::autoscaling::{API_VERSION, ProvisioningRequest};
@@ -23,10 +23,10 @@ use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, sin
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
 
-/// Field manager and reporter of what the check's controller does in Kueue.
+/// Field manager and reporter of the check's controller in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
 const REPORTER: &str = "kueue-provisioning-request-controller";
-/// Pause before a workload is tried again whose pods cannot be described for now.
+/// Pause in seconds before a workload is tried again whose pods cannot be described for now.
 const RETRY_SECONDS: i32 = 60;
 
 /// The number of the attempt for which a check asks, beginning at 1.
@@ -53,7 +53,7 @@ struct Case<'a> {
 
 /// The next step of a workload with quota as far as autoscalers are concerned.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    // Nobody has said yet whether there are such requests: then they are somebody else's business.
+    // Nothing is decided before it is known whether the cluster serves such requests.
     control.view.provisioning.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest))?;
     workload.status.admission_checks.iter().find_map(|state| {
         let check = control.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
@@ -68,7 +68,7 @@ impl Case<'_> {
         let request = book.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
         if self.state.state == check_states::READY {
-            // What was given may be taken back.
+            // Capacity that was given may be taken back.
             return self.lost(request?, check);
         }
         if self.state.state != check_states::PENDING || self.workload.is(types::ADMITTED) {
@@ -81,7 +81,7 @@ impl Case<'_> {
         let asked = self.workload.asked.as_deref()?;
         let pods = match self.pods(asked, config) {
             Ok(pods) => pods,
-            // A flavor that is away is asked for again; all else could never start as it was admitted.
+            // A flavor that is away leads to another try. With any other problem the workload could never start as it was admitted.
             Err((true, problem)) => return self.told(check_states::RETRY, &problem),
             Err((false, problem)) => return self.told(check_states::REJECTED, &problem),
         };
@@ -97,7 +97,7 @@ impl Case<'_> {
             return Some(self.in_the_way(&next).unwrap_or(next));
         };
         if request.metadata.deletion_timestamp.is_some() {
-            // Its name is free when it is gone.
+            // The name is free when the old request is gone.
             return None;
         }
         let same_class = request.spec.provisioning_class_name == spec.provisioning_class_name;
@@ -111,13 +111,13 @@ impl Case<'_> {
                 Some(self.answer(check_states::READY, words, |state| state.pod_set_updates = updates))
             }
             Provisioning::Accepted(Some(words)) => self.told(check_states::PENDING, words),
-            // What it said before it asked holds no more.
+            // The message from before the request holds no more.
             Provisioning::Accepted(None) | Provisioning::Unanswered => self.told(check_states::PENDING, ""),
             _ => self.lost(request, check),
         }
     }
 
-    /// The request came to nothing, or what it gave is gone.
+    /// The request came to nothing, or its capacity is gone.
     fn lost(&self, request: &ProvisioningRequest, check: &Check) -> Option<Decision> {
         let admitted = self.workload.is(types::ADMITTED);
         match berth_jobs::provisioning_state(request) {
@@ -132,7 +132,8 @@ impl Case<'_> {
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
         let config = self.control.view.provisioning.config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
-        // Where tiers are tried one after the other, the ladder says when to come back, and never gives up: the next tier may be free now.
+        // Where tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up: the next tier may be
+        // free now.
         let rules = self.control.tier_rules(self.workload);
         let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
             && !rungs(self.control, self.workload).is_empty();
@@ -157,35 +158,34 @@ impl Case<'_> {
         berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
     }
 
-    /// Since when the quota is reserved for which something is made.
+    /// Time of the reservation for which objects are made.
     fn reserved_at(&self) -> String {
         let at = since(&self.workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(self.now);
         seconds(at).to_string()
     }
 
-    /// Whether something was made for the present reservation. What Kueue made does not say for which.
+    /// Whether an object was made for the present reservation. Objects that Kueue made do not say for which.
     fn is_current(&self, metadata: &ObjectMeta) -> bool {
         let said = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
         said.is_none_or(|said| *said == self.reserved_at())
     }
 
-    /// What has to be done about the template of some pods, `None` when it is there.
+    /// The next step for the template of some pods, `None` when it is there.
     fn template(&self, pods: &RequestedPods, name: Name) -> Option<Decision> {
         let Some(template) = self.control.view.provisioning.templates.get(&name) else {
             let draft = self.make(Purpose::PreparePodTemplate, Kind::PodTemplate, &name, "template", &pods.template);
             return Some(Decision::write(draft));
         };
         if template.metadata.deletion_timestamp.is_some() {
-            // Its name is free when it is gone.
+            // The name is free when the old template is gone.
             return Some(Decision::Done);
         }
-        // One of an earlier reservation may have the node selectors of that.
+        // A template of an earlier reservation may have the node selectors of that.
         let good = template.owner() == self.workload.uid && self.is_current(&template.metadata);
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
     }
 
-    /// What is to be made and cannot be, for an object of that name which somebody else has made: the check names it. That is tried again
-    /// all the same.
+    /// Reports in the check that an object cannot be made, because somebody else's object has its name. The creation is tried again all the same.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
         let refusal = self.control.flights.refusal(&key(Kind::Workload, &self.workload.key()));
@@ -226,7 +226,7 @@ impl Case<'_> {
         Draft::of_any_version(purpose, key(kind, name), Request::Create(body))
     }
 
-    /// The check says so, unless it does already.
+    /// Sets state and message of the check, unless it has them already.
     fn told(&self, state: &str, words: &str) -> Option<Decision> {
         let known = self.state.state == state && self.state.message == cut(words, MESSAGE_LIMIT);
         let later = |entry: &mut api::AdmissionCheckState| {
@@ -281,14 +281,14 @@ fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
     delete(Purpose::WithdrawRequest, Kind::ProvisioningRequest, name, metadata)
 }
 
-/// What becomes of a request: it takes its templates over, and goes when its Workload has no use for it any more.
+/// Decides about a request: it takes its templates over, and goes when its Workload has no use for it any more.
 pub(crate) fn request(control: &Control, name: &Name) -> Decision {
     let book = &control.view.provisioning;
     let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
         return Decision::Done;
     };
     let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
-    // Without its Workload, garbage collection takes it.
+    // Garbage collection takes a request without its Workload.
     let Some(workload) = control.view.workloads.by_uid(owner) else { return Decision::Done };
     if !is_needed(control, workload, &name.1) {
         return withdraw(name, &request.metadata);
@@ -313,7 +313,7 @@ fn is_needed(control: &Control, workload: &WorkloadView, request: &str) -> bool 
     workload.status.admission_checks.iter().any(|state| request_of(workload, state) == request)
 }
 
-/// A template goes with its request, and not only with the Workload.
+/// Makes a template go with its request, and not only with the Workload.
 fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView) -> Decision {
     let metadata = &template.metadata;
     let owner = json!({
@@ -332,7 +332,7 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
     })
 }
 
-/// Says of a check whether it can be relied upon.
+/// Decides about the condition `Active` of a check.
 pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> Decision {
     let book = &control.view.provisioning;
     let found = control.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());

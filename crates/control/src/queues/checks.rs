@@ -41,12 +41,12 @@ impl Check {
         }
     }
 
-    /// Whether Berth itself answers it, by asking an autoscaler.
+    /// Whether Berth itself answers the check, by asking an autoscaler.
     pub(crate) fn asks_autoscaler(&self) -> bool {
         self.controller == PROVISIONING
     }
 
-    /// Whether ClusterQueues find the same in another state of it.
+    /// Whether ClusterQueues see no difference between this state of a check and the other one.
     pub(crate) fn serves_as(&self, other: &Self) -> bool {
         (&self.controller, self.active) == (&other.controller, other.active)
     }
@@ -66,7 +66,7 @@ fn flavors(queue: &api::ClusterQueueSpec) -> BTreeSet<&str> {
     queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
 }
 
-/// Whether one of them wants its workload tried later or not at all.
+/// Whether one of the checks wants its workload tried later or not at all.
 pub(crate) fn have_failed(states: &[api::AdmissionCheckState]) -> bool {
     states.iter().any(|check| [check_states::RETRY, check_states::REJECTED].contains(&check.state.as_str()))
 }
@@ -81,7 +81,7 @@ pub(crate) fn names(queue: &api::ClusterQueueSpec, check: &str) -> bool {
     rules(queue).iter().any(|rule| rule.name == check)
 }
 
-/// What is wrong with the checks of a ClusterQueue, in the order in which Kueue lists it.
+/// Faults of the checks of a ClusterQueue, in the order in which Kueue lists them.
 pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, Check>) -> Vec<Problem> {
     let rules = rules(queue);
     let list = |wanted: &dyn Fn(&api::AdmissionCheckStrategyRule) -> bool| {
@@ -122,8 +122,9 @@ pub(crate) fn problems(queue: &api::ClusterQueueSpec, known: &BTreeMap<String, C
     found
 }
 
-/// The checks that concern a workload with this admission: those of a flavor that it was given, so that nothing is asked of who was given
-/// none. A check of no named flavors concerns every flavor, also one that was taken out of the queue since. While it has no admission, only those that concern every flavor of the queue do.
+/// Names of the checks that concern a workload with this admission. An admission with flavors is concerned by checks of one of these flavors and by
+/// checks without named flavors, also where a flavor was taken out of the queue since. An admission without flavors has no checks. A workload without
+/// an admission has the checks that concern every flavor of the queue.
 pub(crate) fn concerning(queue: &api::ClusterQueueSpec, admission: Option<&api::Admission>) -> Vec<String> {
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
         admission.pod_set_assignments.iter().flat_map(|set| set.flavors.values()).map(String::as_str).collect()

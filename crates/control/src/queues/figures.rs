@@ -1,4 +1,4 @@
-//! Gauges, computed from the books when somebody asks for them.
+//! Gauges, computed from the view and the engine's accounting when they are asked for.
 
 mod cohorts;
 mod gone;
@@ -185,7 +185,7 @@ impl Control {
         }
     }
 
-    /// What the workloads ask for that wait in these LocalQueues; of what the queue covers also that nobody asks for it.
+    /// Requests of the workloads that wait in these LocalQueues; resources that the queue covers are shown also where no workload asks for them.
     fn pending_resources(&self, gauges: &mut Gauges, name: &str, feeding: &[&Name]) {
         let groups = self.view.cluster_queues.get(name).into_iter().flat_map(|queue| &queue.spec.resource_groups);
         let covered = groups.flat_map(|group| &group.covered_resources);

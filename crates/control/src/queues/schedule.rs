@@ -1,4 +1,4 @@
-//! When queue statuses are written: at once after a quiet second, else at most every five seconds while they keep changing.
+//! Times of queue status writes: at once after a quiet second, else at most every five seconds while they keep changing.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -18,7 +18,7 @@ const LONGEST_MS: i64 = 5_000;
 pub(crate) struct QueueSchedule {
     /// By name; never walked through, since it has no order.
     due: HashTable<(ObjectKey, Due)>,
-    /// When to look at an object: not later than its due time, which marks move on without moving this.
+    /// Times of the next look at an object: not later than its due time, which marks move on without moving this.
     by_time: BTreeSet<(Timestamp, ObjectKey)>,
 }
 
@@ -37,7 +37,7 @@ fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
 }
 
 impl QueueSchedule {
-    /// The figures of an object changed; its namespace is empty for kinds that have none.
+    /// Marks an object whose figures changed; its namespace is empty for kinds that have none.
     pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
         let hash = hash(kind, namespace, name);
         // Most marks are of objects that are marked already: no name is copied for them.

@@ -1,4 +1,4 @@
-//! What a LocalQueue used lately, as its status shows it under admission fair sharing.
+//! Recent usage of a LocalQueue, as its status shows it under admission fair sharing.
 
 use berth_api as api;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! What a review is told, after what watches have shown.
+//! Facts that a review gets, after observations of watches.
 
 use berth_engine::model::Requirement;
 use serde_json::from_value;
@@ -112,7 +112,7 @@ fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRefe
         .expect("a reference")
 }
 
-/// Whoever names a JobSet as the controller of his Job is none of its parts by that: the JobSet, its uid, and the Job's name decide.
+/// A Job that names a JobSet as its controller is none of its parts by that: the JobSet, its uid, and the Job's name decide.
 #[test]
 fn only_parts_that_a_job_set_has_are_left_to_it() {
     let set = |uid: &str, replicas: i32| {
@@ -148,7 +148,7 @@ fn only_parts_that_a_job_set_has_are_left_to_it() {
     assert!(all.governs("n", "set-a-b-0", &of("JobSet", "v")) && !all.governs("n", "set-a-b-1", &of("JobSet", "v")));
     all.observe(&Observation::Job(JobType::JOB_SET, Change::Only(vec![])));
     assert!(all.wholes.is_empty());
-    // Where JobSets are not managed they start and stop their Jobs as ever.
+    // JobSets that are not managed start and stop their Jobs as ever.
     let without = Surroundings::new(&Settings { job_kinds: BTreeSet::from([Kind::JOB]), ..Settings::default() });
     assert!(without.governs("n", "set-a-b-0", &of("JobSet", "u")) && !without.governs("n", "mine", &of("JobSet", "u")));
 }

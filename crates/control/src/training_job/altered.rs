@@ -1,5 +1,5 @@
-//! Jobs of a TrainingJob that are not as it has made them. One that somebody changes in a run that was up is made again. One that was
-//! changed as it was made, by a policy of the cluster, would be so again: the run ends, is tried again later and later, and then no more.
+//! Jobs of a TrainingJob that are not as it has made them. A Job that somebody changes in a run that was up is made again. A Job that a policy of the
+//! cluster changed on creation would be changed again: the run ends, is tried again after growing pauses, and then no more.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{own_reasons, training_types, types};
@@ -19,18 +19,18 @@ use crate::workload::object_write;
 use crate::workload::status::find;
 use crate::write::{EventType, ObjectKey, Purpose};
 
-/// So long after it was made, a Job that somebody has changed is made again at the earliest.
+/// Age in seconds at which a changed Job is made again at the earliest.
 const REMAKE_SECONDS: i64 = 10;
-/// The same at the latest, of one that somebody suspends again and again.
+/// The same at the latest, of a Job that is suspended again and again.
 const MOST_REMAKE_SECONDS: i64 = 600;
-/// Why a Job is made again that is suspended.
+/// Why a suspended Job is made again.
 const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
 /// Why a Job is made again of which the TrainingJob is not the controller any more.
 const DISOWNED: &str = "somebody has changed its controller";
-/// What to do about Jobs that are made otherwise.
+/// Advice about Jobs that are changed on creation.
 const ADVICE: &str =
     "Say in the TrainingJob what is added, or exempt Jobs with the label berth.dev/training-job from what changes them";
-/// What makes a job tried again that was given up.
+/// Events after which a job that was given up is tried again, in words.
 const UNTIL: &str =
     "until its TrainingJob asks for other pods, or was suspended and is resumed, or spec.active is true again";
 
@@ -38,19 +38,19 @@ const UNTIL: &str =
 struct Alteration<'a> {
     role: String,
     job: &'a JobState,
-    /// Of one that wants other pods: what it wants.
+    /// The difference in words, empty for a suspended Job.
     words: String,
 }
 
 impl<'a> Case<'a> {
-    /// The next step about Jobs that somebody has changed, or put in the place of its own.
+    /// The next step about Jobs that somebody has changed, or put in the place of the job's own.
     pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.take_back_jobs() {
             return Some(decision);
         }
         let mut altered: Vec<Alteration<'a>> =
             self.roles().into_iter().filter_map(|role| self.alteration(workload, role)).collect();
-        // What uses more than its quota goes first.
+        // Jobs that use more than their quota go first.
         let stopped = altered.iter().all(|one| one.job.suspended);
         altered.retain(|one| one.job.suspended == stopped);
         let newest = altered.iter().map(|one| one.job.created).max()?;
@@ -70,7 +70,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// A Job of it that names another controller by now runs with its quota, and would end, grow and stay without it: it is made again.
+    /// Makes a Job again that names another controller by now: it runs with the quota of this job, and would end, grow and stay without it.
     fn take_back_jobs(&self) -> Option<Decision> {
         let jobs = &self.control.view.jobs;
         let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
@@ -78,8 +78,8 @@ impl<'a> Case<'a> {
         self.delete_where(DISOWNED, |other| other.uid == job.uid)
     }
 
-    /// Until when a suspended Job is left as it is, while everything else goes on: it uses nobody else's quota, and who suspends each of them
-    /// anew is answered later each time.
+    /// Time until which a suspended Job is left as it is, while everything else goes on: such a Job uses nobody else's quota. A job whose Jobs are
+    /// suspended again and again is answered later each time.
     pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let roles = self.roles();
         let jobs = roles.iter().filter_map(|role| self.child(role));
@@ -90,8 +90,8 @@ impl<'a> Case<'a> {
         (until > self.now).then_some(until)
     }
 
-    /// Whether nobody has seen this Job otherwise: since it was made the run was not up. Somebody's own in the place of ours counts, too. A
-    /// run that lacks another Job meanwhile was up until then.
+    /// Whether this Job was changed on creation: since it was made the run was not up. A foreign Job in the place of ours counts, too. A run that
+    /// lacks another Job meanwhile was up until then.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
         let begun = told_from(workload);
         let Some(told) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
@@ -105,7 +105,7 @@ impl<'a> Case<'a> {
         if is_up { made > at.as_second() } else { made >= at.as_second() }
     }
 
-    /// The next one would be no better: the run ends, and is tried again after a pause, or after so many tries no more.
+    /// Ends a run whose next one would be no better. It is tried again after a pause, or after so many tries no more.
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;
@@ -122,16 +122,16 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// What was given up is tried again with other pods.
+    /// Another try of a job that was given up, with other pods.
     pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
         let (pod_sets, size) = self.other_pod_sets(workload)?;
         let patch = json!({"metadata": {"annotations": size}, "spec": {"active": true, "podSets": pod_sets}});
         Some(Decision::write(object_write(workload, Purpose::Requeue, patch)))
     }
 
-    /// How the Job of a role differs: it is suspended, wants another number of pods than hold quota, or pods that ask for more. Pods that ask
-    /// for less are left alone, as those of groups are: they use nobody else's quota, and what changes each Job as it is made may have made
-    /// them so.
+    /// How the Job of a role differs: it is suspended, wants another number of pods than have quota, or pods that ask for more. Pods that ask for
+    /// less are left alone, as those of groups are: they use nobody else's quota, and a policy that changes each Job on creation may have made them
+    /// so.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
         let job = self.child(&role).filter(|job| job.finished.is_none())?;
         if job.suspended {
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a Workload was deactivated for Jobs that were made with other pods, and nobody has activated it since.
+/// Whether a Workload was deactivated because its Jobs were made with other pods, and was not activated since.
 pub(super) fn is_given_up(workload: &WorkloadView) -> bool {
     let requeued = find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False");
     let cause = requeued.and_then(|condition| condition.reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX));

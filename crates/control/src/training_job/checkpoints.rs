@@ -1,4 +1,4 @@
-//! What is known of the checkpoints of TrainingJobs that name a store: what was listed there, and what follows from it.
+//! Checkpoints of TrainingJobs that name a store: the last listing of each job's place in it, and the decisions that follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,48 +18,48 @@ use crate::training_job::training_figures::saved;
 use crate::workload::status::{find_true, seconds, since};
 use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose};
 
-/// Pause between two looks at a running job's checkpoints, in milliseconds: half of its interval within these bounds.
+/// Pause between two listings of a running job's checkpoints, in milliseconds: half of its interval within these bounds.
 const LOOK_MS: (i64, i64) = (2_000, 60_000);
-/// The same while the job is waited for.
+/// The same during the grace period of the job, in milliseconds.
 const LOOK_IN_GRACE_MS: i64 = 1_000;
-/// Pause after a look that failed.
+/// Pause after a failed listing, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5_000;
-/// A start waits so long for a look that succeeds; then it goes on from what is known.
+/// Longest wait of a start for a successful listing, in milliseconds; then the start uses the checkpoint that is known.
 const START_PATIENCE_MS: i64 = 60_000;
 
-/// What is known of work that is saved.
+/// State about saved work.
 #[derive(Debug, Default)]
 pub(crate) struct Saving {
-    /// What stores have shown, by uid of the TrainingJob.
+    /// Last listing of a job's checkpoints, by uid of the TrainingJob.
     pub(crate) books: BTreeMap<String, Book>,
     /// The checkpoint from which the present run of a TrainingJob began, by its uid.
     pub(crate) begun: BTreeMap<String, Option<String>>,
-    /// Workloads whose pods are told that they are to stop, by uid, from the first try on.
+    /// Workloads whose pods are notified that they are to stop, by uid, from the first try on.
     pub(crate) notified: BTreeMap<String, Told>,
-    /// What the jobs of Workloads that this process evicted had saved then, by uid. It outlives their quota, with which the status may
-    /// still be in arrears.
+    /// Last saves of jobs when this process evicted their Workloads, by uid of the Workload. An entry outlives the quota, because the status may lag
+    /// behind.
     pub(crate) before: BTreeMap<String, Before>,
     /// Workloads that are to lose workers, and whose pods are asked to save first, by uid, from the first try on.
     pub(crate) asked: BTreeMap<String, Asked>,
 }
 
-/// What a look into a store has shown of one job.
+/// A listing of one job's checkpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Book {
-    /// Where that was: it says nothing of another place, should the job or its store be edited.
+    /// The place that was listed. The listing says nothing of another place, should the job or its store be edited.
     place: CheckpointPlace,
     /// Complete checkpoints, oldest first.
     pub(crate) listed: Vec<Checkpoint>,
-    /// When that was, for a look that succeeded.
+    /// Time of the last successful listing.
     pub(crate) at: Option<Timestamp>,
-    /// When it was looked last.
+    /// Time of the last listing, successful or not.
     pub(crate) tried: Timestamp,
-    /// Why the last look failed.
+    /// Why the last listing failed.
     pub(crate) fault: Option<String>,
 }
 
 impl Saving {
-    /// Forgets what a Workload was asked for: it has gone, or has lost its quota.
+    /// Forgets the requests to save of a Workload that has gone or lost its quota.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.notified.remove(uid);
         self.asked.remove(uid);
@@ -86,7 +86,7 @@ impl Control {
         Some(no_such_store(store, self.view.stores.keys()))
     }
 
-    /// The same of the TrainingJob of a workload: it could not start.
+    /// The same for the TrainingJob of a workload, which could not start.
     pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
         self.missing_store(self.view.training.get(&workload.training_job()?)?)
     }
@@ -98,7 +98,7 @@ impl Control {
         Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
     }
 
-    /// What is known of the place where the checkpoints of a TrainingJob are now.
+    /// The listing of the place where the checkpoints of a TrainingJob are now.
     pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&Book> {
         let book = self.training.saving.books.get(&view.uid)?;
         self.place_of(name, view).is_some_and(|place| place == book.place).then_some(book)
@@ -122,7 +122,7 @@ impl Control {
         shown.into_iter().chain(view.saved.clone()).max_by_key(|saved| saved.at)
     }
 
-    /// The status of a TrainingJob may have to be written, and what it has in its store is decided about with it.
+    /// Marks the status of a TrainingJob for a write, and its checkpoints for a decision.
     pub(crate) fn touch_training(&mut self, job: &ObjectKey) {
         self.reports.untold.insert(job.clone());
         if !self.view.stores.is_empty() {
@@ -130,7 +130,7 @@ impl Control {
         }
     }
 
-    /// Takes over what a look has shown.
+    /// Takes over the result of a listing.
     pub(crate) fn note_look(
         &mut self,
         object: &ObjectKey,
@@ -143,7 +143,7 @@ impl Control {
         let Some(view) = self.view.training.get(name) else { return };
         let uid = view.uid.clone();
         let Some(place) = place.filter(|place| self.place_of(name, view).as_ref() == Some(*place)) else {
-            // The job or its store was edited meanwhile: the present place is still to be looked into.
+            // The job or its store was edited meanwhile: the present place is still to be listed.
             self.touch(key(Kind::TrainingJob, name));
             return;
         };
@@ -181,7 +181,7 @@ impl Control {
         self.touch(key(Kind::TrainingJob, name));
     }
 
-    /// What writes tell: pods know that they are to save, a run began or changed, or checkpoints were deleted.
+    /// Effects of applied writes: pods were notified that they are to save, a run began or changed, or checkpoints were deleted.
     pub(crate) fn note_saving(&mut self, object: &ObjectKey, flight: &Flight, outcome: &Outcome, now: Timestamp) {
         self.note_notified(object, flight.purpose, outcome);
         if !matches!(outcome, Outcome::Applied { .. }) {
@@ -195,12 +195,12 @@ impl Control {
                 self.note_scaled(&of(&flight.origin), now);
                 self.end_request(&of(&flight.origin), now);
             }
-            // Workers that were never started go by that alone.
+            // Workers that were never started go by this write alone.
             Purpose::LowerCount => self.end_request(&of(&flight.origin), now),
             Purpose::DeleteCheckpoints => {
                 let Some(view) = self.view.training.get(&of(object)) else { return };
                 let asked = |book: &Book| Some(&book.place) == flight.place.as_deref();
-                // The same ids: the book changes by looks alone, and of a job there is one request at a time.
+                // These ids are those of the request: only a listing changes them, and a job has one request at a time.
                 let book = self.training.saving.books.get(&view.uid).filter(|book| asked(book));
                 let gone = book.map(|book| self.surplus(view, book)).unwrap_or_default();
                 if let Some(book) = self.training.saving.books.get_mut(&view.uid).filter(|book| asked(book)) {
@@ -212,7 +212,7 @@ impl Control {
         }
     }
 
-    /// What a TrainingJob was asked to save for is done.
+    /// Ends the request to save of a TrainingJob whose workers have gone.
     fn end_request(&mut self, name: &Name, now: Timestamp) {
         let slice = self.view.training.get(name).and_then(|job| self.view.slice_of(&job.uid));
         let uid = slice.map(|slice| slice.uid.clone());
@@ -221,7 +221,7 @@ impl Control {
         }
     }
 
-    /// What the run of a TrainingJob goes on from is kept while it runs.
+    /// Keeps the checkpoint from which the run of a TrainingJob begins, for as long as it runs.
     fn note_start(&mut self, name: &Name) {
         let Some(view) = self.view.training.get(name) else { return };
         let saved = self.place_of(name, view).and_then(|_| self.saved_of(name, view)?.uri);
@@ -229,7 +229,7 @@ impl Control {
         self.training.saving.begun.insert(view.uid.clone(), id);
     }
 
-    /// Checkpoints that are too many: the oldest ones, never the last, nor the one from which the present run began.
+    /// Ids of checkpoints beyond the maximum: the oldest ones, never the last, nor the one from which the present run began.
     pub(crate) fn surplus(&self, view: &TrainingView, book: &Book) -> Vec<String> {
         let most = usize::try_from(view.facts.max_checkpoints.max(1)).unwrap_or(1);
         let remembered = || view.status.checkpoint.as_ref()?.resumed_from.clone();
@@ -239,7 +239,7 @@ impl Control {
         ids.filter(|id| begun.as_ref() != Some(id)).cloned().collect()
     }
 
-    /// The start of a job knows what was there when its run began, or has waited long enough for it.
+    /// Whether the store was listed after the run began, or the start has waited long enough for that.
     pub(crate) fn knows_where_to_resume(
         &self,
         name: &Name,
@@ -250,7 +250,7 @@ impl Control {
         looked.is_some_and(|at| at >= begun) || now >= patience_ends(begun)
     }
 
-    /// When to look next into the store of a job, `None` when nothing is to be expected there.
+    /// Time of the next listing of a job's checkpoints, `None` when nothing is to be expected there.
     pub(crate) fn next_look(&self, name: &Name, view: &TrainingView, now: Timestamp) -> Option<Timestamp> {
         let book = self.book_of(name, view);
         let at = book.and_then(|book| book.at);
@@ -281,7 +281,7 @@ impl Control {
         Some(not_before(paused(half.clamp(LOOK_MS.0, LOOK_MS.1))))
     }
 
-    /// When a running job must have saved again, where it says how often it does.
+    /// Time by which a running job must have saved again, if it declares an interval.
     pub(crate) fn save_due(&self, name: &Name, view: &TrainingView) -> Option<Timestamp> {
         let interval = view.facts.interval_seconds?;
         let running = find_true(&view.status.conditions, training_types::RUNNING)?;
@@ -291,7 +291,7 @@ impl Control {
     }
 }
 
-/// When a start goes on without having looked.
+/// Time from which a start goes on without a listing.
 pub(crate) fn patience_ends(begun: Timestamp) -> Timestamp {
     after(begun, START_PATIENCE_MS)
 }
@@ -313,7 +313,7 @@ pub(crate) fn shown(place: &CheckpointPlace, checkpoint: &Checkpoint) -> Checkpo
     }
 }
 
-/// Names of stores that exist, for who names another.
+/// Message about a CheckpointStore that does not exist, with the names of the existing ones.
 pub(crate) fn no_such_store<'a>(name: &str, all: impl Iterator<Item = &'a String>) -> String {
     let all: BTreeSet<&str> = all.map(String::as_str).collect();
     let known =

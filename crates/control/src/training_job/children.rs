@@ -1,5 +1,5 @@
-//! Which Jobs have run a TrainingJob since it was admitted: by them its pods are told from those that only carry its label, also
-//! when the Jobs themselves are gone.
+//! Jobs that have run a TrainingJob since it was admitted, also when the Jobs themselves are gone. They distinguish its pods from pods that only
+//! carry its label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) struct Children(BTreeMap<String, Seen>);
 /// The Jobs of one TrainingJob.
 #[derive(Debug, Default)]
 struct Seen {
-    /// It was seen without quota: every Job since then was seen, too.
+    /// The TrainingJob was seen without quota, so every Job since then was seen, too.
     from_start: bool,
     /// Uids by name.
     jobs: BTreeMap<String, BTreeSet<String>>,
@@ -34,7 +34,7 @@ impl Control {
         }
     }
 
-    /// A Workload was seen: without quota nothing of its job runs, and what ran before is over.
+    /// Takes note of a Workload without quota: nothing of its job runs, and Jobs of earlier runs that are gone are forgotten.
     pub(crate) fn note_idle(&mut self, workload: &WorkloadView) {
         if workload.training_job().is_none() || workload.reserved() || workload.replaces.is_some() {
             return;
@@ -53,7 +53,7 @@ impl Control {
         self.training.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
-    /// A Job is gone. Where its owner has a Workload its pods may outlive it; whatever else names an owner is forgotten.
+    /// Takes note of a Job that is gone. It is kept while its owner has a Workload, because its pods may outlive it, and is forgotten otherwise.
     pub(crate) fn forget_child(&mut self, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
         let Some(seen) = self.training.children.0.get_mut(&owner) else { return };
@@ -69,7 +69,7 @@ impl Control {
         }
     }
 
-    /// A Workload is gone.
+    /// Forgets the Jobs of an owner with its last Workload.
     pub(crate) fn forget_children(&mut self, workload: &WorkloadView) {
         let owner = workload.owner.as_ref().filter(|owner| self.view.workloads.owned_by(&owner.uid).next().is_none());
         if let Some(owner) = owner {

@@ -1,6 +1,6 @@
-//! Elastic TrainingJobs (kueue.md 6.19): when one may grow into quota that is idle, and which of its workers it may do without.
-//! A growth is a second Workload, the new slice, which takes the place of the first one once it is admitted; what is done about
-//! either is decided in `decide/training/scale`. What a restart adds to that is in `restarts.rs`.
+//! Elastic TrainingJobs (kueue.md 6.19): when a job may grow into idle quota, and which of its workers it may do without. A scale-up is a second
+//! Workload, the new slice, which takes the place of the first one once it is admitted. `decide/training/scale` decides about both slices, and
+//! `restarts.rs` has the additions for restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,33 +21,33 @@ use crate::workload::status::{find, find_true, since};
 use crate::workload::stops::{missing_queue, queue_stop};
 use crate::write::{Kind, ObjectKey};
 
-/// Pause between two looks at who could grow.
+/// Pause between two looks for jobs that could grow, in milliseconds.
 const LOOK_MS: i64 = 5_000;
-/// How many seconds a new slice may wait for the quota that was idle when it was made.
+/// Seconds for which a new slice may wait for the quota that was idle when it was made.
 pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
-/// What is remembered of elastic jobs.
+/// State about elastic jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     /// TrainingJobs that are elastic.
     pub(crate) jobs: BTreeSet<Name>,
-    /// When to look next at who could grow.
+    /// Time of the next look for jobs that could grow.
     pub(crate) next_look: Option<Timestamp>,
-    /// Since when quota is seen idle into which a TrainingJob (by uid) could grow.
+    /// Time since when quota is seen idle into which a TrainingJob (by uid) could grow.
     pub(crate) idle: BTreeMap<String, Timestamp>,
-    /// How many workers a TrainingJob is to have, by its uid: the new slice is still to be made.
+    /// Number of workers that a TrainingJob (by uid) is to have: the new slice is still to be made.
     pub(crate) wanted: BTreeMap<String, i32>,
-    /// Not before that time is a TrainingJob (by uid) looked at again: its last slice was in vain.
+    /// Time before which a TrainingJob (by uid) is not looked at again: its last scale-up failed.
     pub(crate) not_before: BTreeMap<String, Timestamp>,
-    /// Growths of a TrainingJob (by uid) that came to nothing, since one did not.
+    /// Failed scale-ups of a TrainingJob (by uid) since the last successful one.
     pub(crate) vain: BTreeMap<String, Vain>,
-    /// Workers to which a TrainingJob (by uid) had grown whose growth is being taken back.
+    /// Number of workers to which a TrainingJob (by uid) had grown whose scale-up is being taken back.
     pub(crate) taken_back: BTreeMap<String, i32>,
-    /// Workers that a Workload (by uid) is to give up for somebody.
+    /// Workers that a Workload (by uid) is to give up for a preemptor.
     pub(crate) gives_up: BTreeMap<String, GiveUp>,
-    /// With how many workers, and when, a Workload (by uid) was seen to have no pods beyond.
+    /// Number of workers with which a Workload (by uid) was seen to have no pods beyond, and the time of that.
     pub(crate) shrunk: BTreeMap<String, (i32, Timestamp)>,
-    /// After which change of their number (when it was, `None` for none) all workers of a Job (by uid) were ready at once.
+    /// Last change of their number (its time, `None` for none) after which all workers of a Job (by uid) were ready at once.
     pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
 
@@ -69,23 +69,23 @@ impl Growth {
     }
 }
 
-/// Growths that came to nothing.
+/// Failed scale-ups in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vain {
     times: u32,
-    /// Workers that the last one was to bring the job to.
+    /// Number of workers that the last one was to bring the job to.
     workers: i32,
 }
 
-/// Longest pause after growths that came to nothing, where the job's own is not longer.
+/// Longest pause in seconds after failed scale-ups, where the job's own is not longer.
 const LONGEST_PAUSE_SECONDS: i64 = 3_600;
 
-/// Somebody needs workers of an elastic job.
+/// A request to an elastic job to give up workers.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveUp {
-    /// How many it keeps.
+    /// Number of workers that stay.
     pub(crate) keeps: i32,
-    /// For whom.
+    /// The eviction that the engine wants, with its preemptor.
     pub(crate) eviction: engine::Eviction,
 }
 
@@ -101,84 +101,84 @@ pub(crate) fn granted_to(workload: &WorkloadView, role: &str) -> i32 {
     count.map_or(size, |count| count.min(size))
 }
 
-/// It took the place of another slice while its job ran, and its job has run on since.
+/// Whether the workload took the place of another slice while its job ran, and its job has run on since.
 pub(crate) fn grew(workload: &WorkloadView) -> bool {
     workload.replaces.is_some() && find(&workload.status.conditions, types::EVICTED).is_none()
 }
 
-/// When the run of a workload was admitted, which a growth has not begun anew; `None` where that is its own admission.
+/// Time of the admission of a workload's run, which a scale-up has not begun anew; `None` where that is its own admission.
 pub(crate) fn admitted_before(workload: &WorkloadView) -> Option<Timestamp> {
     let past = workload.rare.as_ref().and_then(|rare| rare.past);
     past.filter(|_| grew(workload)).map(|past| past.admitted)
 }
 
-/// Since when its job runs under its quota, over all growths; `None` of one that is not admitted.
+/// Time since when the job of a workload runs under its quota, over all scale-ups; `None` of one that is not admitted.
 pub(crate) fn runs_since(workload: &WorkloadView) -> Option<Timestamp> {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
     Some(admitted_before(workload).map_or(admitted, |before| before.min(admitted)))
 }
 
-/// It was finished because another slice has taken its place.
+/// Whether the workload was finished because another slice has taken its place.
 pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
     let end = find_true(&workload.status.conditions, types::FINISHED);
     end.is_some_and(|end| end.reason == REPLACED)
 }
 
-/// Reason of the end of a slice whose place another has taken.
+/// Reason of the end of a slice that another one has replaced.
 pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
 
 /// A run whose number of workers may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) rules: Elastic,
-    /// Fewest and most workers: what its pods were told, and what is asked for.
+    /// Fewest and most workers, as the pods got them at their start and as the spec asks for them.
     pub(crate) bounds: (i32, i32),
-    /// The Job that runs them; `None` while that is made anew.
+    /// The Job of the workers; `None` while it is made anew.
     pub(crate) job: Option<&'a JobState>,
-    /// How many there are to be; where all restart for another number, how many they were told they are, before that.
+    /// Number of workers that are to run. Where all pods restart for another number, this is the number with which they started.
     pub(crate) workers: i32,
-    /// The last change.
+    /// The last change of the number.
     pub(crate) last: Option<Scale>,
 }
 
-/// Workers that were added to a run, as long as not all of them have been ready.
+/// Workers that were added to a run, while not all of them have been ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Added {
-    /// Since when it lacks workers after they were added, as far as that was seen.
+    /// Time since when the run lacks workers after they were added, as far as that was seen.
     pub(crate) since: Timestamp,
-    /// How many workers there are to be.
+    /// Number of workers that are to run.
     pub(crate) workers: i32,
-    /// How many are ready.
+    /// Number of ready workers.
     pub(crate) ready: i32,
     /// Fewest workers.
     pub(crate) least: i32,
 }
 
 impl Added {
-    /// How many workers stay when those that are not ready are given up, `None` where that is no way out: too few would run.
+    /// Number of workers that stay when those that are not ready are given up, `None` where that is no way out: too few would run.
     pub(crate) fn keeps(&self) -> Option<i32> {
         (self.ready >= self.least && self.ready < self.workers).then_some(self.ready)
     }
 }
 
 impl Run<'_> {
-    /// When workers may be added, or taken, again in a run that was admitted at that time.
+    /// Time from which workers may be added, or taken, again in a run that was admitted at that time.
     pub(crate) fn due(&self, admitted: Timestamp, cooldown_seconds: i64) -> Timestamp {
         let last = self.last.as_ref().map_or(admitted, |last| last.at.max(admitted));
         after_seconds(last, cooldown_seconds)
     }
 
-    /// All its workers restart for another number.
+    /// Whether all workers restart for another number.
     pub(crate) fn by_restart(&self) -> bool {
         self.rules.rescale == Rescale::ByRestart
     }
 
-    /// State of its workers.
+    /// State of the workers' role.
     pub(crate) fn role(&self) -> Option<&RoleState> {
         self.job.and_then(|job| job.role.as_deref())
     }
 
-    /// To how many workers it is on its way down under a Workload.
+    /// Whether the number of workers is on its way down under a Workload.
     pub(crate) fn shrinks(&self, workload: &WorkloadView) -> bool {
         let last = self.last.as_ref().filter(|last| last.workload == workload.uid && last.workers == self.workers);
         last.is_some() && self.workers < granted(workload)
@@ -186,14 +186,14 @@ impl Run<'_> {
 }
 
 impl Control {
-    /// The run of a TrainingJob under a Workload, whose number of workers may change, `None` when it does not run, or may not.
+    /// The run of a TrainingJob under a Workload whose number of workers may change, `None` when it does not run, or may not.
     fn run_of(&self, name: &Name, view: &TrainingView, workload: &WorkloadView) -> Option<Run<'_>> {
         let rules = view.facts.elastic?;
         let job = self.view.child_of(name, &view.uid, WORKER).filter(|job| !job.deleting);
         let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
         let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
         if rules.rescale == Rescale::ByRestart {
-            // What it would be restarted with is what holds quota, or nothing. What is to go for that may fail first, for want of others.
+            // A restart needs the pods for which quota is held. A Job that is to go for the restart may fail first, because its peers are gone.
             let goes = |job: &JobState| goes_for_restart(workload, job);
             let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
             return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
@@ -210,7 +210,7 @@ impl Control {
         slice.is_none_or(|slice| slice.uid == workload.uid)
     }
 
-    /// Another slice of an elastic job has taken the place of this one, which is not finished yet.
+    /// Whether another slice of an elastic job has taken the place of this one, which is not finished yet.
     pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
         !self.training.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
     }
@@ -222,14 +222,14 @@ impl Control {
         let runs =
             self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
         let mut run = self.run_of(&name, view, workload).filter(|_| runs)?;
-        // Its count must not go down further. Where partial admission is switched off it has no fewest pods, and must not at all.
+        // The count of the Workload must not go below its minimum. With partial admission off it has no minimum, and must not change at all.
         let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
         run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
         Some(run)
     }
 
-    /// What was added last to the run of a Workload and has not been ready yet. A worker that fails later is the backoff limit's
-    /// matter; another leader, which cannot tell the two apart, gives it the same time.
+    /// Workers that were added last to the run of a Workload and have not been ready yet. A worker that fails later is left to the backoff limit;
+    /// another leader, which cannot distinguish the two, gives it the same time.
     pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
         let run = self.run_under(workload).filter(|_| grew(workload))?;
         let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
@@ -278,7 +278,7 @@ impl Control {
         (same && older.holds_quota()).then_some(older)
     }
 
-    /// The same in the engine's words.
+    /// The same for the engine.
     pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
         let older = self.replaced_by(workload)?;
         Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
@@ -290,7 +290,7 @@ impl Control {
         deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
     }
 
-    /// Slices that are to replace a Workload are told what it holds now.
+    /// Mirrors the slices that are to replace a Workload: it may hold something else now.
     pub(crate) fn mirror_slices_of(&mut self, older: &Name) {
         let Some(owner) = self.view.workloads.get(older).and_then(|workload| workload.owner.as_ref()) else { return };
         let slices = self.view.workloads.owned_by(&owner.uid).filter(|one| one.replaces.as_deref() == Some(older));
@@ -299,8 +299,8 @@ impl Control {
         }
     }
 
-    /// Looks, now and then, for running jobs that could have more workers. Of each queue one grows at a time: what is idle was
-    /// counted for it alone. Who waits until it has saved keeps nobody else from it.
+    /// Looks, from time to time, for running jobs that could have more workers. In each queue one job grows at a time, because idle quota was counted
+    /// for it alone. A job that waits until it has saved keeps no other from growing.
     pub(crate) fn grow(&mut self, now: Timestamp) {
         if self.training.growth.jobs.is_empty() || self.training.growth.next_look.is_some_and(|at| at > now) {
             return;
@@ -318,7 +318,7 @@ impl Control {
             let (job, idle) = (view.uid.clone(), seen.get(&view.uid).copied());
             let queue = older.holds().unwrap_or_default().to_owned();
             if growing.contains(&queue) {
-                // What is idle for it was so before another one of its queue had its turn.
+                // Quota that is idle for this job was so before another job of its queue had its turn.
                 self.training.growth.idle.extend(idle.map(|at| (job, at)));
                 continue;
             }
@@ -364,8 +364,8 @@ impl Control {
         may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
     }
 
-    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job
-    /// that runs, and neither a queue, a check, a gate nor a limit would keep it out.
+    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job that runs, and
+    /// neither a queue, a check, a gate nor a limit would keep it out.
     fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
         let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
         let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
@@ -380,14 +380,14 @@ impl Control {
                 .is_none()
     }
 
-    /// Whether an admission check concerns the flavors that a Workload holds. It would be asked about all pods again, those that run with
-    /// those that are to come, and both slices would hold their quota, and be spared by preemptions, until it answers.
+    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be asked about all pods again, running and new ones.
+    /// Until it answers, both slices would hold their quota, and be spared by preemptions.
     fn is_checked(&self, workload: &WorkloadView) -> bool {
         let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
         queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 
-    /// A slice that never took anybody's place is gone: the next one is not made at once.
+    /// Notes that a slice is gone that never replaced another one: the next slice is not made at once.
     pub(crate) fn note_lost_slice(&mut self, slice: &WorkloadView, now: Timestamp) {
         let job = slice.training_job().filter(|_| slice.replaces.is_some() && !slice.is(types::FINISHED));
         if let Some(name) = job {
@@ -395,8 +395,8 @@ impl Control {
         }
     }
 
-    /// A TrainingJob did not come to have so many workers: each such try in a row doubles the pause before the next one, as each that
-    /// adds pods and takes them away again interrupts the training.
+    /// Notes that a TrainingJob did not come to have so many workers. Each such try in a row doubles the pause before the next one, because adding
+    /// pods and taking them away again interrupts the training.
     fn note_vain_growth(&mut self, name: &Name, workers: i32, now: Timestamp) {
         let Some(view) = self.view.training.get(name) else { return };
         let Some(pause) = view.facts.elastic.map(|elastic| elastic.up_cooldown_seconds) else { return };
@@ -408,7 +408,7 @@ impl Control {
         self.training.growth.not_before.insert(uid, after_seconds(now, pause));
     }
 
-    /// The number of workers of a TrainingJob is about to be changed: where some were added that were never ready, that comes to nothing.
+    /// Notes that the number of workers of a TrainingJob is about to change: a scale-up whose workers were never ready has failed by that.
     pub(crate) fn note_scaling(&mut self, name: &Name) {
         let view = self.view.training.get(name);
         let added = view.and_then(|view| self.added_to(self.view.slice_of(&view.uid)?));
@@ -419,7 +419,7 @@ impl Control {
         }
     }
 
-    /// It was changed.
+    /// Notes that the number was changed.
     pub(crate) fn note_scaled(&mut self, name: &Name, now: Timestamp) {
         let Some(uid) = self.view.training.get(name).map(|view| view.uid.clone()) else { return };
         if let Some(workers) = self.training.growth.taken_back.remove(&uid) {
@@ -439,7 +439,7 @@ impl Control {
         }
     }
 
-    /// A Workload was seen: what it was to give up may be given.
+    /// Forgets a request to give up workers once the Workload has given them up.
     pub(crate) fn note_given_up(&mut self, uid: &str) {
         let Some(asked) = self.training.growth.gives_up.get(uid) else { return };
         let over = self.view.workloads.by_uid(uid).is_none_or(|workload| {
@@ -453,7 +453,7 @@ impl Control {
         }
     }
 
-    /// It was seen that no pods are left beyond those of the workers that stay.
+    /// Notes that no pods are left beyond those of the workers that stay.
     pub(crate) fn note_shrunk(&mut self, object: &ObjectKey, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
         let found = self.view.workloads.get(&name).and_then(|workload| {

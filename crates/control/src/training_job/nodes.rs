@@ -1,5 +1,5 @@
-//! On how many nodes the pods of a TrainingJob run: asked once for the pods of an admission when all of them are ready, and again when
-//! some failed or their number changed, because nobody watches them.
+//! Number of nodes on which the pods of a TrainingJob run. No watch shows these pods, so the API server is asked once for the pods of an admission
+//! when all of them are ready, and again when some failed or their number changed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::controller::{Control, key};
 use crate::workload::status::since;
 use crate::write::{Kind, ObjectKey, Purpose, Question};
 
-/// Which pods: those of one admission, while none fails and as many are wanted, stay where they are.
+/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crew {
     admitted: Timestamp,
@@ -22,7 +22,7 @@ pub(crate) struct Crew {
     wanted: i32,
 }
 
-/// The answer about them.
+/// The answer about such pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     crew: Crew,
@@ -30,13 +30,13 @@ pub(crate) struct Counted {
 }
 
 impl Case<'_> {
-    /// The nodes of a workload that is admitted, `None` while they are not known.
+    /// Number of nodes of an admitted workload, `None` while it is not known.
     pub(super) fn nodes(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<i32> {
-        // Pods that all have gone meanwhile say nothing of where they ran.
+        // Pods that all have gone meanwhile do not show where they ran.
         self.answer(workload, states).filter(|nodes| *nodes > 0)
     }
 
-    /// The next step towards knowing them, `None` when they are known or cannot be yet.
+    /// The next step towards the number of nodes, `None` when it is known or cannot be yet.
     pub(super) fn count_nodes(&self) -> Option<Decision> {
         let workload = self.control.view.slice_of(&self.view.uid)?;
         let admitted = workload.is(types::ADMITTED) && workload.reserved();
@@ -58,7 +58,7 @@ impl Case<'_> {
         counted.map(|counted| counted.nodes).or_else(|| self.told_before(crew, states))
     }
 
-    /// What the status says of the same pods: another process has asked.
+    /// The number that the status has for the same pods: another process has asked.
     fn told_before(&self, crew: Crew, states: &BTreeMap<String, RoleState>) -> Option<i32> {
         let status = &self.view.status;
         let nodes = status.allocated_resources.as_ref()?.nodes?;

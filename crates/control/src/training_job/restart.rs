@@ -1,6 +1,6 @@
-//! How a TrainingJob whose pods are told once how many workers there are comes to another number. That is noted on its Workload (see
-//! `scale`); then the Jobs that were told another number are deleted, their pods are waited for, quota of workers that do not come back is
-//! freed, and the usual start makes the Jobs with the new number. Each step follows from the objects that are there, whoever leads by then.
+//! Restart of a TrainingJob with another number of workers, where its pods learn that number once. The new number is noted on its Workload (see
+//! `scale`). Then the Jobs with another number are deleted, their pods are waited for, quota of workers that do not come back is freed, and the usual
+//! start makes the Jobs with the new number. Each step follows from the objects that are there, whichever replica leads by then.
 
 use berth_api::labels;
 use berth_jobs::JobState;
@@ -30,7 +30,7 @@ impl Case<'_> {
             let lower = || Decision::write(self.lower(workload, scale.workers, "; they start again"));
             return Some(self.surplus_left(workload, scale.workers, most).unwrap_or_else(lower));
         }
-        // Whose Jobs went after it was up again has restarted: it is one like any other then.
+        // A job whose Jobs went after it was up again has restarted: it is like any other then.
         let begins = left.is_empty() && self.gone_since(workload).is_none();
         if begins { self.surplus_left(workload, scale.workers, most) } else { None }
     }
@@ -48,7 +48,7 @@ impl Case<'_> {
         waits.then(|| self.pods_left())
     }
 
-    /// That its pods have to be gone first, and how they are found.
+    /// Text that its pods have to be gone first, and how to find them.
     pub(super) fn pods_left(&self) -> String {
         let roles = self.roles();
         let jobs: Vec<String> = roles.iter().map(|role| self.child_key(role).name).collect();
@@ -61,7 +61,7 @@ impl Case<'_> {
         told_workers(job, self.child(WORKER)) == Some(scale.workers)
     }
 
-    /// A restart was noted, and Jobs of before it are there still: that their pods are ready says nothing of the run to come.
+    /// Whether a restart was noted and Jobs of before it are there still: the readiness of their pods says nothing of the run to come.
     pub(super) fn is_yet_to_restart(&self, workload: &WorkloadView) -> bool {
         let old = |scale: &Scale| {
             self.roles().iter().filter_map(|role| self.child(role)).any(|job| !self.was_told(job, scale))
@@ -69,8 +69,8 @@ impl Case<'_> {
         noted(workload).is_some_and(old)
     }
 
-    /// Since when pods of a run may come: after a restart not before those of before it are gone, as far as that was seen; another leader
-    /// sees that Jobs were made then.
+    /// Time from which pods of a run may come: after a restart not before the old pods are gone, as far as that was seen. Another leader sees that
+    /// Jobs were made then.
     pub(super) fn pods_come_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         if noted(workload).is_none() {
@@ -82,7 +82,7 @@ impl Case<'_> {
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 
-    /// For how many pods of its role a Job is: of workers that are yet to start again with more, those that they were told they are.
+    /// Number of pods of its role for which a Job is meant: for workers that are yet to start again with more, the number with which they started.
     pub(super) fn meant_for(&self, workload: &WorkloadView, role: &str, job: &JobState) -> i32 {
         let given = granted_to(workload, role);
         let restarts = self.view.facts.elastic.is_some_and(|elastic| elastic.rescale == Rescale::ByRestart);

@@ -1,4 +1,4 @@
-//! What a TrainingJob's status says of its checkpoints, and what a start waits for.
+//! Checkpoints in the status of a TrainingJob, and the wait of a start for them.
 
 use berth_api::berth::{CheckpointInfo, CheckpointStatus, MAX_SHOWN_CHECKPOINTS};
 use berth_api::conditions::{own_reasons, training_types};
@@ -19,24 +19,24 @@ const OVERDUE: &str = training_types::CHECKPOINT_OVERDUE;
 const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
 
 impl Case<'_> {
-    /// Why its store cannot be used at all.
+    /// Why the store of the job cannot be used at all.
     pub(super) fn missing_store(&self) -> Option<String> {
         self.control.missing_store(self.view)
     }
 
-    /// A start waits until it is known where the job goes on, `None` when it is.
+    /// The wait of a start until it is known where the job goes on, `None` when it is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
         let begun = self.control.resumes_from(workload)?;
         if self.missing_store().is_some() {
-            // The store's return brings us back.
+            // The store's return brings the decision back.
             return Some(Decision::Done);
         }
         let known = self.control.knows_where_to_resume(self.name, self.view, (begun, self.now));
         (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
-    /// Saving interval kept or missed; store readable or not. Each is told once it was true.
+    /// Conditions about the saving interval, kept or missed, and about the store, readable or not. Each is shown once it was true.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.control.save_due(self.name, self.view).filter(|_| is_up);
         let book = self.control.book_of(self.name, self.view);
@@ -60,7 +60,7 @@ impl Case<'_> {
         [(OVERDUE, late), (UNAVAILABLE, fault)]
     }
 
-    /// What is known of its checkpoints, after what was known before.
+    /// Checkpoints of the job for its status, based on the status before.
     pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
         let mut new = old.unwrap_or_default();
         let book = self.control.book_of(self.name, self.view).filter(|book| book.at.is_some());
@@ -71,7 +71,7 @@ impl Case<'_> {
                 new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
             }
             (Some(place), None) => {
-                // What was shown of another place is not here.
+                // Checkpoints in another place are not shown.
                 let shown = new.checkpoints.len();
                 new.checkpoints.retain(|info| info.path.as_deref().is_none_or(|path| place.has(path)));
                 new.count = new.count.filter(|_| new.checkpoints.len() == shown);
@@ -91,7 +91,7 @@ impl Case<'_> {
     }
 }
 
-/// A checkpoint of which only its job has told.
+/// A checkpoint that only its job has reported.
 fn told(saved: &Saved) -> CheckpointInfo {
     CheckpointInfo {
         id: None,

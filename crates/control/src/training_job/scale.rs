@@ -1,6 +1,6 @@
-//! How an elastic TrainingJob grows and shrinks. Quota comes before pods: it grows by a new slice, and its Job follows when that
-//! has taken the place of the older one; it shrinks by its Job first, and its Workload's count follows when the pods have gone. Where
-//! all pods start again for that, the new number is noted on the Workload, and `restart` goes on from there.
+//! How an elastic TrainingJob grows and shrinks. Quota comes before pods. To grow, it gets a new slice, and its Job follows when that slice has
+//! replaced the older one. To shrink, its Job comes first, and its Workload's count follows when the pods have gone. Where all pods start again for
+//! that, the new number is noted on the Workload, and `restart` goes on from there.
 
 use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
 use berth_engine::model::PodSetSpec;
@@ -29,13 +29,13 @@ use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.
 const MANAGER: &str = "berth-elastic";
-/// Milliseconds until the statuses of Jobs that count more pods than are left are looked at again.
+/// Milliseconds until another look at Jobs whose statuses count more pods than are left.
 const LOOK_MS: i64 = 1_000;
 /// Condition that says how the number of workers may change.
 pub(super) const ELASTIC: &str = training_types::ELASTIC;
 
 impl Case<'_> {
-    /// What becomes of the slices beside the one that stands for the job; a [`Decision::Wait`] leaves that to be decided about.
+    /// Decides about the slices beside the one that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
     pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
         let mut wait = None;
         for other in owned.iter().filter(|other| other.uid != current.uid) {
@@ -45,7 +45,7 @@ impl Case<'_> {
             } else if takes_over {
                 Some(self.replaced(other, current))
             } else if other.deleting && current.is(types::ADMITTED) {
-                // Its pods, if it has any, run under the other one.
+                // Its pods, if it has any, run under the other slice.
                 has_finalizer(other).then(|| Decision::write(remove_finalizer(other)))
             } else if other.deleting {
                 has_finalizer(other).then(|| self.leaving(other))
@@ -62,7 +62,7 @@ impl Case<'_> {
         wait
     }
 
-    /// Until when a new slice may wait to take the place of the one that stands for the job, `None` when it is not wanted.
+    /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
         let run = self.control.run_under(current)?;
         let asked = self.control.training.growth.gives_up.contains_key(&current.uid);
@@ -71,14 +71,14 @@ impl Case<'_> {
             && size > granted(current)
             && size <= run.bounds.1
             && run.workers == granted(current);
-        // With its quota it waits for a check that its queue did not have before: not for long, as nobody may preempt it meanwhile.
+        // A slice with quota waits for a check that its queue did not have before. The wait is short, as no workload may preempt the slice meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
         let until = self.control.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
 
-    /// The new slice is admitted: from here on it holds the quota of both.
+    /// Finishes a slice whose successor is admitted: from here on the successor holds the quota of both.
     fn replaced(&self, older: &WorkloadView, new: &WorkloadView) -> Decision {
         let job = new.job_uid.as_deref().unwrap_or("UNKNOWN");
         let message = format!(
@@ -90,7 +90,7 @@ impl Case<'_> {
         Decision::write(draft)
     }
 
-    /// The next step towards the number of workers that it is to have; a [`Decision::Wait`] leaves the rest to be decided about.
+    /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest to be decided about.
     pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
         let run = self.control.run_under(workload)?;
         let have = granted(workload);
@@ -99,7 +99,7 @@ impl Case<'_> {
             return Some(self.surplus_left(workload, run.workers, pods_with(&run, states)).unwrap_or_else(lower));
         }
         let gives_up = self.give_up(workload, &run, states);
-        // Nobody restarts for workers that he is to give up again.
+        // No job restarts for workers that it is to give up again.
         if run.workers != have && !(run.by_restart() && gives_up.is_some()) {
             return Some(self.catch_up(workload, &run, states));
         }
@@ -112,7 +112,7 @@ impl Case<'_> {
             if due > self.now {
                 return Some(Decision::Wait(due));
             }
-            // A bound is no pace: who starts again for it does so once.
+            // A job that restarts comes down to its maximum in one step, so that it restarts once.
             let step = if run.by_restart() { have } else { run.rules.down_step };
             let keeps = have.saturating_sub(step).max(run.bounds.1).max(run.bounds.0);
             let words = format!("from {have} to {keeps} workers: at most {} are asked for", run.bounds.1);
@@ -121,7 +121,7 @@ impl Case<'_> {
         self.late(workload, &run).or_else(|| self.grown(workload, &run))
     }
 
-    /// The next step towards giving up what somebody needs, `None` where nobody needs any.
+    /// The next step towards giving up workers for a preemptor, `None` where none needs them.
     fn give_up(
         &self,
         workload: &WorkloadView,
@@ -139,7 +139,7 @@ impl Case<'_> {
         Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
     }
 
-    /// The same of one whose Jobs are not all there: for those that are yet to be made nothing has to be resized.
+    /// The same for a job whose Jobs are not all there: Jobs that are yet to be made need no resize.
     pub(super) fn give_up_unmade(
         &self,
         workload: &WorkloadView,
@@ -153,7 +153,7 @@ impl Case<'_> {
     fn catch_up(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
         let (have, most) = (granted(workload), run.bounds.1.max(run.bounds.0));
         let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
-        // Somebody may have asked for more than it has quota for.
+        // Somebody may have set more workers than have quota.
         let grows = run.workers < have;
         match (run.by_restart(), grows) {
             (false, true) => self.resize(workload, run, have, (own_reasons::SCALED_UP, words)),
@@ -211,8 +211,8 @@ impl Case<'_> {
         }))
     }
 
-    /// Takes workers of a run, or stops them all to start again, once it has saved its work: what runs then goes on from there. Whoever
-    /// lacks pods cannot save.
+    /// Takes workers of a run, or stops them all to start again, once the job has saved its work: the next run goes on from there. A job that lacks
+    /// pods cannot save.
     fn saved_first(
         &self,
         workload: &WorkloadView,
@@ -222,7 +222,7 @@ impl Case<'_> {
         states: &BTreeMap<String, RoleState>,
     ) -> Decision {
         if run.by_restart() && workers == run.workers {
-            // With as many as run nothing is stopped, and the run is the one that it was.
+            // With as many workers as run nothing is stopped, and the run is the one that it was.
             let told = self.notice(EventType::Normal, reason, words);
             let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
             return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
@@ -277,9 +277,9 @@ impl Case<'_> {
         })
     }
 
-    /// Asks whether more pods are left than those `most` that stay with so many workers, `None` when it is known that there are no more.
-    /// The answer may be newer than the statuses of the Jobs. The quota is held until these count no more pods either: else the rest is
-    /// charged as usage beyond quota for a moment, and the job evicted for those that its workers have made room for.
+    /// Asks whether more pods are left than the `most` that stay with so many workers, `None` when it is known that there are no more. The answer may
+    /// be newer than the statuses of the Jobs. The quota is held until these count no more pods either: otherwise the rest would be charged as usage
+    /// beyond quota for a moment, and the job evicted for the preemptors that its workers have made room for.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
         let parts = self.control.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
@@ -298,7 +298,7 @@ impl Case<'_> {
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
     }
 
-    /// Gives back the quota of workers that have gone; `then` is said of those that stay.
+    /// Gives back the quota of workers that have gone; `then` is a text about the workers that stay.
     pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
         let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
         let mut metadata = workload.identity().metadata();
@@ -320,8 +320,8 @@ impl Case<'_> {
         }
     }
 
-    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods were told other bounds at their start
-    /// has those until it ends.
+    /// How the number of workers may change, `None` for a job that is not elastic. A run whose pods started with other bounds keeps those until it
+    /// ends.
     pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
         let rules = self.view.facts.elastic?;
         let (min, max) = (rules.min, rules.max);
@@ -369,7 +369,7 @@ fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
     others.fold(run.workers, i32::saturating_add)
 }
 
-/// Takes back a slice that is not to take anybody's place any more.
+/// Deletes a slice that is not to replace another one any more.
 pub(super) fn discard(slice: &WorkloadView) -> Decision {
     let message = "The workload slice is out of sync with its parent job".to_owned();
     let told: Notice = notice(slice, EventType::Normal, event_reasons::DELETED, message, REPORTER);

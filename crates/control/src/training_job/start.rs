@@ -24,14 +24,14 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subreso
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
-/// Pause while a Job of somebody else, or one that is being deleted, has the name of one of ours.
+/// Pause in seconds while a foreign Job, or one that is being deleted, has the name of one of ours.
 const NAME_TAKEN_SECONDS: i64 = 10;
 
-/// Pause between two looks at a gang that has its nodes and is late.
+/// Pause in seconds between two looks at a gang that has its nodes and is late.
 const NODES_SECONDS: i64 = 30;
 
 impl Case<'_> {
-    /// Admitted: everything that runs it is there, and becomes ready in time.
+    /// Decides about an admitted job: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.restarting(workload) {
             return decision;
@@ -46,7 +46,7 @@ impl Case<'_> {
         }
     }
 
-    /// The same, of one whose Jobs are as they were made, or may be suspended for a while.
+    /// The same for a job whose Jobs are as they were made, or may be suspended for a while.
     fn going_on(&self, workload: &WorkloadView) -> Decision {
         let states = self.states();
         if self.lacks_jobs(&states) {
@@ -65,7 +65,7 @@ impl Case<'_> {
         }
         let scaling = self.scale(workload, &states);
         if self.is_up(workload, &states) {
-            // By then its user is told that it is late.
+            // At that time the status shows its user that the save is late.
             let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
             let told = || due.map_or(Decision::Done, Decision::Wait);
             return Decision::first_or_earliest(scaling, || {
@@ -127,7 +127,7 @@ impl Case<'_> {
                 return Decision::Wait(again.due);
             }
             if let Some(until) = self.control.flights.backing_off(&object, self.now) {
-                // Whatever has its time before that comes first.
+                // A decision that is due before that comes first.
                 return Decision::Wait(until);
             }
             let told = again.map(|again| {
@@ -142,22 +142,22 @@ impl Case<'_> {
         Decision::Done
     }
 
-    /// Whether it would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on
-    /// with those that it has.
+    /// Whether the job would begin with more, or fewer, workers than it asks for now. Once a Job of the run is there, or was, the run goes on with
+    /// the workers that it has.
     fn is_out_of_bounds(&self, workload: &WorkloadView) -> bool {
         let there = || self.roles().iter().any(|role| self.child(role).is_some());
         let begun = scaled(workload).is_some() || there() || self.gone_since(workload).is_some();
         !begun && !self.view.begins_with(granted(workload))
     }
 
-    /// What the API server said of the last try to create something that it needs, as reason and message.
+    /// Answer of the API server to the last refused creation of an object that the job needs, as reason and message.
     fn refusal(&self) -> Option<(String, String)> {
         let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
         let what = format!("{} {}", object.kind.name(), object.name);
         Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
     }
 
-    /// What keeps it from having all its Jobs, as reason and message.
+    /// Obstacle that keeps the job from having all its Jobs, as reason and message.
     pub(super) fn obstacle(&self) -> Option<(String, String)> {
         let jobs = &self.control.view.jobs;
         let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
@@ -174,7 +174,7 @@ impl Case<'_> {
         taken.or_else(|| self.refusal()).or_else(|| store().filter(|_| self.lacks_jobs(&self.states())))
     }
 
-    /// Nothing can be made of its spec: its end, once nothing of it runs.
+    /// Ends a job of whose spec nothing can be made, once nothing of it runs.
     fn never_starts(&self, workload: &WorkloadView, fault: &str) -> Decision {
         self.clear(workload).unwrap_or_else(|| {
             Decision::write(status_write(workload, Purpose::FinishWorkload, self.now, |edit| {
@@ -183,13 +183,13 @@ impl Case<'_> {
         })
     }
 
-    /// An object of an administrator is away, or says something else than when quota was reserved.
+    /// An object of an administrator is missing, or differs from the one for which quota was reserved.
     fn cannot_start(&self, workload: &WorkloadView, error: &PlacementError) -> Decision {
         let tell = |reason: &str, text| self.notice(EventType::Warning, reason, text);
         Decision::write(cannot_start(workload, self.now, error, tell))
     }
 
-    /// Quota was reserved for other pods than would be made now: it goes back, and the job is queued as it is.
+    /// Gives back quota that was reserved for other pods than would be made now: the job is queued as it is.
     fn spec_changed(&self, workload: &WorkloadView) -> Decision {
         let message = "spec was changed after quota was reserved; the job is queued again with what it asks for now";
         let mut draft = evict(workload, self.now, (SPEC_CHANGED, ""), message);
@@ -197,7 +197,7 @@ impl Case<'_> {
         Decision::write(draft)
     }
 
-    /// Its status says so; see there.
+    /// Waits for a name that is taken; `obstacle` reports it in the status.
     fn name_taken(&self) -> Decision {
         let again = after_seconds(self.now, NAME_TAKEN_SECONDS);
         Decision::Wait(again)
@@ -211,7 +211,7 @@ impl Case<'_> {
         (saved, told): (Option<&Saved>, Option<Notice>),
     ) -> Decision {
         let (request, purpose) = match child.kind {
-            // Their names are nobody else's, and the host file differs from start to start.
+            // The names of these objects are nobody else's, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
                 Request::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
                 Purpose::PrepareTraining,
@@ -233,8 +233,8 @@ impl Case<'_> {
         Decision::write(Draft { purpose, key: object, request, based_on: 0, notices })
     }
 
-    /// A gang whose pods have not all got nodes in time is released whole, and comes back after a while. One that has them, and pulls
-    /// images or mounts volumes, is left to it.
+    /// Releases a gang whose pods have not all got nodes in time: all of it comes back after a while. A gang that has them, and pulls images or
+    /// mounts volumes, is left to it.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
         let started = self.pods_come_since(workload);
         let (Some(limit), Some(started)) = (self.view.facts.scheduling_timeout_seconds, started) else {
@@ -269,8 +269,8 @@ impl Case<'_> {
         self.release(workload, &words, self.obstacle().map(|(_, text)| text))
     }
 
-    /// Since when a run that was up lacks a Job, or pods that were made anew for want of one, as far as that was told: its status
-    /// remembers it, whoever leads.
+    /// Time since when a run that was up lacks a Job, or pods that were made anew for lack of one, as far as the status shows it: the status
+    /// remembers it, whichever replica leads.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = told_from(workload)?;
         let told = find(&self.view.status.conditions, training_types::RUNNING)?;
@@ -283,13 +283,13 @@ impl Case<'_> {
         }
     }
 
-    /// A gang that had all its pods and has lacked some for its whole time is released when one of them gets no node, unless the ladder
-    /// does that. Pods that fail, pull images or mount volumes are the backoff limit's matter.
+    /// Releases a gang that had all its pods and has lacked some for its full time, when one of them gets no node, unless the capacity fallback does
+    /// that. Pods that fail, pull images or mount volumes are left to the backoff limit.
     fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
         let limit = self.view.facts.scheduling_timeout_seconds?;
         let run = self.control.run_under(workload).filter(|run| !run.by_restart());
         if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
-            // Of an elastic job enough train on.
+            // Enough pods of the elastic job train on.
             return None;
         }
         let due = self.control.view.timeline.after_seconds(lacks_unwatched(self.control, workload)?, limit);
@@ -310,11 +310,11 @@ impl Case<'_> {
             message = format!("{message}: {obstacle}");
         }
         let why = (status::SCHEDULING_TIMEOUT, "");
-        // Its status tells that, with an event.
+        // The status of the job reports that, with an event.
         Decision::write(evict_for_seconds(workload, self.now, why, &message, (count, delay)))
     }
 
-    /// A gang that runs has no time-outs of its own in a row any more; those of `waitForPodsReady` stay counted over its life, as in Kueue.
+    /// Resets the time-outs in a row of a gang that runs; those of `waitForPodsReady` stay counted over its life, as in Kueue.
     fn forget_time_outs(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Draft> {
         let count = workload.status.requeue_state.as_ref()?.count?;
         let left = pods_ready::time_outs(workload);
@@ -327,7 +327,7 @@ impl Case<'_> {
     }
 }
 
-/// How the event of a start tells from where the run goes on; a checkpoint of which it is told nothing it cannot find.
+/// Text about the checkpoint from which the run goes on, for the event of a start. A job cannot find a checkpoint without a step and a URI.
 fn resumption(saved: &Saved) -> String {
     match (saved.step, &saved.uri) {
         (Some(step), _) => format!("; it goes on from its checkpoint of step {step}"),

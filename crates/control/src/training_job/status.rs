@@ -1,5 +1,5 @@
-//! What the user of a TrainingJob is told: one status, computed from its Workload and its Jobs. It is written when it
-//! differs: at once for another phase, else as seldom as those of queues, so that it does not cost a write per pod.
+//! Status of a TrainingJob, computed from its Workload and its Jobs. It is written when it differs: at once for another phase, else as seldom as
+//! those of queues, so that it does not cost a write per pod.
 
 use std::collections::BTreeMap;
 
@@ -44,30 +44,30 @@ pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> O
     let name = (object.namespace.clone(), object.name.clone());
     let view = control.view.training.get(&name)?;
     let case = Case { control, name: &name, view, now };
-    // In a namespace that has left management its user is told as long as a Workload stands for it: nothing else remembers its end.
+    // In a namespace that is not managed any more the status is written while a Workload stands for the job: nothing else remembers its end.
     let followed = case.managed() || control.view.slice_of(&view.uid).is_some();
     if view.deleting || !followed { None } else { draft(&case, |_| true) }
 }
 
-/// The same, when it is another phase, or the job was asked to save, or has answered: that is told at once, before its answer stops it.
+/// The same for another phase, and for a request to save and its answer: that is written at once, before the answer stops the job.
 pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
 }
 
-/// The same, when what came of a request to save is not told yet: nothing remembers it when the quota has gone back.
+/// The same, when the status lacks the result of a request to save: nothing remembers it when the quota has gone back.
 pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
 }
 
-/// The same, when its gang's time has ended and that is not told yet: it may be admitted to its next tier at once.
+/// The same, when the status does not say that the time of the gang has ended: the job may be admitted to its next tier at once.
 pub(super) fn timeout_told(case: &Case<'_>) -> Option<Draft> {
     let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
     draft(case, |new| late(new) && !late(&case.view.status))
 }
 
-/// Whether a status says that the job is to save, and why, or what came of that.
+/// The condition about a request to save: its status, and the reason of the request or of its result.
 fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
     let told = find(&status.conditions, CHECKPOINT_REQUESTED)?;
     Some((told.status.as_str(), told.reason.as_str()))
@@ -80,7 +80,7 @@ fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option
     let old = serde_json::to_value(&view.status).ok()?;
     let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
     if let Some(workload) = workload {
-        // The number of accelerators changes with the spec, whose generation is told anyway.
+        // The number of accelerators changes with the spec, whose generation is written anyway.
         let accelerators = case.control.accelerators_of(workload);
         patch.as_object_mut().map(|fields| fields.insert("accelerators".to_owned(), accelerators.into()));
     }
@@ -113,7 +113,7 @@ impl Telling<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {
         let view = self.case.view;
         if self.workload.is_none() && view.is_over() {
-            // What is left of it is what was said last.
+            // The rest of its status stays as it was written last.
             return None;
         }
         let mut status = view.status.clone();
@@ -184,10 +184,10 @@ impl Telling<'_> {
         self.set(status, types::ADMITTED, self.admission());
         let running = self.running();
         let begun = self.admitted().filter(|workload| !runs_on(workload)).and_then(told_from);
-        // The clock of who has admitted it may be ahead: nothing of a run is told to be before its admission.
+        // The clock of the replica that admitted the job may be ahead: nothing of a run gets a time before its admission.
         let at = begun.map_or(self.case.now, |begun| begun.max(self.case.now));
         if running.0 && since(&status.conditions, training_types::RUNNING, "True") < begun {
-            // It ran before; between that run and this one nobody was told that it did not.
+            // The job ran before, and the status never said that it did not run between that run and this one.
             self.set_at(status, training_types::RUNNING, (false, own_reasons::RESTARTED.to_owned(), String::new()), at);
         }
         self.set_at(status, training_types::RUNNING, running, at);
@@ -205,7 +205,7 @@ impl Telling<'_> {
         let request = self.checkpoint_request(status);
         let notified = &self.case.control.training.saving.notified;
         if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
-            // It may have saved before there was a status to say that it is to.
+            // The job may have saved before there was a status to say that it is to.
             self.set(status, CHECKPOINT_REQUESTED, request);
         } else {
             self.set_once_true(status, CHECKPOINT_REQUESTED, request);
@@ -217,7 +217,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Whether the time of its gang has ended; the next admission gives it another one.
+    /// Sets the condition that the time of the gang has ended; the next admission gives it another one.
     fn scheduling_timeout(&self, status: &mut TrainingJobStatus) {
         let words = if let Some(message) = self.timed_out() {
             (true, own_reasons::PODS_NOT_READY.to_owned(), message)
@@ -233,8 +233,8 @@ impl Telling<'_> {
         self.set_once_true(status, SCHEDULING_TIMEOUT, words);
     }
 
-    /// Why a gang was released that never had all its pods within its time: for want of nodes it goes on to its next tier, else it is
-    /// tried again later.
+    /// Why a gang was released that never had all its pods within its time. A gang that lacked nodes goes on to its next tier, and any other is tried
+    /// again later.
     fn timed_out(&self) -> Option<String> {
         let conditions = &self.workload?.status.conditions;
         let evicted = find_true(conditions, types::EVICTED)?;
@@ -242,7 +242,7 @@ impl Telling<'_> {
         let out_of_time = || {
             let limit = self.case.view.facts.scheduling_timeout_seconds?;
             let due = self.case.control.view.timeline.after_seconds(told_from(self.workload?)?, limit);
-            // One that ran until then had them, and lost some.
+            // A gang that ran until then had its pods, and lost some.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
             Some(at >= due && !ran)
@@ -255,7 +255,7 @@ impl Telling<'_> {
         late.then(|| evicted.message.clone())
     }
 
-    /// Whether it is given time to save its work, and what came of that. However fast its answer is, the request is told before.
+    /// Condition that the job is given time to save its work, and the result of that. However fast the answer is, the request is shown before.
     fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
@@ -273,7 +273,7 @@ impl Telling<'_> {
             && shown
             && before.status == "False"
         {
-            // What came of it is known: later checkpoints do not change that.
+            // The result is known: later checkpoints do not change it.
             return (false, before.reason.clone(), before.message.clone());
         }
         let grace = to_stop.or(to_shrink.map(|(grace, _)| grace));
@@ -356,7 +356,7 @@ impl Telling<'_> {
         (false, JOB_GONE.to_owned(), message)
     }
 
-    /// A figure of all roles; anybody may write any into the status of a Job.
+    /// Sum of a figure over all roles; anybody may write any number into the status of a Job.
     fn total(&self, figure: impl Fn(&RoleState) -> i32) -> i32 {
         self.states.values().map(figure).fold(0, i32::saturating_add)
     }
@@ -393,7 +393,7 @@ impl Telling<'_> {
             pending: state.pending,
         };
         if has_ended(status) {
-            // Its last run stays readable when what ran it is deleted.
+            // The last run stays readable when its Jobs are deleted.
             for (name, state) in &self.states {
                 if self.case.child(name).is_some() {
                     status.replica_statuses.insert(name.clone(), counts(state));
@@ -420,7 +420,7 @@ impl Telling<'_> {
             let left = workload.size(set.effective_name()).min(given);
             for (resource, amount) in &set.resource_usage {
                 let Ok(amount) = berth_quantity::value(resource, &amount.0) else { continue };
-                // Of an elastic job the count may have gone down since.
+                // The count of an elastic job may have gone down since.
                 let each = amount.get().checked_div(i64::from(given)).filter(|_| left < given);
                 let amount = match each {
                     Some(each) => Amount::new(each.saturating_mul(i64::from(left))),
@@ -441,7 +441,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Tells what became true since the status was written last, and why an admission ended.
+    /// Adds an event for each condition that became true since the last status, and for the end of an admission.
     fn events(&self, status: &mut TrainingJobStatus) {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {
@@ -468,13 +468,13 @@ impl Telling<'_> {
     }
 }
 
-/// Its user was told that it is suspended because he asked for it.
+/// Whether the status says that the job is suspended at its user's request.
 pub(super) fn asked(view: &TrainingView) -> bool {
     let told = find(&view.status.conditions, training_types::SUSPENDED);
     told.is_some_and(|condition| condition.status == "True" && condition.reason == REQUESTED)
 }
 
-/// An inactive Workload is so because its TrainingJob is, or was, suspended. A Berth that did not mark it has told that in the status only.
+/// Whether an inactive Workload is so because its TrainingJob is, or was, suspended. An earlier Berth set no mark, and has that in the status only.
 pub(super) fn sleeps(view: &TrainingView, workload: &WorkloadView) -> bool {
     !workload.active && (workload.suspended_with_job() || asked(view))
 }
@@ -490,7 +490,7 @@ fn flavors_of(workload: &WorkloadView) -> Vec<String> {
     names
 }
 
-/// What an admission gave, in words: flavors, and the tier of each that has one.
+/// The flavors of an admission in words, with the tier of each that has one.
 pub(super) fn given(control: &Control, workload: &WorkloadView) -> String {
     let words = flavors_of(workload).into_iter().map(|flavor| match control.capacity_tier_of(&flavor) {
         Some(tier) => format!("flavor {flavor} ({tier} capacity)"),

@@ -1,5 +1,5 @@
-//! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. What it was stays in
-//! its own spec; there is nothing to restore.
+//! How a TrainingJob stops: its Jobs are deleted, its pods are waited for, then its quota is released. Its spec keeps all that the next start needs;
+//! there is nothing to restore.
 
 use super::{Case, has_finalizer, status};
 use crate::cache::WorkloadView;
@@ -18,25 +18,25 @@ use jiff::Timestamp;
 use std::collections::BTreeSet;
 
 impl Case<'_> {
-    /// Evicted: nothing of it may run when its quota goes back.
+    /// Stops an evicted job: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.halt(workload) {
             return decision;
         }
-        // A status that the API server does not take keeps no quota from others.
+        // A status that the API server refuses keeps no quota from others.
         let silent = self.control.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
         let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
         if let Some(told) = told().filter(|_| !silent) {
             return Decision::write(told);
         }
         if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
-            // Back in its queue it may be admitted again before anybody looks at the time.
+            // Back in its queue the job may be admitted again before its time is checked.
             return self.waited_too_long(workload);
         }
         release(workload, self.now)
     }
 
-    /// Nothing is made of it any more, since somebody's finalizer keeps it while it is deleted, or its namespace is not managed now: quota
+    /// Follows a job for which nothing is made any more, because a finalizer keeps it while it is deleted, or its namespace is not managed now. Quota
     /// that nothing of it uses goes back, as does that of a run which has to leave, has ended, or lacks a Job.
     pub(super) fn going(&self, workload: &WorkloadView, message: &str) -> Decision {
         if !workload.reserved() || workload.is(types::FINISHED) {
@@ -54,8 +54,8 @@ impl Case<'_> {
         next.unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
-    /// Its namespace is being deleted, and it goes itself only after all pods there. Its Jobs would keep pods that failed until others came in
-    /// their places: they are deleted, and the quota goes with the last pod.
+    /// Stops a job whose namespace is being deleted: the TrainingJob itself goes only after all pods there. Its Jobs would keep pods that failed
+    /// until others came in their places: they are deleted, and the quota goes with the last pod.
     pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
         if workload.is(types::FINISHED) {
             return self.with_workload(workload);
@@ -70,7 +70,7 @@ impl Case<'_> {
         self.clear_away(workload, message).unwrap_or_else(|| release_for_good(workload, message, self.now))
     }
 
-    /// The next step until nothing runs of what was evicted, `None` when nothing does.
+    /// The next step until nothing of an evicted job runs, `None` when nothing does.
     fn halt(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.time_to_save(workload) {
             return Some(decision);
@@ -83,12 +83,12 @@ impl Case<'_> {
         self.clear_away(workload, &why)
     }
 
-    /// The same at once.
+    /// The same without time to save.
     fn clear_away(&self, workload: &WorkloadView, why: &str) -> Option<Decision> {
         self.delete_children(why).or_else(|| self.probe(workload))
     }
 
-    /// The next step while it may save its work: a job that lacks pods cannot.
+    /// The next step while the job may save its work: a job that lacks pods cannot.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         let grace = self.control.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
         let whole = self.all_ready(&self.states());
@@ -96,7 +96,7 @@ impl Case<'_> {
         whole.then(|| grace.wait(self.control, workload, notice))
     }
 
-    /// What came of the notice.
+    /// Text about the result of a request to save.
     pub(super) fn what_was_saved(&self, grace: &Grace) -> String {
         let step = self.control.saved_of(self.name, self.view).and_then(|saved| saved.step);
         match (grace.saved, step) {
@@ -106,7 +106,7 @@ impl Case<'_> {
         }
     }
 
-    /// Somebody deletes the Workload: the run stops, then the Workload may go.
+    /// Handles a Workload that is being deleted: the run stops, then the Workload may go.
     pub(super) fn leaving(&self, workload: &WorkloadView) -> Decision {
         if !has_finalizer(workload) && !workload.reserved() {
             return Decision::Done;
@@ -122,7 +122,7 @@ impl Case<'_> {
         self.delete_where(why, |_| true)
     }
 
-    /// As [`Case::delete_children`], for those that are not over: the others keep their logs.
+    /// As [`Case::delete_children`], for Jobs that are not over: the others keep their logs.
     pub(super) fn delete_unfinished(&self, why: &str) -> Option<Decision> {
         self.delete_where(why, |job| job.finished.is_none())
     }
@@ -130,12 +130,12 @@ impl Case<'_> {
     pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         let children = self.control.view.children_of(self.name, &self.view.uid);
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
-        // Also those of roles that its spec does not have any more.
+        // Jobs of roles that the spec does not have any more are included.
         let known: BTreeSet<ObjectKey> = known.collect();
         let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
         for object in known.iter().chain(&others) {
             if self.control.flights.busy(object) {
-                // It may be on its way into the world.
+                // A creation of the Job may be under way.
                 return Some(Decision::Done);
             }
             // A TrainingJob that is deleted without its Jobs has let go of them.
@@ -143,10 +143,10 @@ impl Case<'_> {
             let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
             let ours = self.control.view.jobs.get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
-            // A finalizer that somebody has set may keep it for ever, and its pods run as long as it is there: they go before it.
+            // A finalizer may keep the Job for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);
             if job.deleting && (!kept || self.control.remains.job_is_rid_of_pods(&job.uid)) {
-                // What is left of it is asked of its pods.
+                // The pods of such a Job are probed.
                 continue;
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
@@ -157,13 +157,13 @@ impl Case<'_> {
         None
     }
 
-    /// Until when a Job of it may still be made by a creation whose answer was lost.
+    /// Time until which a creation with a lost answer may still make a Job of it.
     pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         known.filter_map(|object| self.control.flights.strays.creation_until(&object, self.now)).max()
     }
 
-    /// Asks whether pods are left, `None` when it is known that there are none.
+    /// Asks whether pods of the job are left, `None` when it is known that there are none.
     pub(super) fn probe(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
@@ -172,7 +172,7 @@ impl Case<'_> {
             return None;
         }
         if self.view.leaves_pods && workload.is(types::ADMITTED) {
-            // The Jobs are nobody's by now, and go on.
+            // The Jobs have no owner by now, and go on.
             return Some(left::of_leaving(self.control, workload, self.now));
         }
         Some(probe_pods(self.control, workload))

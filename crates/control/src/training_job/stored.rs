@@ -1,4 +1,4 @@
-//! What is read and deleted in the store of a TrainingJob's checkpoints, and when.
+//! Listing and deletion of checkpoints in the store of a TrainingJob.
 
 use jiff::Timestamp;
 

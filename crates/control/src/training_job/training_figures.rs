@@ -1,5 +1,5 @@
-//! Figures of trainings under the names that their users' dashboards know (docs/metrics.md). What happened is counted when it
-//! is seen; what holds now is computed when somebody asks.
+//! Figures of trainings under the names that their users' dashboards know (docs/metrics.md). Events are counted when they are seen; gauges are
+//! computed when they are asked for.
 
 use std::collections::BTreeMap;
 
@@ -40,13 +40,13 @@ impl Control {
             labels: labels([("queue", &queue), ("job_type", job_type), ("result", result)]),
             millis: self.view.timeline.millis_between(since, now),
         };
-        // A growth is no second scheduling of its job.
+        // A scale-up is no second scheduling of its job.
         if became(types::ADMITTED) && !grew(new) {
             measures.push(scheduled("admitted", queued_since(new)));
         }
         let end = find(&new.status.conditions, types::FINISHED).filter(|_| became(types::FINISHED));
         match end.map(|end| end.reason.as_str()) {
-            // Its job goes on under another slice.
+            // The job goes on under another slice.
             Some(REPLACED) => {}
             Some(own_reasons::MAX_WAIT_TIME_EXCEEDED) => measures.push(scheduled("timeout", queued_since(new))),
             Some(reason) => measures.push(Measure::Observe {
@@ -110,7 +110,7 @@ impl Control {
         waiting
     }
 
-    /// What a queue has and holds, over all flavors.
+    /// Quota and usage of a queue, over all flavors.
     fn holding(&self, name: &str) -> Option<Holding> {
         let queue = self.view.cluster_queues.get(name)?;
         let figures = self.quota.world.figures(name)?;
@@ -135,19 +135,19 @@ impl Control {
     }
 }
 
-/// What a queue has and holds.
+/// Quota and usage of a queue.
 #[derive(Clone, Debug, Default)]
 struct Holding {
     root: Option<String>,
     weight: f64,
-    /// Something of it runs or waits.
+    /// Something of the queue runs or waits.
     asks: bool,
     nominal: BTreeMap<String, f64>,
     used: BTreeMap<String, f64>,
 }
 
-/// How far each queue is from its fair share of what the queues of its cohort tree have: its part of all dominant shares, less its
-/// part of the weights of those who run or wait. 0 for a queue that is alone.
+/// Distance of each queue from its fair share of the quota in its cohort tree: its part of all dominant shares, less its part of the weights of
+/// queues that run or wait something. 0 for a queue that is alone.
 fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64)> {
     let mut trees = BTreeMap::<Option<&str>, Vec<(&'a str, &Holding)>>::new();
     for (queue, holding) in holdings {
@@ -189,7 +189,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
             && !is(&new.status, types::ADMITTED)
             && !is(&old.status, training_types::RUNNING);
         let ended = new.is_over();
-        // One that ran before may be told to run again by a single write.
+        // A job that ran before may come to run again by a single write.
         let runs_since = |status: &TrainingJobStatus| since(&status.conditions, training_types::RUNNING, "True");
         let result = if runs_since(&new.status) > runs_since(&old.status) {
             Some(("success", "false"))
@@ -206,7 +206,7 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     let mut save = |reason: &str, status: &str| measures.push(saves(name, (reason, status), 1));
     let latest = |status: &TrainingJobStatus| Some(status.checkpoint.as_ref()?.latest.as_ref()?.time.0);
     let asked = |status: &TrainingJobStatus| is(status, training_types::CHECKPOINT_REQUESTED);
-    // Those in a store are counted when a look there finds them.
+    // Checkpoints in a store are counted when a listing finds them.
     if new.facts.store.is_none() && latest(&new.status) > latest(&old.status) {
         save(if asked(&old.status) || asked(&new.status) { "preemption" } else { "interval" }, "saved");
     }
@@ -220,13 +220,13 @@ pub(crate) fn status_measures(name: &Name, old: &TrainingView, new: &TrainingVie
     measures
 }
 
-/// A look into the store of a TrainingJob has found so many checkpoints that were not there before.
+/// Measure of a listing that has found so many checkpoints of a TrainingJob that were not there before.
 pub(crate) fn saved(name: &Name, status: &TrainingJobStatus, number: usize) -> Measure {
     let asked = is_true(&status.conditions, training_types::CHECKPOINT_REQUESTED);
     saves(name, (if asked { "preemption" } else { "interval" }, "saved"), u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// So many checkpoints for that reason, and what became of them.
+/// Measure of so many checkpoints for that reason, with their result.
 fn saves(name: &Name, (reason, status): (&str, &str), by: u64) -> Measure {
     let job = format!("{}/{}", name.0, name.1);
     let labels = labels([("job", &job), ("reason", reason), ("status", status)]);

@@ -1,4 +1,4 @@
-//! What keeps a pending workload from being tried.
+//! Reasons why a pending workload is not tried.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
@@ -15,11 +15,11 @@ use crate::workload::stops::{WayBack, way_back};
 use crate::workload::{ON_HOLD, REPORTER, notice};
 use crate::write::{EventType, Kind, ObjectKey};
 
-/// Reason of the event about quota of which nobody can say how much it is.
+/// Reason of the event about reserved quota whose amount cannot be read.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
 /// Message of a workload of which pods run already.
 const LEFT_PODS: &str = "waits until the pods have ended that its job runs without quota";
-/// Reason of the event about quota by which nobody asks any more.
+/// Reason of the event about quota that a Workload keeps although its job does not request quota through it any more.
 const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
@@ -65,14 +65,14 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
-    // Who was evicted by itself comes back when it is told so; whom a stop drove out, with the end of that stop.
+    // A workload that was evicted for itself waits until its condition `Requeued` is True, and one that a stopped queue evicted until the stop ends.
     if matches!(way_back(control, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     held_back(workload)
 }
 
-/// Its job holds it back itself: it is on hold, or waits for pods in place of others.
+/// Reason and message of a workload that its own job holds back: the job is on hold, or waits for replacement pods.
 fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     let reserved = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if let Some(held) = reserved.filter(|condition| condition.status == "False" && condition.reason == ON_HOLD) {
@@ -84,7 +84,7 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     })
 }
 
-/// Why nobody asks by a workload although whoever controls it is there, in words for the user; `None` where somebody does, or nobody is there.
+/// Why no job requests quota through a Workload although its owner is there, in words for the user; `None` where one does, or the owner is absent.
 pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<String> {
     let whole = workload.whole()?;
     if whole.kind.is_job() {
@@ -100,7 +100,7 @@ pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<Stri
     (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
 }
 
-/// Tells once of quota that a workload keeps although nobody asks by it any more.
+/// Sends an event once about quota that a workload keeps although its job does not request it any more.
 pub(crate) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decision> {
     if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
         return None;
@@ -112,24 +112,25 @@ pub(crate) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decisio
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
-/// Whether a pending workload must not be tried, and how it is counted then.
+/// How a pending workload is counted that must not be tried; `None` where it may be tried.
 pub(crate) fn counted(control: &Control, workload: &WorkloadView) -> Option<Blocked> {
     let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
     blocked(control, workload).map(|_| counted)
 }
 
-/// Whether it is in a queue while it holds no quota, as in Kueue: nobody gates it, and its job does not hold it back.
+/// Whether the workload is in a queue while it holds no quota, as in Kueue: no gate is closed, and its job does not hold it back.
 pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
     gates::message(workload).is_none() && held_back(workload).is_none()
 }
 
-/// Whether a TrainingJob controls it that waits for its user: it is deactivated once he was told so, which may take a while.
+/// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated once the status of the TrainingJob says so,
+/// which may take a while.
 pub(crate) fn is_suspended(control: &Control, workload: &WorkloadView) -> bool {
     let job = workload.training_job().and_then(|name| control.view.training.get(&name));
     job.is_some_and(|job| job.facts.suspended)
 }
 
-/// A Job that is left of the last run of a TrainingJob and has the name of one of the next run.
+/// A Job of the last run of a TrainingJob that is still being deleted and whose name the next run needs.
 fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
     workload.training_job()?;
     let owner = workload.owner.as_ref()?;
@@ -137,7 +138,7 @@ fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
     parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
 }
 
-/// Tells once of quota whose amount cannot be read: what the pods ask for is counted in its place.
+/// Sends an event once about quota whose amount cannot be read: the requests of the pods count in its place.
 pub(crate) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Option<Decision> {
     let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
     let mut amounts = sets.flat_map(|set| &set.resource_usage);
@@ -151,12 +152,12 @@ pub(crate) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Op
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
 }
 
-/// A field of the job itself that decides and that Berth does not act on.
+/// Message about a field of the job itself that decides and that Berth does not support.
 fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
     control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
 }
 
-/// What a workload is told whose owner is of a kind that is not managed: nobody would start that.
+/// Message for a workload whose owner is of a kind that is not managed: no controller here would start the owner.
 fn unmanaged(workload: &WorkloadView) -> String {
     let (kind, name) = workload.owner.as_ref().map_or(("", ""), |owner| (&owner.kind, &owner.name));
     format!("its owner, {kind} {name:?}, is of a kind that is not managed: name it in integrations.frameworks")

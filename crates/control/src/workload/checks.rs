@@ -14,7 +14,7 @@ use crate::workload::status::{find, seconds, since};
 use crate::workload::{REPORTER, evict, merge_write, notice, status_write};
 use crate::write::{EventType, Notice, Purpose, Subresource};
 
-/// Reason of the event by which a job is told what its checks say.
+/// Reason of the event by which a job learns the messages of its checks.
 const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
 
 /// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
@@ -33,11 +33,11 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return crate::provisioning::check::decide(control, workload, now);
     }
     let queue = control.view.cluster_queues.get(name)?;
-    // With the older reasons no reservation says anything of an admission.
+    // With the older reasons a reservation says nothing about admission.
     let says = control.settings.observe_unadmitted;
     let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
-        // Whoever reserved this quota without checks said nothing of an admission: it is left at that.
+        // Another controller reserved this quota without checks and without a condition `Admitted`: it is left at that.
         return None;
     }
     if control.session.schedules_only {
@@ -77,8 +77,8 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     Some(Decision::write(draft))
 }
 
-/// What a check has answered before there was quota: a workload that it rejects is deactivated, and one that it wants later waits for that
-/// time, with its checks asked anew (`docs/decisions/checks-before-quota.md`).
+/// Answers of checks before there was quota. A workload that a check rejects is deactivated. A workload that a check wants later waits for that time,
+/// and its checks are asked anew (`docs/decisions/checks-before-quota.md`).
 pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if control.session.schedules_only {
         return None;
@@ -94,7 +94,7 @@ pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestam
     })))
 }
 
-/// A workload without quota lists the checks that it will have to pass with whatever flavors it gets.
+/// Lists the checks of a workload without quota: all that it will have to pass with whatever flavors it gets.
 pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.session.schedules_only)?;
     let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
@@ -112,12 +112,12 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
     if states.iter().map(|check| &check.name).eq(wanted.iter()) {
         return None;
     }
-    // Who answers a check owns its entry, too: it goes only where the list is written as a whole.
+    // The controller of a check owns its entry, too: an entry goes only where the complete list is written.
     let patch = json!({"status": {"admissionChecks": synced(states, &wanted, now)}});
     Some(merge_write(workload, Purpose::SyncAdmissionChecks, Subresource::Status, patch))
 }
 
-/// Tells a job that waits with its quota what its pending checks say; `notice` makes the event.
+/// Sends a job that waits with its quota the messages of its pending checks; `notice` makes the event.
 pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str, String) -> Notice) -> Decision {
     let waits = workload.reserved() && !workload.is(types::ADMITTED);
     let speak =
@@ -127,7 +127,7 @@ pub(crate) fn tell(workload: &WorkloadView, notice: impl FnOnce(EventType, &str,
     if said.is_empty() { Decision::Done } else { Decision::tell(notice(EventType::Normal, UPDATED, said.join("; "))) }
 }
 
-/// Which checks are in a state, and what they say, in Kueue's words; `None` when none is.
+/// Checks in a state with their messages, in Kueue's words; `None` when none is in it.
 fn in_state(states: &[api::AdmissionCheckState], state: &str) -> Option<String> {
     let mut found: Vec<_> = states.iter().filter(|check| check.state == state).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -156,7 +156,7 @@ fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp)
     wanted.iter().map(state).collect()
 }
 
-/// When a workload that its checks sent back may be tried again: the latest wish of those in Retry.
+/// Time from which a workload that its checks sent back may be tried again: the latest of the checks in state Retry.
 pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
     states
         .iter()

@@ -1,6 +1,5 @@
-//! Columns of `kubectl get` for which no field of Kueue's stands: the size of a Workload, the capacity tier with which it was admitted, and how
-//! much of its quota a ClusterQueue has given. Each is a text in something that is written anyway
-//! (`docs/decisions/columns-without-a-field.md`).
+//! Columns of `kubectl get` for which Kueue has no field: the size of a Workload, the capacity tier with which it was admitted, and how much of its
+//! quota a ClusterQueue has given. Each is a text in something that is written anyway (`docs/decisions/columns-without-a-field.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::cache::WorkloadView;
 use crate::controller::Control;
 
-/// A column has room for so many resources.
+/// Most resources in a column.
 const MOST_RESOURCES: usize = 6;
 
 /// Amounts by resource, accelerators first.
@@ -38,7 +37,7 @@ fn listed(mut words: Vec<String>) -> String {
     words.join(", ")
 }
 
-/// Pods, and what they ask for together: each entry is a number of pods, and the requests of one of them.
+/// The number of pods and the sum of their requests, as text. Each entry is a number of pods and the requests of one of them.
 fn size<'a>(cards: &Cards, sets: impl Iterator<Item = (i64, &'a BTreeMap<String, Amount>)>) -> String {
     let (mut pods, mut sums) = (0_i64, Sums::default());
     for (count, requests) in sets {
@@ -62,7 +61,7 @@ pub(crate) fn used(cards: &Cards, spec: &api::ClusterQueueSpec, cells: &[engine:
         quotas.add(cards, &quota.name, nominal);
     }
     for cell in cells {
-        // Usage of a resource that the queue has no quota of any more is summed, too, and shown nowhere.
+        // Usage of a resource without quota in the queue is summed, too, and shown nowhere.
         given.add(cards, &cell.resource, cell.total);
     }
     let words = quotas.0.iter().map(|((order, resource), nominal)| {

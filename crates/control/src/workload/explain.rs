@@ -1,4 +1,4 @@
-//! What a waiting workload is told.
+//! Status and event that explain why a workload waits.
 
 use berth_api as api;
 use berth_api::conditions::{reasons, types};
@@ -11,24 +11,24 @@ use crate::workload::gates;
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Purpose, SCHEDULER};
 
-/// Why a workload waits, in the words that it is told with.
+/// Why a workload waits, as its status says it.
 pub(crate) struct Told<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
     pub(crate) leading: bool,
-    /// It would preempt, and its preemption gates are closed.
+    /// The workload would preempt, and its preemption gates are closed.
     pub(crate) is_gated: bool,
 }
 
 impl<'a> Told<'a> {
-    /// A verdict under the name that it is told with.
+    /// A verdict of the engine with the reason under which it is reported.
     pub(crate) fn of(verdict: &'a engine::Verdict, reason: &'a str) -> Self {
         let is_gated = verdict.reason == engine::PendingReason::AdmissionGated;
         Self { reason, message: &verdict.message, leading: verdict.leading, is_gated }
     }
 }
 
-/// Tells a workload why it waits.
+/// The write that explains why a workload waits.
 pub(crate) fn explain(workload: &WorkloadView, told: &Told<'_>, now: Timestamp) -> Draft {
     let purpose = if told.leading { Purpose::ExplainPending } else { Purpose::ExplainUnseen };
     let mut draft = status_write(workload, purpose, now, |edit| {

@@ -1,5 +1,5 @@
-//! How a Workload follows whoever it stands for: that takes it over where it was made beforehand, it says what that says, and ends with
-//! it. One write per call.
+//! A Workload follows its owner, a job, a pod or a StatefulSet: it is adopted where it was made beforehand, takes over changes of the owner, and ends
+//! with it. One write per call.
 
 use berth_api::conditions::{event_reasons, reasons};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, JOB_UID, PREEMPTION_POLICY};
@@ -16,31 +16,31 @@ use crate::workload::gates;
 use crate::workload::{object_write, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Message of the end of a Workload that was made beforehand, and not for what its job has become.
+/// Message of the end of a prebuilt Workload that does not match what its job has become.
 pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
-/// What a Workload is to say that is there for a job, a pod or a StatefulSet.
+/// Values that a Workload is to have for its job, pod or StatefulSet.
 pub(crate) struct Wishes<'a> {
-    /// Pod sets, and what says their size, where they are to be others.
+    /// Pod sets with the annotation of their size, where they are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
-    /// LocalQueue; `None` leaves the one that it has.
+    /// LocalQueue; `None` leaves the present one.
     pub(crate) queue: Option<&'a str>,
-    /// Priority; `None` leaves the one that it has.
+    /// Priority; `None` leaves the present one.
     pub(crate) priority: Option<Wanted>,
-    /// Who keeps it from being tried.
+    /// Controllers that gate the admission, by name.
     pub(crate) gated_by: Option<&'a str>,
     /// Accepted capacity tiers.
     pub(crate) tiers: Option<&'a str>,
-    /// Longest time of running in seconds, null for none; `None` leaves the one that it has.
+    /// Longest time of running in seconds, null for none; `None` leaves the present one.
     pub(crate) limit: Option<Value>,
-    /// Whom it preempts, null where that is not said; `None` leaves what it says.
+    /// Preemption scope, null where the owner sets none; `None` leaves the present one.
     pub(crate) preempts: Option<Value>,
-    /// It was made beforehand, and says for itself what is left open here.
+    /// The Workload was made beforehand, and keeps its own values for fields that are left open here.
     pub(crate) prebuilt: bool,
 }
 
-/// The one write by which a Workload follows: in pod sets, queue, longest time, tiers and preemption while it has no quota, in priority
-/// and gates with it too.
+/// The one write by which a Workload follows its owner: in pod sets, queue, longest time, tiers and preemption while it has no quota, in priority and
+/// gates with quota too.
 pub(crate) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Decision> {
     follow_and_tell(workload, wishes, |_| None)
 }
@@ -94,7 +94,7 @@ pub(crate) fn follow_and_tell(
     Some(Decision::write(draft))
 }
 
-/// The fields of `spec` by which a Workload takes over another class than it has, none where it stays (kueue.md 5.2).
+/// Fields of `spec` by which a Workload takes over another priority class, none where it keeps its class (kueue.md 5.2).
 fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
     let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
     let Some(Wanted { priority, .. }) = wanted else { return Map::new() };
@@ -102,7 +102,7 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
     [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
-/// A Workload that was made beforehand gets its owner: its API version and kind, its name and uid.
+/// Gives a prebuilt Workload its owner: API version and kind, name and uid.
 pub(crate) fn adopt(
     control: &Control,
     workload: &WorkloadView,
@@ -120,7 +120,7 @@ pub(crate) fn adopt(
     Decision::write(object_write(workload, Purpose::AdoptWorkload, body))
 }
 
-/// The end of whoever it stands for is its end, with that message; `tell` makes the event about it.
+/// Finishes a Workload with its owner, with this message; `tell` makes the event about it.
 pub(crate) fn finish(
     workload: &WorkloadView,
     now: Timestamp,
@@ -134,7 +134,7 @@ pub(crate) fn finish(
     Decision::write(draft)
 }
 
-/// A Workload that was made beforehand asks for something else than whoever it stands for, and ends; `tell` makes the event about it.
+/// Finishes a prebuilt Workload that asks for something else than its owner; `tell` makes the event about it.
 pub(crate) fn out_of_sync(
     workload: &WorkloadView,
     now: Timestamp,

@@ -1,6 +1,7 @@
-//! Gates on admission: whoever is named in the annotation `kueue.x-k8s.io/admission-gated-by` of a job lets it be tried by taking its
-//! name out (KEP 6915). Names are never added later. And gates on preemption: a Workload one of whose `spec.preemptionGates` is closed
-//! in its status is tried like any other, and preempts nobody.
+//! Gates on admission: each controller that the annotation `kueue.x-k8s.io/admission-gated-by` of a job names lets the job be tried by taking its
+//! name out (KEP 6915). Names are never added later.
+//!
+//! Gates on preemption: a Workload with a gate of `spec.preemptionGates` that is closed in its status is tried like any other, and preempts nobody.
 
 use berth_api::PreemptionGateState;
 use berth_api::conditions::{event_reasons, reasons, types};
@@ -15,9 +16,9 @@ use crate::workload::status::{CLOSED, find, seconds};
 use crate::workload::{REPORTER, notice, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Reason of what is gated, and of the event about it.
+/// Reason of a gated workload, and of the event about it.
 pub(crate) const GATED: &str = reasons::ADMISSION_GATED;
-/// What a workload is told when nobody holds it any more.
+/// Message of a workload whose last admission gate is gone.
 pub(crate) const LIFTED: &str = "AdmissionGatedBy cleared, waiting for quota reservation";
 
 /// Why a gated workload waits.
@@ -25,16 +26,16 @@ pub(crate) fn message(workload: &WorkloadView) -> Option<String> {
     (!workload.gated_by().is_empty()).then(|| format!("Admission is gated by: {}", workload.gated_by()))
 }
 
-/// The event at the beginning of the wait.
+/// The event about a workload that begins to wait for its gates.
 pub(crate) fn closed(workload: &WorkloadView) -> Notice {
     let text = format!("Workload admission is gated by: {}", workload.gated_by());
     notice(workload, EventType::Normal, GATED, text, REPORTER)
 }
 
-/// The event about a workload that is told to be gated and is not any more.
+/// The event about a workload whose status still says that it is gated, and whose gates are gone.
 pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
-    // Who is kept from preempting is told the same reason.
+    // A workload that is kept from preempting has the same reason.
     let lifted = told.status == "False"
         && told.reason == GATED
         && workload.gated_by().is_empty()
@@ -43,7 +44,7 @@ pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
     lifted.then(|| notice(workload, EventType::Normal, event_reasons::ADMISSION_GATE_CLEARED, text, REPORTER))
 }
 
-/// The status lists each preemption gate of the spec, closed at first, and no other.
+/// Lists each preemption gate of the spec in the status, closed at first, and no other.
 pub(crate) fn sync(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
     if !control.settings.preemption_gates {
         return None;
@@ -65,7 +66,7 @@ pub(crate) fn sync(control: &Control, workload: &WorkloadView, now: Timestamp) -
     }))
 }
 
-/// The annotation that a Workload is to get because its job names fewer: null when it names none.
+/// The annotation of a Workload whose job names fewer gates: null when the job names none.
 pub(crate) fn fewer(workload: &WorkloadView, named: Option<&str>) -> Option<Value> {
     let names = |text: &str| -> Vec<String> { text.split(',').map(|name| name.trim().to_owned()).collect() };
     let named = named.filter(|text| !text.is_empty());

@@ -1,5 +1,4 @@
-//! Names that somebody else's Workload has. A job that waits for such a name says which object is in the way, as an event of its own, and
-//! goes on once that is gone.
+//! Workload names that are taken. A job that waits for such a name reports in an event which object is in the way, and goes on once that is gone.
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;
@@ -12,8 +11,8 @@ use crate::controller::{Control, key};
 use crate::workload::orphan::{Standing, standing};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
 
-/// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is what is decided about. One that has no room
-/// for its status is not made, and none takes the place of another: the user is told.
+/// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is the object that is decided about. A Workload that has no
+/// room for its status is not made, and none takes the place of another: the user gets an event.
 pub(crate) fn create(
     control: &Control,
     asker: &ObjectKey,
@@ -42,7 +41,7 @@ pub(crate) fn create(
     Decision::write(draft.telling(tell(message)))
 }
 
-/// A Workload that is not the job's has the name that the job's is to have.
+/// Another object's Workload has the name that the job's Workload is to have.
 pub(crate) fn has_its_name(
     control: &Control,
     asker: &ObjectKey,
@@ -53,7 +52,7 @@ pub(crate) fn has_its_name(
     in_the_way(control, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
-/// The Workload that a job names as made beforehand is somebody else's.
+/// The prebuilt Workload that a job names is another object's.
 pub(crate) fn made_for_another(
     control: &Control,
     asker: &ObjectKey,
@@ -64,7 +63,7 @@ pub(crate) fn made_for_another(
     in_the_way(control, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
-/// Tells once what is in the way, and waits for it to go.
+/// Sends an event once about the Workload in the way, and waits for it to go.
 fn in_the_way(
     control: &Control,
     asker: &ObjectKey,
@@ -73,7 +72,7 @@ fn in_the_way(
     warning: impl FnOnce(String) -> Notice,
 ) -> Decision {
     let object = key(Kind::Workload, &other.key());
-    // What goes with its owner is gone in a moment.
+    // A Workload that goes with its owner is gone in a moment.
     if other.deleting || standing(control, other) != Standing::There {
         return Decision::WaitFor(object);
     }

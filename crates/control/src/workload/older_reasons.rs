@@ -1,5 +1,5 @@
-//! What Workloads that are not admitted are told with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and no
-//! `Admitted=False` but of what was admitted.
+//! Reasons of Workloads that are not admitted, with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and `Admitted=False` only
+//! for Workloads that were admitted.
 
 use berth_api::WorkloadStatus;
 use berth_api::conditions::{check_states, own_reasons, reasons, types};
@@ -11,7 +11,7 @@ use crate::controller::flight::Draft;
 use crate::workload::status::{ADMISSION_MANAGER, find};
 use crate::write::Request;
 
-/// What a verdict is told as. `None`: of what no cycle looked at Kueue tells only that its queue takes nobody.
+/// Older reason of a verdict. `None` for a workload that no cycle looked at: Kueue reports only that its queue takes no workloads.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
         PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
@@ -20,7 +20,7 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     }
 }
 
-/// What a head is told as with that reason of its cycle, or with none.
+/// Older reason of a head, by the reason of its cycle, or without one.
 pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
     match reason {
         Some(PendingReason::WaitingForPodsReady) => reasons::WAITING,
@@ -37,7 +37,7 @@ pub(crate) fn of(reason: &str) -> &str {
     }
 }
 
-/// Brings a status that is about to be written into the older words. What they do not say stays as it was before.
+/// Brings a status that is about to be written into the older words. A condition that they do not have stays as it was before.
 pub(crate) fn reword(draft: &mut Draft, before: &WorkloadStatus) {
     let Request::Apply { manager, body, .. } = &mut draft.request else { return };
     if *manager != ADMISSION_MANAGER {
@@ -55,7 +55,7 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether the condition is written at all.
+/// Rewords a condition; false if it is not written at all.
 fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait: bool) -> bool {
     if text(condition, "status") != "False" {
         return true;
@@ -83,7 +83,7 @@ fn reword_condition(condition: &mut Value, before: &WorkloadStatus, checks_wait:
     true
 }
 
-/// As it was before; whether it was there.
+/// Puts a condition back as it was before; false if it was not there.
 fn put_back(condition: &mut Value, old: Option<&Condition>) -> bool {
     let Some(old) = old.and_then(|old| serde_json::to_value(old).ok()) else { return false };
     *condition = old;

@@ -18,17 +18,17 @@ use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
-/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: that none is
-/// there says nothing before.
+/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
+/// pods proves nothing.
 pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
-/// A workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of
-/// the job is left: until then its quota is in use (invariant L4). Without one, it is finished.
+/// Decides about a workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of the job is
+/// left: until then its quota is in use (invariant L4). Without one, it is finished.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if !workload.is(types::FINISHED) && control.unlisted_owner(workload).is_some() {
-        // Nobody can say whether anything of it runs. One that waits is told so.
+        // The view cannot show whether anything of the workload runs. A workload that waits has a status that says so.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
     let Some(owner) = &workload.owner else { return without_owner(control, workload, now) };
@@ -38,7 +38,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return None;
     }
     if standing == Standing::Absent && !control.manages_owner(workload) && !workload.reserved() && !workload.deleting {
-        // It is told what it waits for.
+        // The status of the workload says what it waits for.
         return None;
     }
     let holds = workload.holds_quota();
@@ -46,7 +46,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         if workload.deleting {
             return Some(let_go(workload, now));
         }
-        // The collector takes it with the last of its pods. One that never had any is in nobody's hands, unless somebody else owns it.
+        // The collector takes a Workload with the last of its pods. A Workload that never had a pod stays, unless another object owns it.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
         if holds && !owned && !control.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty())
         {
@@ -56,11 +56,11 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     }
     let parts = parts_of(control, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {
-        // Garbage collection takes them; before that they may make pods.
+        // Garbage collection takes these Jobs; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.remains.job_is_rid_of_pods(&part.uid)) {
-        // Somebody's finalizer keeps it, and its pods run as long as it is there: they go before it.
+        // A finalizer keeps this Job, and its pods run as long as it is there: they are made to go before it.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
     if !workload.deleting || !(holds || has_finalizer(workload)) {
@@ -79,7 +79,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
     Some(let_go(workload, now))
 }
 
-/// A workload that nobody controls. Where its job is there, somebody has taken the reference off, and the job takes it back.
+/// A workload without a controller. Where its job is there, the reference was removed, and the job takes the workload back.
 fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let holds = workload.holds_quota();
     let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
@@ -87,7 +87,7 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
         if workload.deleting || left_behind {
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
-        // Nobody has made anything of it that would have to stop. Offline what is evicted leaves when it is told to.
+        // No controller has made anything of it that would have to stop. Offline, the caller decides when an evicted workload leaves.
         return (holds && workload.is(types::EVICTED) && !control.session.is_offline).then(|| release(workload, now));
     };
     if let Some(decision) = taken_back(control, workload, job) {
@@ -98,7 +98,7 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if holds && workload.is(types::ADMITTED) && !control.remains.pods_are_gone(&workload.uid) {
-        // What runs holds its quota, and can be told to leave like any other.
+        // Pods that run hold its quota, and can be stopped like any others.
         let leaves = workload.deleting || workload.is(types::EVICTED);
         return leaves.then(|| left::stop(control, workload, now));
     }
@@ -110,8 +110,8 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
     })))
 }
 
-/// The job with that uid takes its workload back, where it is there. Not while it is being deleted: then the garbage collector has taken the
-/// reference off for who leaves behind what the job owns. Costs the jobs of the namespace.
+/// The job with that uid takes its workload back, where it is there and not being deleted. From a job that is being deleted the garbage collector has
+/// taken the reference off, so that the objects of the job are left behind. Costs the jobs of the namespace.
 fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<Decision> {
     let (view, namespace) = (&control.view, workload.namespace.as_str());
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
@@ -134,14 +134,14 @@ fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<D
     Some(adopt(control, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
-/// The workload of that name, from which somebody has taken the reference to who has that uid.
+/// The workload of that name, if the reference to its owner with that uid was removed.
 pub(crate) fn lost_by<'a>(control: &'a Control, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
     let found = control.view.workloads.get(name)?;
     (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
 }
 
-/// A workload whose owner is of a kind that Berth does not know. Whoever made it starts it, stops it and lets it go: nobody here sees
-/// whether anything of it runs. Without quota nothing does, and who made it may be gone, as Kueue is after a migration.
+/// A workload whose owner is of a kind that Berth does not know. Its own controller starts it, stops it and lets it go: Berth does not see whether
+/// anything of it runs. Without quota nothing does, and the controller may be gone, as Kueue is after a migration.
 fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
@@ -166,7 +166,7 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
-/// The Jobs that are left of those of which its job is made.
+/// Jobs that are left of the job of a workload, if that is made of Jobs.
 pub(crate) fn parts_of<'a>(
     control: &'a Control,
     workload: &'a WorkloadView,
@@ -175,7 +175,7 @@ pub(crate) fn parts_of<'a>(
 ) -> Vec<(ObjectKey, &'a JobState)> {
     let view = &control.view;
     match workload.training_job() {
-        // What only says that it is part of it is not waited for.
+        // Jobs that only claim to be a part of the job are not waited for.
         Some(name) => {
             let roles = workload.shape.digests.iter();
             let child = |role: &str| {
@@ -192,18 +192,18 @@ pub(crate) fn parts_of<'a>(
     }
 }
 
-/// How whoever controls a workload stands.
+/// State of a workload's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The parent is there, or no kind that Berth knows controls it: its maker may start the job.
+    /// The owner is there, or is of a kind that Berth does not know: its controller may start the job.
     There,
-    /// It is being deleted.
+    /// The owner is being deleted.
     Leaving,
-    /// It is not there. Of pods: they are all gone, and nothing is left that could use the quota.
+    /// The owner is not there. A group of pods is absent when all of them are gone, and nothing is left that could use the quota.
     Absent,
 }
 
-/// How the owner of a workload stands.
+/// The state of the owner of a workload.
 pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
     let Some(owner) = &workload.owner else { return Standing::There };
     let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
@@ -224,7 +224,7 @@ pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
 }
 
 impl Control {
-    /// Whether the kind of who controls a workload is managed, or none that Berth knows.
+    /// Whether the kind of a workload's owner is managed, or none that Berth knows.
     pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
         workload.whole().is_none_or(|whole| self.sees(whole.kind))
     }
@@ -240,7 +240,7 @@ impl Control {
     }
 }
 
-/// Asks whether pods are left of a workload's job.
+/// Asks whether pods of a workload's job are left.
 pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
     let question = Question::ProbePods { pods: control.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))

@@ -15,7 +15,7 @@ use crate::write::Purpose;
 /// Reason of the eviction of a workload whose pods were not ready in time.
 pub(crate) const PODS_READY_TIMEOUT: &str = reasons::PODS_READY_TIMEOUT;
 
-/// Looks after the pods of a workload that was admitted at that time.
+/// Watches the readiness of the pods of a workload that was admitted at that time.
 pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
         return Decision::Done;
@@ -36,7 +36,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     }
     let count =
         workload.status.requeue_state.as_ref().and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-    // What `schedulingTimeout` adds makes the next pause longer, but takes no TrainingJob out of its queue.
+    // Tries that `schedulingTimeout` adds make the next pause longer, but take no TrainingJob out of its queue.
     let own = if workload.training_job().is_some() { count.min(time_outs(workload).saturating_add(1)) } else { count };
     if settings.backoff_limit_count.is_some_and(|limit| own > limit) {
         return Decision::write(status_write(workload, Purpose::Deactivate, now, |edit| {
@@ -53,16 +53,16 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
     Decision::write(evict_for_seconds(workload, now, (PODS_READY_TIMEOUT, cause), &message, (count, delay)))
 }
 
-/// How often the pods of a workload were not ready in time, over its whole life.
+/// Number of times that the pods of a workload were not ready in time, over its lifetime.
 pub(crate) fn time_outs(workload: &WorkloadView) -> i32 {
     evicted_for(workload, PODS_READY_TIMEOUT)
 }
 
-/// So long after its admission a job whose pods have all succeeded is not told to have been ready: its end follows at once as a rule, and
-/// says more.
+/// Time after its admission, in milliseconds, in which a job whose pods have all succeeded gets no condition that they were ready: its end mostly
+/// follows at once, and says more.
 const END_MS: i64 = 60_000;
 
-/// Makes the condition follow a job.
+/// Makes the condition `PodsReady` follow a job.
 pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
     let Some(draft) = follow(control, workload, job.ready, now) else { return Decision::Done };
     let others_wait = control.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
@@ -73,7 +73,7 @@ pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobSt
     }
 }
 
-/// The write that makes the condition follow `ready`, `None` when it does.
+/// The write that makes the condition `PodsReady` follow `ready`, `None` when it does.
 pub(crate) fn follow(control: &Control, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
     control.settings.wait_for_pods_ready.as_ref()?;
     let old = find(&workload.status.conditions, types::PODS_READY);
@@ -94,7 +94,7 @@ pub(crate) fn follow(control: &Control, workload: &WorkloadView, ready: bool, no
     }))
 }
 
-/// Delay before the next try after that many time-outs: doubled with each, within bounds.
+/// Delay in seconds before the next try after that many time-outs: doubled with each, within bounds.
 pub(crate) fn backoff_seconds(base: i64, most: i64, count: i32) -> i64 {
     let doublings = u32::try_from(count.saturating_sub(1).clamp(0, 40)).unwrap_or(0);
     base.saturating_mul(1_i64.checked_shl(doublings).unwrap_or(i64::MAX)).min(most).max(0)

@@ -13,8 +13,8 @@ use crate::controller::{Control, key};
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
-/// Message of the Preempted condition, in Kueue's words. What is empty is unknown; a reason that Kueue does not have, it tells without a
-/// word. The engine has none such.
+/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written as UNKNOWN. A reason that Kueue does not have gets no cause,
+/// but the engine has no such reason.
 #[must_use]
 pub fn preemption_message(
     (preemptor_uid, job_uid): (&str, &str),
@@ -47,15 +47,15 @@ pub fn preemptor_named(message: &str) -> Option<&str> {
     (uid != "UNKNOWN").then_some(uid)
 }
 
-/// Who takes quota, for those who lose it: its queue, and nothing of another tenant's names.
+/// A preemptor in words for the users of its victims: its queue, and no name of another tenant's object.
 pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor
         .and_then(|preemptor| control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
     queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
 }
 
-/// A victim, in an event of its preemptor: by its name only where both are in one namespace, since a reader of events there may not be
-/// allowed to read another one.
+/// A victim, in an event of its preemptor: by its name only where both are in one namespace, since a reader of events there may not be allowed to
+/// read another one.
 fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
     if victim.namespace == preemptor.namespace {
         format!("workload {}/{}", victim.namespace, victim.name)
@@ -64,7 +64,7 @@ fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
     }
 }
 
-/// Tells a TrainingJob which queue took its quota, from which, and why.
+/// Event at a TrainingJob about the queue that takes its quota, the queue that it held quota of, and the reason.
 fn told_to_training_job(
     control: &Control,
     workload: &WorkloadView,
@@ -85,7 +85,7 @@ fn told_to_training_job(
     })
 }
 
-/// What decides who preempts whom, and what it is made of.
+/// The priority that decides about preemption, with its parts.
 fn priority_of(workload: &WorkloadView) -> String {
     let (base, effective) = (workload.own_priority, workload.priority);
     let boost = effective.saturating_sub(i64::from(base));
@@ -137,7 +137,7 @@ pub(crate) fn preempt(
 }
 
 impl Control {
-    /// The API server refused to have a victim evicted: its preemptor is told with the next plan.
+    /// The API server refused the eviction of a victim: the next plan reports that at its preemptor.
     pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
         let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.plans.evicts(uid));
         if let Some(uid) = uid {
@@ -146,7 +146,7 @@ impl Control {
         }
     }
 
-    /// The verdict on a preemptor, where none of its victims could be evicted: that is tried again.
+    /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
     pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
         let failed = self.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
         let all = Issued { preempted: failed, failed: 0 };
@@ -158,8 +158,8 @@ impl Control {
         verdict
     }
 
-    /// Preempts, with the next step, whom the engine names as victims of a workload that would use `usage` in a
-    /// ClusterQueue where the cells in `needs` lack quota. `None` when workload or queue is unknown.
+    /// Preempts, with the next step, the victims that the engine chooses for a workload that would use `usage` in a ClusterQueue where the cells in
+    /// `needs` lack quota. `None` when workload or queue is unknown.
     pub fn preempt_for(
         &mut self,
         uid: &str,

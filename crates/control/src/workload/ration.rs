@@ -1,5 +1,5 @@
-//! Rationing of pending reasons: when the code changes, or when the text, or what is asked for, differs and is a minute old; heads
-//! first; after admissions; and never more than a steady rate.
+//! Rate limit for pending reasons. A reason is written when its code changes, or when its text or the requests differ and the old text is a minute
+//! old. Heads come first, admissions before all reasons, and reasons never faster than a steady rate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ const BUSY_MS: i64 = 1_000;
 /// Tokens per write: one comes per millisecond and write per second.
 const WRITE: i64 = 1_000;
 
-/// What is known of the reasons and still to be written.
+/// The reasons that are still to be written, and the state of the rate limit.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
     verdicts: FxHashMap<Arc<str>, (Verdict, Place)>,
-    /// When the last text of a workload was written.
+    /// Time at which the last text of a workload was written.
     written: FxHashMap<Arc<str>, Timestamp>,
     /// Waiting to be written: (not leading, uid).
     queue: BTreeSet<(bool, Arc<str>)>,
-    /// Texts that differ but are young: written at that time.
+    /// Texts that differ but are young, by the time at which they are written.
     later: BTreeSet<(Timestamp, Arc<str>)>,
-    /// In thousandths of a write.
+    /// Tokens, in thousandths of a write.
     tokens: i64,
     filled_at: Option<Timestamp>,
     admitted_at: Option<Timestamp>,
-    /// When the first pods of a job ended that its Workload does not know of yet, by the job's uid.
+    /// Time at which the first pods of a job ended that its Workload does not know of yet, by the job's uid.
     ended: FxHashMap<Box<str>, Timestamp>,
-    /// Kueue's older reasons are told.
+    /// Kueue's older reasons are written.
     says_older: bool,
 }
 
@@ -51,7 +51,7 @@ enum Place {
     Later(Timestamp),
 }
 
-/// Whether a verdict is worth a write now, later or never.
+/// Value of a verdict: worth a write now, later or never.
 enum Worth {
     Now,
     At(Timestamp),
@@ -71,7 +71,7 @@ fn worth(
     if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
-    // The numbers of its class change with each look at it. An equal is told them once for each reason, and anew when it is the head.
+    // The numbers of its class change with each look at it. An equal workload gets them once for each reason, and anew when it is the head.
     let says_so = *condition.message == *verdict.message || is_of_class(verdict);
     if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
         return Worth::Never;
@@ -83,19 +83,19 @@ fn worth(
     if due <= now { Worth::Now } else { Worth::At(due) }
 }
 
-/// Whether it is told what an equal was told before it.
+/// Whether the verdict is the one that an equal workload before it got.
 fn is_of_class(verdict: &Verdict) -> bool {
     let is_of_queue = matches!(verdict.reason, PendingReason::Suspended | PendingReason::Misconfigured);
     !verdict.leading && !is_of_queue
 }
 
 impl Ration {
-    /// Nothing known yet; with Kueue's older reasons where it `says_older` ones.
+    /// A limiter that knows no verdict; with Kueue's older reasons where it `says_older` ones.
     pub(crate) fn new(says_older: bool) -> Self {
         Self { says_older, ..Self::default() }
     }
 
-    /// When the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
+    /// Time at which the first pods of a job ended that its Workload does not know of yet, as far as that was seen.
     pub(crate) fn ended_at(&self, job: &str) -> Option<Timestamp> {
         self.ended.get(job).copied()
     }
@@ -105,12 +105,12 @@ impl Ration {
         self.ended.entry(job.into()).or_insert(now);
     }
 
-    /// The Workload of a job was told, or the job itself has ended.
+    /// Forgets the ended pods of a job: its Workload knows of them, or the job itself has ended.
     pub(crate) fn forget_ended(&mut self, job: &str) {
         self.ended.remove(job);
     }
 
-    /// The reason that a verdict is told with, `None` where nothing is said.
+    /// The reason under which a verdict is written, `None` where it is not.
     pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
@@ -199,7 +199,7 @@ impl Ration {
         self.verdicts.insert(verdict.uid.clone(), (verdict, Place::Queue(true)));
     }
 
-    /// When to look again.
+    /// Time of the next look.
     pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let soon = now.checked_add(SignedDuration::from_millis(1000 / RATE_PER_SECOND)).ok();
         if self.queue.is_empty() { self.later.first().map(|(due, _)| *due) } else { soon }
@@ -252,7 +252,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    /// A workload that was told to wait for quota, with those words, at second 0.
+    /// A workload whose status says since second 0, with those words, that it waits for quota.
     fn told(message: &str) -> WorkloadView {
         told_as("WaitingForQuota", message)
     }
@@ -276,7 +276,7 @@ mod tests {
         ration.take(verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false), &workload, at(1), false);
         let next = ration.next(at(1), false);
         assert_eq!(next.map(|verdict| verdict.reason), Some(PendingReason::ExceedsMaxQuota));
-        // What it knows is not written again, however old.
+        // A message that the status has already is not written again, however old it is.
         ration.take(verdict("u", PendingReason::WaitingForQuota, "1 more needed", true), &workload, at(600), false);
         assert_eq!((ration.next(at(600), false), ration.wake_at(at(600))), (None, None));
     }
@@ -296,7 +296,7 @@ mod tests {
         let workload = told("3 more needed");
         ration.take(waits("4 more needed"), &workload, at(61), false);
         assert_eq!((ration.next(at(119), false), ration.wake_at(at(119))), (None, Some(at(120))));
-        // Meanwhile it needs what it was told that it needs.
+        // Meanwhile the message is again the one that the status has.
         ration.take(waits("3 more needed"), &workload, at(119), false);
         assert_eq!((ration.next(at(120), false), ration.wake_at(at(120))), (None, None));
         // No text grows old where nothing is paced.
@@ -314,7 +314,7 @@ mod tests {
         let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
         ration.take(other.clone(), &workload, at(601), false);
         assert_eq!(ration.next(at(601), false), Some(other), "another reason is told");
-        // What a queue says is no number.
+        // The message about a queue is no number.
         let workload = told_as("Misconfigured", "LocalQueue a doesn't exist");
         let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
         ration.take(queue.clone(), &workload, at(700), false);

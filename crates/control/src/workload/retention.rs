@@ -1,4 +1,4 @@
-//! Workloads that have ended, or were deactivated, and go when their time is over.
+//! Workloads that have ended, or were deactivated, and are deleted when their retention is over.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{event_reasons, types};
@@ -12,10 +12,11 @@ use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
 use crate::write::{EventType, Kind, Notice, Purpose};
 
-/// Pause between two looks at a finished Workload whose TrainingJob is not told of its end; that one's own change is seen at once.
+/// Pause in seconds between two looks at a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is seen at
+/// once.
 const UNTOLD_SECONDS: i64 = 60;
 
-/// One that has ended.
+/// Decides about a Workload that has ended.
 pub(crate) fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let untold = control.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
     if workload.deleting {
@@ -41,7 +42,7 @@ pub(crate) fn finished(control: &Control, workload: &WorkloadView, now: Timestam
     Decision::write(draft.telling(told))
 }
 
-/// The job of a workload that Kueue or Berth itself deactivated goes, and that with it, when its time is over.
+/// Deletes the job of a workload that Kueue or Berth itself deactivated, and the workload with it, when its retention is over.
 pub(crate) fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
     let evicted = find(&workload.status.conditions, types::EVICTED);
     let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
@@ -52,7 +53,7 @@ pub(crate) fn retention(control: &Control, workload: &WorkloadView, now: Timesta
         return Decision::Done;
     }
     let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
-        // Whoever made it without a job that is known here lets it go, as under Kueue.
+        // A workload without a job that is known here is left to its own controller, as under Kueue.
         return Decision::Done;
     };
     let at = condition.last_transition_time.0;

@@ -1,7 +1,7 @@
 //! Transitions of a Workload's status, as pure functions on a copy, and the body of the write that carries it.
 //!
-//! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything
-//! that manager owns: the body is therefore always built from the whole status.
+//! Every write goes through server-side apply under Kueue's manager `kueue-admission`, and an apply must carry everything that manager owns: the body
+//! is therefore always built from the complete status.
 
 use berth_api as api;
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
@@ -39,7 +39,7 @@ pub(crate) fn find_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&
     find(conditions, kind).filter(|condition| condition.status == "True")
 }
 
-/// When the condition last changed, if it has the status.
+/// Time of the condition's last change, if it has the status.
 pub(crate) fn since(conditions: &[Condition], kind: &str, status: &str) -> Option<Timestamp> {
     find(conditions, kind)
         .filter(|condition| condition.status == status)
@@ -63,7 +63,7 @@ impl Edit<'_> {
         self.status.conditions.retain(|condition| condition.type_ != kind);
     }
 
-    /// A True condition that a new reservation ends: it turns False and keeps its old message.
+    /// Turns a True condition False that a new reservation ends; it keeps its old message.
     fn close_by_reservation(&mut self, kind: &str) {
         let Some(old) = find(&self.status.conditions, kind).filter(|condition| condition.status == "True") else {
             return;
@@ -72,7 +72,7 @@ impl Edit<'_> {
         self.set(kind, false, reasons::QUOTA_RESERVED, &message);
     }
 
-    /// Quota is reserved, and the workload admitted when no check has to be waited for.
+    /// Reserves quota, and admits the workload when no check has to be waited for.
     pub(crate) fn reserve(&mut self, admission: api::Admission, checks: bool) {
         let message =
             format!("Quota reserved in ClusterQueue {}", admission.cluster_queue.as_deref().unwrap_or_default());
@@ -95,7 +95,7 @@ impl Edit<'_> {
         }
     }
 
-    /// The capacity tiers of what it was given, none where its flavors have none.
+    /// Sets the capacity tiers of its assignment, none where its flavors have none.
     pub(crate) fn tiers(&mut self, tiers: &[String]) {
         self.remove(own_types::CAPACITY_TIER);
         if !tiers.is_empty() {
@@ -103,8 +103,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Takes over what is counted of a job over its whole life, from the workload whose place this one takes, and which has run for so many
-    /// seconds since its last admission.
+    /// Takes over the counts of a job's lifetime from the workload whose place this one takes, and which has run for so many seconds since its last
+    /// admission.
     pub(crate) fn take_over(&mut self, older: &api::WorkloadStatus, ran: i64) {
         if let Some(counted) = &older.scheduling_stats {
             let stats = self.status.scheduling_stats.get_or_insert_with(Default::default);
@@ -113,7 +113,7 @@ impl Edit<'_> {
                     own.reason == entry.reason && own.underlying_cause == entry.underlying_cause
                 };
                 match stats.evictions.iter_mut().find(same) {
-                    // It may be reserved for a second time.
+                    // The reservation may be written for a second time.
                     Some(own) => own.count = own.count.max(entry.count),
                     None => stats.evictions.push(entry.clone()),
                 }
@@ -128,7 +128,7 @@ impl Edit<'_> {
         *own = Some(before.saturating_add(spent.max(0)).max(own.unwrap_or_default()));
     }
 
-    /// Why the workload is pending.
+    /// Sets why the workload is pending.
     pub(crate) fn pending(&mut self, reason: &str, message: &str) {
         self.set(types::QUOTA_RESERVED, false, reason, message);
         self.not_admitted();
@@ -139,7 +139,7 @@ impl Edit<'_> {
         self.set(types::ADMITTED, false, reasons::NO_RESERVATION, "The workload has no reservation");
     }
 
-    /// The workload is told to leave; its quota stays with it until its job has stopped.
+    /// Evicts the workload; its quota stays with it until its job has stopped.
     pub(crate) fn evict(&mut self, reason: &str, cause: &str, message: &str) {
         let full = if cause.is_empty() || reason != reasons::DEACTIVATED {
             reason.to_owned()
@@ -169,7 +169,7 @@ impl Edit<'_> {
         }
     }
 
-    /// What was answered has to be asked again, not before the latest time for which a check asked that wants a retry.
+    /// Has all checks asked again, not before the latest time that a check in state Retry asks for.
     pub(crate) fn reset_checks(&mut self, after: &str) {
         if let Some(at) = crate::workload::checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
@@ -179,8 +179,8 @@ impl Edit<'_> {
             if check.state != check_states::PENDING {
                 check.retry_count = match check.state.as_str() {
                     check_states::RETRY => Some(check.retry_count.unwrap_or_default().saturating_add(1)),
-                    // It counts the tries of one wait: what was ready, or given up, begins anew. Zero, and not left out, since another
-                    // manager may own the entry, too.
+                    // The count is that of the tries of one wait: a check that was ready, or given up, begins anew. Zero is written, and the field
+                    // not left out, since another manager may own the entry, too.
                     _ => check.retry_count.map(|_| 0),
                 };
                 check.message = format!("Reset to Pending after {after}. Previously: {}", check.state);
@@ -191,22 +191,22 @@ impl Edit<'_> {
         }
     }
 
-    /// Quota goes back after the job has stopped.
+    /// Gives quota back after the job has stopped.
     pub(crate) fn release(&mut self, requeued: bool) {
         let (reason, message) = find(&self.status.conditions, types::EVICTED)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
         self.take_back(reasons::PENDING_EVALUATION, &message);
         if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX) == Some(reasons::MAXIMUM_EXECUTION_TIME_EXCEEDED) {
-            // Whoever reactivates it gives it that time anew.
+            // A reactivation gives the workload that time anew.
             self.status.accumulated_past_execution_time_seconds = None;
         }
-        // Where it was True all along its time would stay that of the eviction before, and the run since then would count as waiting.
+        // A condition that was True all along would keep the time of the eviction before, and the run since then would count as waiting.
         self.remove(types::REQUEUED);
         self.set(types::REQUEUED, requeued, &reason, &message);
     }
 
-    /// The reservation ends with a reason; the time spent admitted is added up.
+    /// Ends the reservation with a reason; the time spent admitted is added up.
     pub(crate) fn take_back(&mut self, reason: &str, message: &str) {
         if let Some(admitted) = since(&self.status.conditions, types::ADMITTED, "True") {
             let spent = self.now.as_second().saturating_sub(admitted.as_second());
@@ -217,13 +217,13 @@ impl Edit<'_> {
         self.status.admission = None;
         self.remove(own_types::CAPACITY_TIER);
         self.pending(reason, message);
-        // It is not taken out: Kueue may own its key still, and what is left of a condition then is refused with the whole write.
+        // The condition is not taken out: Kueue may own its key still, and the API server refuses a write that leaves a part of a condition.
         if find(&self.status.conditions, types::PODS_READY).is_some() {
             self.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
     }
 
-    /// Another try is allowed again.
+    /// Allows another try.
     pub(crate) fn requeue(&mut self, reason: &str, message: &str) {
         self.set(types::REQUEUED, true, reason, message);
         if let Some(state) = &mut self.status.requeue_state {
@@ -231,13 +231,13 @@ impl Edit<'_> {
         }
     }
 
-    /// A deactivated workload's bookkeeping is dropped: why it was is said by its eviction.
+    /// Drops the state of a deactivation: its reason is that of the eviction.
     pub(crate) fn forget_deactivation(&mut self) {
         self.remove(types::DEACTIVATION_TARGET);
         self.status.requeue_state = None;
     }
 
-    /// The workload is over.
+    /// Finishes the workload.
     pub(crate) fn finish(&mut self, reason: &str, message: &str) {
         self.set(types::FINISHED, true, reason, message);
     }
@@ -255,11 +255,11 @@ pub(crate) fn set_in(
     set_condition(conditions, kind, status, reason, message, Some(generation), now)
 }
 
-/// Whether `status.resourceRequests` has to be written anew; how a quantity is spelled plays no part, and the unit that quota counts in
-/// neither.
+/// Whether `status.resourceRequests` has to be written anew. The spelling of a quantity plays no part, and neither does the unit that quota counts
+/// in.
 #[must_use]
 pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
-    // What Berth wrote itself has the same words, so that mostly nothing is read.
+    // A status that Berth wrote itself has the same words, so that mostly nothing is read.
     let amount = |text: &Quantity| berth_quantity::parse_quantity(&text.0).ok();
     let same_amount =
         |one: &Quantity, other: &Quantity| one == other || amount(one).is_some_and(|one| Some(one) == amount(other));
@@ -283,7 +283,7 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// Of the version that was read.
+    /// Metadata with the version that was read.
     pub(crate) fn metadata(&self) -> Value {
         let mut metadata = self.of_any_version();
         if let Value::Object(map) = &mut metadata {
@@ -292,7 +292,7 @@ impl Identity<'_> {
         metadata
     }
 
-    /// Of whatever version it is.
+    /// Metadata for any version.
     pub(crate) fn of_any_version(&self) -> Value {
         let mut metadata = json!({"name": self.name, "uid": self.uid});
         if let (Value::Object(map), false) = (&mut metadata, self.namespace.is_empty()) {
@@ -310,7 +310,7 @@ pub(crate) fn admission_body(identity: &Identity<'_>, status: &api::WorkloadStat
             match key.as_str() {
                 // Written under a manager of its own.
                 "reclaimablePods" => {}
-                // Of an object whose last field is taken back, an apply leaves null, and the API server refuses that.
+                // An apply leaves null for an object whose last field is taken back, and the API server refuses that.
                 _ if value.as_object().is_some_and(Map::is_empty) => {}
                 "conditions" => {
                     let owned: Vec<Value> = value

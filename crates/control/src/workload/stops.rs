@@ -1,4 +1,4 @@
-//! Queues that stop, or go, and what that means for the quota of their workloads (kueue.md 6.17).
+//! Queues that stop or go away, and the effect on the quota of their workloads (kueue.md 6.17).
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
@@ -14,19 +14,19 @@ use crate::workload::status::find;
 use crate::workload::{evict, has_finalizer, remove_finalizer, status_write};
 use crate::write::Purpose;
 
-/// The quota of a workload that was evicted and of which nothing runs any more goes back; for what it was evicted says whether it may be tried
-/// again at once.
+/// Gives back the quota of an evicted workload of which nothing runs any more. The reason of its eviction decides whether it may be tried again at
+/// once.
 pub(crate) fn release(workload: &WorkloadView, now: Timestamp) -> Decision {
     let reason = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.reason.as_str());
     release_as(workload, reason.is_some_and(returns_at_once), now)
 }
 
-/// The same, where it is known whether it is `requeued`.
+/// The same, where it is known whether the workload is `requeued`.
 pub(crate) fn release_as(workload: &WorkloadView, requeued: bool, now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
 }
 
-/// The quota of a workload that goes, and of which nothing runs any more, goes back: it is not tried again.
+/// Gives back the quota of a workload that goes, and of which nothing runs any more: it is not tried again.
 pub(crate) fn release_for_good(workload: &WorkloadView, message: &str, now: Timestamp) -> Decision {
     match workload.is(types::EVICTED) {
         true => release_as(workload, false, now),
@@ -34,12 +34,12 @@ pub(crate) fn release_for_good(workload: &WorkloadView, message: &str, now: Time
     }
 }
 
-/// A reservation that no admission has followed yet is given back.
+/// Gives back a reservation that no admission has followed yet.
 pub(crate) fn take_back(workload: &WorkloadView, (reason, message): (&str, &str), now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.take_back(reason, message)))
 }
 
-/// An admission for other pods than its Workload has is none: the quota goes back, and what runs is stopped first.
+/// Ends an admission for other pods than its Workload has: the quota goes back, and running pods are stopped first.
 pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp) -> Option<Decision> {
     let why = workload.misfit()?;
     Some(match only_reserved {
@@ -48,14 +48,14 @@ pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp
     })
 }
 
-/// Whoever says that a Workload is admitted which holds no quota is contradicted: nothing runs on it.
+/// Contradicts the condition `Admitted` of a Workload that holds no quota: nothing runs on it.
 pub(crate) fn unadmitted(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let wrong = control.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
     wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
 }
 
-/// The last steps of a workload that is being deleted and of which nothing runs: its quota goes back where somebody else's finalizer keeps it,
-/// and then our finalizer goes.
+/// The last steps of a workload that is being deleted and of which nothing runs: its quota goes back where another finalizer keeps it, and then our
+/// finalizer goes.
 pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     let kept = workload.rare.as_ref().is_some_and(|rare| !rare.finalizers.is_empty());
     let holds = workload.holds_quota();
@@ -66,11 +66,11 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
-/// Which of the queues of a workload with quota is not there any more, or not for long (kueue.md 6.17).
+/// Message about a queue of a workload with quota that is gone or being deleted (kueue.md 6.17).
 pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
     let local = control.view.local_queues.get(&workload.local_queue());
-    // Who names no queue has its quota by somebody else's word.
+    // A workload that names no queue has its quota by somebody else's decision.
     if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
         return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
     }
@@ -80,7 +80,7 @@ pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Optio
         .then(|| format!("ClusterQueue {name} is terminating or missing"))
 }
 
-/// The flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
+/// Message about a flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
 pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<String> {
     let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
     let queue = control.view.cluster_queues.get(name)?;
@@ -92,8 +92,8 @@ pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<
     Some(format!("ClusterQueue {name} has flavor {flavor} no longer"))
 }
 
-/// A reservation that no admission has followed yet goes back where a queue or a flavor of it is not there any more, or not for long, and where its
-/// namespace is not.
+/// Gives back a reservation that no admission has followed yet, where a queue or a flavor of it is gone or being deleted, or its namespace is being
+/// deleted.
 pub(crate) fn without_place(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let lost = missing_queue(control, workload)
         .or_else(|| lost_flavor(control, workload).filter(|_| !control.session.is_offline));
@@ -103,7 +103,7 @@ pub(crate) fn without_place(control: &Control, workload: &WorkloadView, now: Tim
     Some(take_back(workload, why, now))
 }
 
-/// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves when it is admitted, message.
+/// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves although it is admitted, message.
 pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
     let local = control.view.local_queues.get(&workload.local_queue());
     let name = workload
@@ -133,20 +133,20 @@ pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(
     }
 }
 
-/// How a workload comes back that was told to stay away.
+/// How a workload comes back whose condition `Requeued` is False.
 pub(crate) enum WayBack {
-    /// Not for now: what it was sent away for goes on.
+    /// Not for now: the cause of its eviction goes on.
     Stays,
-    /// From that time on, with the reason and message that it is told then.
+    /// From that time on, with the reason and message that its condition gets then.
     At(Timestamp, &'static str, String),
 }
 
-/// How a workload comes back that was told to stay away (`Requeued` is False); `None` where it was not. When it may be tried again the
-/// engine knows by the same answer, so that it has its place in the first plan after that (`docs/decisions/requeued-in-the-same-plan.md`).
+/// How a workload comes back whose condition `Requeued` is False; `None` for any other. The engine gets the time of the next try from the same
+/// answer, so that the workload has its place in the first plan after that (`docs/decisions/requeued-in-the-same-plan.md`).
 pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<WayBack> {
     let condition =
         find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
-    // Where it has ended nothing of it can run again: it goes with its pod.
+    // Nothing of a pod that has ended can run again: the Workload goes with its pod.
     if crate::cache::pods::has_ended(control, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return Some(WayBack::Stays);
     }
@@ -175,7 +175,7 @@ pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<Way
     })
 }
 
-/// Why a stop is over: where the LocalQueue is gone, or younger than the stop, nobody has restarted anything.
+/// Message about the end of a stop: a LocalQueue that is gone, or younger than the stop, was not restarted.
 fn stop_is_over(control: &Control, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
     let Some(local) = control.view.local_queues.get(&workload.local_queue()) else {
         return "The LocalQueue of the workload does not exist any more".into();

@@ -1,5 +1,5 @@
-//! What a change of a Workload means in numbers: Kueue's counters and histograms (kueue.md section 3). Only the leader
-//! counts, so that a sum over replicas counts nothing twice.
+//! Measures of a change of a Workload: Kueue's counters and histograms (kueue.md section 3). Only the leader counts, so that a sum over replicas
+//! counts nothing twice.
 
 use berth_api::conditions::{reasons, types};
 use berth_jobs::pods::PodState;
@@ -64,7 +64,7 @@ impl Tally<'_> {
     }
 }
 
-/// Creation, or the last time the workload was put back into its queue.
+/// Time of creation, or of the last time that the workload was put back into its queue.
 pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
     since(&workload.status.conditions, types::REQUEUED, "True").unwrap_or(workload.created)
 }
@@ -75,13 +75,12 @@ fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)>
     entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
 }
 
-/// How often a workload was evicted over its whole life.
+/// Number of evictions of a workload over its lifetime.
 pub(crate) fn times_evicted(workload: &WorkloadView) -> i32 {
     evictions(workload).map(|(.., count)| count).fold(0, i32::saturating_add)
 }
 
-/// How often a workload was evicted for a reason over its whole life: a slice has taken over what was counted of the one whose place it
-/// took.
+/// Number of evictions of a workload for a reason over its lifetime: a slice has taken over the counts of the one whose place it took.
 pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
     let counts = evictions(workload).filter(|(known, ..)| *known == reason).map(|(.., count)| count);
     counts.fold(0, i32::saturating_add)
@@ -152,7 +151,7 @@ pub(crate) fn measures(
     if became(types::FINISHED) {
         tally.count("kueue_finished_workloads", Some("kueue_local_queue_finished_workloads"), &[], true);
         let past = i64::from(new.status.accumulated_past_execution_time_seconds.unwrap_or_default());
-        // Of a job that grows the last slice has the time of all of them.
+        // The last slice of a job that grows has the time of all of them.
         let ended = since(&new.status.conditions, types::ADMITTED, "True").filter(|_| !is_replaced(new));
         if let Some(admitted) = ended {
             let running = timeline.millis_between(admitted, now);
@@ -189,7 +188,7 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
 }
 
 impl Control {
-    /// A job of ours got its Workload just now. A job whose spec has been changed since it was made may have waited for that.
+    /// A job got its Workload just now. A job whose spec has been changed since it was made may have waited for that.
     pub(crate) fn note_creation(&mut self, job: &ObjectKey, now: Timestamp) {
         let name = (job.namespace.clone(), job.name.clone());
         let (created, generation) = match job.kind {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_api::berth::CheckpointStoreSpec;
 use jiff::Timestamp;
 
-/// Where the checkpoints of a job are.
+/// The place of the checkpoints of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckpointPlace {
     /// Name of the CheckpointStore.
@@ -20,17 +20,17 @@ pub struct CheckpointPlace {
 }
 
 impl CheckpointPlace {
-    /// Where a checkpoint is, as pods know it.
+    /// URI of a checkpoint, as pods know it.
     pub(crate) fn uri_of(&self, id: &str) -> String {
         format!("{}/{id}", self.uri())
     }
 
-    /// Whether what pods know as being there is here.
+    /// Whether a URI that pods know is at this place.
     pub(crate) fn has(&self, uri: &str) -> bool {
         uri.strip_prefix(&self.uri()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Where the job saves.
+    /// URI under which the job saves.
     pub(crate) fn uri(&self) -> String {
         self.spec.uri(&self.namespace, &self.job)
     }
@@ -41,7 +41,7 @@ impl CheckpointPlace {
 pub struct Checkpoint {
     /// Its name in the folder of the job.
     pub id: String,
-    /// When it was complete.
+    /// Time at which it was complete.
     pub at: Timestamp,
     /// Step of the training.
     pub step: i64,
@@ -49,21 +49,21 @@ pub struct Checkpoint {
     pub epoch: Option<i64>,
     /// Size of all its files.
     pub bytes: u64,
-    /// What the job says of it.
+    /// Metadata that the job gave it.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What orders the checkpoints of a job: the last one is what it goes on from.
+/// Order of the checkpoints of a job: it goes on from the last one.
 pub type Rank<'a> = (Timestamp, i64, &'a str);
 
-/// The place of a checkpoint that was complete then, with that step and name.
+/// The rank of a checkpoint that was complete then, with that step and name.
 #[must_use]
 pub const fn rank(at: Timestamp, step: i64, id: &str) -> Rank<'_> {
     (at, step, id)
 }
 
 impl Checkpoint {
-    /// Its place among those of its job.
+    /// Its rank among those of its job.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {
         rank(self.at, self.step, &self.id)

@@ -1,4 +1,4 @@
-//! Which pods are a job's.
+//! The pods of a job, and pods that are found by questions.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub struct PodOnNode {
 }
 
 impl PodOnNode {
-    /// What the metadata of a pod say.
+    /// A pod by its metadata.
     #[must_use]
     pub fn of(pod: ObjectMeta) -> Self {
         let job = berth_jobs::controller(&pod).filter(|owner| is_batch_job(owner));
@@ -73,7 +73,7 @@ pub struct LeftPod {
 }
 
 impl LeftPod {
-    /// What the metadata of a pod say; `None` of one that another kind controls.
+    /// A pod by its metadata; `None` of one that another kind controls.
     #[must_use]
     pub fn of(pod: ObjectMeta) -> Option<Self> {
         let controller = berth_jobs::controller(&pod);

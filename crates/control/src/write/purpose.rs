@@ -1,4 +1,4 @@
-//! Why writes are made, and how urgent that is.
+//! Purposes of writes, and how urgent they are.
 
 /// Why a write is made: closed, one name per decision, used in logs, metrics and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ pub enum Purpose {
     SetAdmitted,
     /// The list of a Workload's admission checks follows its queue.
     SyncAdmissionChecks,
-    /// The list of where its preemption gates stand follows its spec.
+    /// The list of the states of its preemption gates follows its spec.
     SyncPreemptionGates,
     /// An admission check of Berth's own is ready, to be retried or rejected.
     AnswerCheck,
@@ -41,7 +41,7 @@ pub enum Purpose {
     Requeue,
     /// Set spec.active=false.
     Deactivate,
-    /// PodsReady condition, and what is counted of the times without.
+    /// PodsReady condition, and the count of time-outs.
     SetPodsReady,
     /// Reclaimable pods.
     SetReclaimable,
@@ -55,7 +55,7 @@ pub enum Purpose {
     StartJob,
     /// Give a job or a pod another version, so that a start of unknown outcome can no longer be applied to it.
     WithdrawStart,
-    /// Write its placement into the template of a job that stays suspended, until what was made of the user's template has gone.
+    /// Write its placement into the template of a job that stays suspended, until the Jobs that were made of the user's template have gone.
     PlaceTemplate,
     /// Bring back the user's template of a suspended job.
     RestoreTemplate,
@@ -65,13 +65,13 @@ pub enum Purpose {
     AddFinalizer,
     /// Remove a finalizer that a deletion waits for.
     RemoveFinalizer,
-    /// Remove the finalizer of a finished Workload: nobody waits for it.
+    /// Remove the finalizer of a finished Workload: nothing waits for it.
     LetFinishedGo,
     /// Delete a Workload.
     DeleteWorkload,
     /// Delete a job (retention).
     DeleteJob,
-    /// Create what a TrainingJob's pods need before they start.
+    /// Create the objects that a TrainingJob's pods need before they start.
     PrepareTraining,
     /// Create a Job that runs a role of a TrainingJob.
     StartTraining,
@@ -94,27 +94,27 @@ pub enum Purpose {
     FindLeftPods,
     /// Read a large job, of which only a part is kept: its Workload is to be made.
     ReadJob,
-    /// Read a pod of a job that its Job does not answer for, or that may have been resized.
+    /// Read a pod of a job for which its Job does not answer, or that may have been resized.
     ReadPod,
-    /// Look what a TrainingJob has in its store.
+    /// List the checkpoints of a TrainingJob in its store.
     ListCheckpoints,
-    /// Delete what it has there beyond what is kept.
+    /// Delete checkpoints there beyond those that are kept.
     DeleteCheckpoints,
-    /// Tell the pods of a job that it is to stop, so that they save their work.
+    /// Notify the pods of a job that it is to stop, so that they save their work.
     NotifyPods,
     /// Ask the pods of a job that is to lose workers to save their work before.
     AskToSave,
-    /// Ask which pods of a started job no node takes: whether its capacity did not turn up.
+    /// Ask which pods of a started job no node takes: its capacity may not have turned up.
     FindStuckPods,
     /// Ask which pods run on a node that is being taken away.
     FindPodsOnNode,
     /// Ask how many nodes the pods of a TrainingJob are on.
     CountNodes,
-    /// Tell a pod that and why it goes.
+    /// Write into the status of a pod that and why it goes.
     CondemnPod,
     /// Delete a pod: it cannot wait again once it was started, or its group has too many.
     DeletePod,
-    /// Remove our finalizer from a pod of which nothing more is to be learnt.
+    /// Remove our finalizer from a pod from which nothing more is to be learnt.
     ReleasePod,
     /// The pods that came to a group own its Workload too.
     AddOwners,
@@ -122,7 +122,7 @@ pub enum Purpose {
     SetWaitingForPods,
 }
 
-/// How urgent a write is: what the runtime sends first when not all can go at once.
+/// Urgency of a write: the runtime sends the most urgent ones first when not all can go at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Moves jobs.
@@ -133,22 +133,22 @@ pub enum Urgency {
     Told,
     /// Counts.
     Counted,
-    /// Tidies up: nobody waits for it.
+    /// Tidies up: nothing waits for it.
     Whenever,
 }
 
 impl Purpose {
-    /// A status that is written when it is marked, and at no other time: one that failed has to be marked again.
+    /// Whether it is a status that is written when it is marked, and at no other time: one that failed has to be marked again.
     pub(crate) const fn is_coalesced(self) -> bool {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
-    /// Applied late it would use quota that may be somebody else's by then.
+    /// Whether such a write, applied late, would use quota that may be somebody else's by then.
     pub(crate) const fn uses_quota(self) -> bool {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
     }
 
-    /// The request is about the pods of a job, or reads the job: when it has to wait, writes to the object that it is booked on do not.
+    /// Whether the request is about the pods of a job, or reads the job: when it has to wait, writes to its object do not.
     pub(crate) const fn spares_its_object(self) -> bool {
         matches!(
             self,
@@ -165,28 +165,28 @@ impl Purpose {
         )
     }
 
-    /// A Workload is made, or read for that what it is made of: of these some are under way at a time.
+    /// Whether a Workload is made, or the job is read for that: only some of these are under way at a time.
     pub(crate) const fn creates(self) -> bool {
         matches!(self, Self::CreateWorkload | Self::ReadJob)
     }
 
-    /// Pods are told to save their work. The object on which that is booked does not change by it.
+    /// Whether pods are asked to save their work. The object of such a write does not change by it.
     pub(crate) const fn asks_to_save(self) -> bool {
         matches!(self, Self::NotifyPods | Self::AskToSave)
     }
 
-    /// It goes to a store of checkpoints, and not to the API server.
+    /// Whether it goes to a store of checkpoints, and not to the API server.
     #[must_use]
     pub const fn asks_store(self) -> bool {
         matches!(self, Self::ListCheckpoints | Self::DeleteCheckpoints)
     }
 
-    /// What is deleted is not looked at again before it is gone.
+    /// Whether it deletes an object that is not looked at again before it is gone.
     pub(crate) const fn withdraws(self) -> bool {
         matches!(self, Self::WithdrawRequest | Self::WithdrawPodTemplate)
     }
 
-    /// The object is not there yet: what is told of a refusal is told of the one that wanted it.
+    /// Whether the object is not there yet: a refusal is reported at the object that wanted it.
     pub(crate) const fn makes_anew(self) -> bool {
         matches!(self, Self::PreparePodTemplate | Self::RequestCapacity | Self::PrepareTraining | Self::StartTraining)
     }

@@ -1,15 +1,15 @@
-//! Questions: what control asks the runtime to find out. They change nothing.
+//! Questions of control to the runtime. They change nothing.
 
 use super::{CheckpointPlace, PodsOf, StuckPod};
 
-/// What is asked. As a write it is booked on an object, has its turn in a term, and comes back with an outcome.
+/// A question. Like a write it belongs to an object, has its turn in a term, and comes back with an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// GET of pods of a job that have not ended. `Applied` when there are no more than allowed, `Busy` while there are.
     ProbePods {
         /// Which pods.
         pods: PodsOf,
-        /// How many are allowed.
+        /// Number of pods that are allowed.
         most: usize,
     },
     /// GET of some pods of a job that are on no node, and of events about some of them. Answered with [`super::Outcome::Stuck`].
@@ -26,7 +26,7 @@ pub enum Question {
     FindPodsOnNode,
     /// GET of some of the pods that a job has left behind and that have not ended. Answered with [`super::Outcome::Left`].
     FindLeftPods {
-        /// The labels by which they may name the uid of the job.
+        /// The labels by which pods may name the uid of the job.
         labels: Vec<&'static str>,
         /// That uid.
         uid: String,

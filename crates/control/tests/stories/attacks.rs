@@ -1,5 +1,5 @@
-//! A law: whatever a tenant writes, and however often, ten seconds later no more of his runs than his Workloads hold quota for, and what they hold can
-//! be taken back by whoever has lent it. What he makes run beyond that until then is charged to a queue two seconds after his write.
+//! A law: whatever a tenant writes, and however often, ten seconds later his jobs run no more than his Workloads hold quota for, and the lender of
+//! that quota can take it back. Pods that run beyond it until then are charged to a queue two seconds after his write.
 //!
 //! The tenant may write every field, label, annotation, owner and finalizer of his jobs that the API server lets him write (Kubernetes' role
 //! `edit` and the chart's user role), create jobs that name others as their controllers, and delete what he has. Webhooks are off. Left out are
@@ -18,9 +18,9 @@ use crate::stories::training::training;
 
 /// Seconds after the tenant's last write in which everything comes right.
 const BOUND: i64 = 10;
-/// Seconds after a write in which what it makes run beyond that is charged.
+/// Seconds after a write in which pods that run beyond quota by it are charged.
 const CHARGED: i64 = 2;
-/// Seconds after which whoever has lent quota has it back.
+/// Seconds after which the lender of quota has it back.
 const BACK: i64 = 60;
 /// Cpus that the lender has, and that the tenant has.
 const LENT: i64 = 2;
@@ -88,7 +88,7 @@ fn uid(object: &Value) -> Option<&str> {
     object["metadata"]["uid"].as_str()
 }
 
-/// Whole cpus of a quantity as the stories write them.
+/// Cpus of a quantity; the stories write full numbers only.
 fn cpus(quantity: &Value) -> i64 {
     quantity.as_str().map_or(0, |text| text.parse().unwrap())
 }
@@ -180,7 +180,7 @@ impl World {
             _ => {
                 let mut name = format!("j{number}");
                 if let Some(set) = self.pick(Kind::JOB_SET).filter(|_| self.dice.below(3) == 0) {
-                    // As one of the Jobs of a JobSet would be called, or would be if there were more of them.
+                    // The name that one of the Jobs of a JobSet has, or would have if there were more of them.
                     name = format!("{set}-job-{}", self.dice.below(4));
                     if self.cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", &name)) {
                         return "nothing: the name is taken".to_owned();
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// The job by whose quota a Job is to run: what makes it, where it is one of the Jobs of that, and else itself.
+    /// The job by whose quota a Job is to run: its maker, where it is one of the Jobs of that, and else itself.
     fn runs_by<'a>(&'a self, (key, job): (&'a ObjectKey, &'a Value)) -> &'a Value {
         let owner = &job["metadata"]["ownerReferences"][0];
         let makers = self.all(Kind::JOB_SET).chain(self.all(Kind::TrainingJob));
@@ -306,7 +306,7 @@ impl World {
         if is_part { object } else { job }
     }
 
-    /// Cpus that are charged to the ClusterQueues: what Workloads hold, and what runs beyond that.
+    /// Cpus that are charged to the ClusterQueues: those that Workloads hold, and those that run beyond that.
     fn charged(&mut self) -> [i64; 2] {
         let world = self.cluster.control.world();
         let figures = ["tenant", "lender"].into_iter().filter_map(|queue| world.figures(queue));

@@ -1,4 +1,4 @@
-//! A JobSet that is restarted: what was over runs again.
+//! A JobSet that is restarted: Jobs of it that were over run again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

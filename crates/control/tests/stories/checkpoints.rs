@@ -1,4 +1,4 @@
-//! Jobs that save their work: asked for it before they are stopped, and told where to go on.
+//! Jobs that save their work: they are asked for it before they are stopped, and start with the checkpoint from which they go on.
 
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ fn a_save_of_the_same_second_is_an_answer_only_after_the_request() {
         assert_eq!(cluster.told_pods.len(), 1, "what it saved a moment before is no answer");
         assert!(cluster.has_job("victim-worker"), "it may save");
         if failover {
-            // Whoever did not evict it cannot know what was there before, and must not wait for nothing.
+            // A replica that did not evict the job cannot know what was saved before, and must not wait for nothing.
             cluster.restart();
         } else {
             save(&mut cluster, "victim", 701);
@@ -132,7 +132,7 @@ fn a_request_to_save_is_seen_before_its_answer_however_fast_that_is() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
-    // Its phase is told first, and is no other one when its pods are told.
+    // Its phase is written first, and is no other one when its pods are notified.
     cluster.edit(Kind::TrainingJob, "team", "victim", &json!({"spec": {"suspend": true}}));
     cluster.settle();
     assert_eq!(cluster.told("victim", "CheckpointRequested")["status"], "True");
@@ -156,7 +156,7 @@ fn an_answer_to_a_request_that_no_status_told_of_is_told() {
     cluster.pass(5);
     cluster.keep_pods_of(Kind::TrainingJob, "victim");
     cluster.put(Kind::TrainingJob, training("urgent", of("high", json!({}))));
-    // The pods are told, and save before anything else is done.
+    // The pods are notified, and save before anything else is done.
     while cluster.told_pods.is_empty() {
         let step = cluster.control.step(cluster.now);
         assert!(!step.writes.is_empty(), "{:?}", cluster.writes);
@@ -166,7 +166,7 @@ fn an_answer_to_a_request_that_no_status_told_of_is_told() {
     save(&mut cluster, "victim", 700);
     cluster.pass(3);
     assert!(!cluster.has_job("victim-worker"));
-    // It is told when its last pod is gone, before the quota is.
+    // The status shows it when its last pod is gone, before the quota is.
     cluster.pods_left.clear();
     cluster.pass(30);
     assert!(!cluster.is("victim", "QuotaReserved"));

@@ -36,7 +36,7 @@ pub fn checked() -> (Cluster, String) {
     (cluster, name)
 }
 
-/// What the check's controller answers.
+/// Answer of the check's controller.
 pub fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
     let time = cluster.now.to_string();
     let state = json!([{"name": "budget", "state": state, "message": "said so", "lastTransitionTime": time,
@@ -56,7 +56,7 @@ fn a_job_starts_when_its_check_is_ready() {
     assert!(cluster.is("a", "Finished"));
 }
 
-/// What a job or pod was told of its checks.
+/// Messages about its checks that a job or pod got.
 fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = |notice: &&Notice| notice.reason == "UpdatedAdmissionCheck" && notice.key.kind == kind;
     let about = cluster.notices.iter().filter(|notice| about(notice) && notice.key.name == name);
@@ -108,7 +108,7 @@ fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
     let budget = (json!("budget"), json!("Pending"));
     assert!(!cluster.is("b", "QuotaReserved"));
     assert_eq!(listed(&cluster, "b"), std::slice::from_ref(&budget));
-    // Of two flavors it is for one: it may not concern who has not got a flavor yet.
+    // The check is for one of two flavors: it may not concern a Workload that has no flavor yet.
     cluster.put(Kind::ResourceFlavor, flavor("other", json!({})));
     rely_on_budget(&mut cluster, &[("default", "1"), ("other", "0")], json!(["default"]));
     cluster.pass(5);

@@ -1,4 +1,4 @@
-//! When a running job goes back up the ladder, and when not yet.
+//! Times at which a running job returns to a better tier, and at which it does not yet.
 
 use berth_control::write::{Kind, Outcome, Purpose, Term};
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::stories::policies::{evictions, with_tiers};
 use crate::stories::tiers::{flavor_of, ladder};
 use crate::stories::training::{suspend, training};
 
-/// `second` runs on demand, as `first` holds the whole reservation.
+/// `second` runs on demand, as `first` holds all of the reservation.
 fn second_on_demand(tiers: Value) -> Cluster {
     let mut cluster = ladder("1");
     cluster.put(Kind::QueuePolicy, with_tiers(tiers));
@@ -21,7 +21,7 @@ fn second_on_demand(tiers: Value) -> Cluster {
     cluster
 }
 
-/// It is where it was after so many seconds, and has climbed after so many more.
+/// The job is where it was after so many seconds, and in the better tier after so many more.
 fn climbs_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
     cluster.pass(not_yet);
     assert_eq!(flavor_of(cluster, "second"), json!("on-demand"), "{why}");
@@ -184,7 +184,7 @@ fn who_is_suspended_or_queued_again_begins_at_the_top() {
     ];
     for (how, pause, resume) in pauses {
         let mut cluster = ladder("2");
-        // Nobody climbs.
+        // No job returns to a better tier.
         cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
         cluster.put(Kind::JOB, job("first", "lq", "2", true));
         cluster.settle();

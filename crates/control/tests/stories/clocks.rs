@@ -13,7 +13,7 @@ use crate::stories::training_figures::found;
 
 const DAY: i64 = 86_400;
 
-/// A cluster whose process sees a clock that nobody sets, too.
+/// A cluster whose process sees a monotonic clock, too.
 struct Clocks {
     cluster: Cluster,
     steady: i64,
@@ -31,7 +31,7 @@ impl Clocks {
         self.cluster.control.tick(self.cluster.now, steady);
     }
 
-    /// Both go on.
+    /// Both clocks go on.
     fn pass(&mut self, seconds: i64) {
         self.cluster.pass(seconds);
         self.steady += seconds;
@@ -113,7 +113,7 @@ fn time_that_a_job_ran_is_added_up_without_the_jump() {
     assert!(!clocks.is_admitted());
 }
 
-/// What was before the process is measured by times of day, as nothing else is known of it.
+/// Time before the process is measured by times of day, as nothing else is known of it.
 #[test]
 fn limit_counts_what_ran_before_a_restart() {
     let mut clocks = Clocks::over(one_queue("1"));

@@ -46,7 +46,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// What becomes of a write of that purpose, and whether it happens all the same.
+/// Outcome of a write of that purpose, and true if the write happens all the same.
 pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
@@ -57,16 +57,16 @@ pub struct Cluster {
     pub objects: BTreeMap<ObjectKey, Value>,
     pub writes: Vec<(Purpose, ObjectKey)>,
     pub notices: Vec<Notice>,
-    /// What the log says of tiers.
+    /// Log entries about tiers.
     pub moves: Vec<TierMove>,
-    /// When each of them was.
+    /// Time of each of them.
     pub moved_at: Vec<Timestamp>,
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
-    /// How the API server answers every write of a purpose to objects whose names begin like that, and makes none.
+    /// Answers of the API server to every write of a purpose to objects whose names begin like that; it makes none of these writes.
     pub answers: Vec<(Purpose, &'static str, Outcome)>,
-    /// Purposes whose next write is lost: it may be applied when nobody reckons with it ([`Self::land`]).
+    /// Purposes whose next write is lost: it may be applied at an unexpected time ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost.
     pub lost: Vec<Write>,
@@ -84,33 +84,33 @@ pub struct Cluster {
     pub keep_nodes: Vec<&'static str>,
     /// The pods on a node, by its name.
     pub on_node: BTreeMap<String, Vec<PodOnNode>>,
-    /// What an autoscaler says of them that gets none.
+    /// Message of an autoscaler about pods that get no node.
     pub refused_nodes: Option<String>,
-    /// What pods were told by annotations: uid of their job, annotations.
+    /// Annotations that pods got: uid of their job, annotations.
     pub told_pods: Vec<(String, BTreeMap<String, String>)>,
-    /// What is in stores, by place as pods know it.
+    /// Checkpoints in stores, by place as pods know it.
     pub saved: BTreeMap<String, Vec<Checkpoint>>,
-    /// Looks into it.
+    /// Number of listings.
     pub looks: usize,
-    /// Why it cannot be read.
+    /// Why stores cannot be read.
     pub store_fault: Option<String>,
     /// Pods run but do not become ready.
     pub pods_stay_unready: bool,
-    /// So many pods of an elastic Job get nodes.
+    /// Number of pods of an elastic Job that get nodes.
     pub nodes: Option<i64>,
-    /// So many pods of TrainingJobs are on each of theirs.
+    /// Number of pods of TrainingJobs on each of their nodes.
     pub pods_per_node: usize,
     /// Running Jobs have as many pods as they say now, elastic or not, and Berth sees them where it asks for them.
     pub jobs_are_resized: bool,
-    /// A kind of which nothing is shown.
+    /// A kind of which no object is shown.
     unlisted: Option<Kind>,
     /// The job controller does nothing.
     pub controller_sleeps: bool,
     /// There is a controller of JobSets.
     pub job_sets_run: bool,
-    /// What a policy of the cluster adds to the spec of each Job as it is made.
+    /// Fields that a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
-    /// Since when the namespace is being deleted.
+    /// Time since when the namespace is being deleted.
     ends: Option<Timestamp>,
     settings: Settings,
     /// Labels of the namespace.
@@ -415,7 +415,7 @@ impl Cluster {
         self.store(&key, job);
     }
 
-    /// Its pods fail for the last time.
+    /// The pods of a job fail for the last time.
     pub fn fail(&mut self, name: &str) {
         let at = self.now.to_string();
         let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
@@ -484,7 +484,7 @@ fn apply_status(object: &mut Value, body: &Value, manager: &str) {
         if let (Some(new), Some(old)) = (value.as_array_mut(), status.get(&field).and_then(Value::as_array))
             && field == "conditions"
         {
-            // What others own stays; the manager of admissions carries all that it owns.
+            // Conditions of other managers stay; the manager of admissions carries all that it owns.
             let stays = |kind: &str| manager != "kueue-admission" || kind == "WaitingForReplacementPods";
             let kept = old.iter().filter(|one| stays(one["type"].as_str().unwrap_or_default()));
             let kept: Vec<Value> = kept.filter(|one| !new.iter().any(|n| n["type"] == one["type"])).cloned().collect();

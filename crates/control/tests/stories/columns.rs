@@ -1,4 +1,4 @@
-//! Columns of `kubectl get` for which no field of Kueue's stands: their texts are written with what is written anyway.
+//! Columns of `kubectl get` for which Kueue has no field: their texts go with writes that are made anyway.
 
 use berth_control::write::{Kind, Purpose, Request};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn size_is_part_of_the_adoption_of_a_workload_made_beforehand() {
     assert_eq!(cluster.count(Purpose::AdoptWorkload), 1);
 }
 
-/// The capacity tier of what a Workload was given is written with its reservation, and goes with that.
+/// The capacity tier of a Workload's quota is written with its reservation, and goes with that.
 #[test]
 fn tier_is_told_with_the_reservation_and_goes_with_it() {
     let mut cluster = ladder("1");

@@ -39,7 +39,7 @@ fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
     let evicted = cluster.condition("a", "Evicted").unwrap();
     assert_eq!(evicted["reason"], json!("DeactivatedDueToMaximumExecutionTimeExceeded"), "{evicted}");
     assert_eq!(cluster.workload_of("a").unwrap()["spec"]["active"], json!(false));
-    // Whoever reactivates it gives it the whole time again.
+    // A reactivation gives the job all of its time again.
     reactivate(&mut cluster);
     cluster.pass(50);
     assert!(cluster.is("a", "Admitted") && !cluster.is("a", "Evicted"), "{:?}", cluster.writes);
@@ -121,7 +121,7 @@ fn each_time_out_is_counted_and_waited_for_longer_until_whoever_reactivates_it_b
     assert_eq!(state(&cluster)["count"], json!(1), "{:?}", cluster.workload_of("a"));
 }
 
-/// Each with the object that is stopped, and a word of what those are told that come back.
+/// Kind, namespace and name of each queue that is stopped.
 const STOPS: [(Kind, &str, &str); 2] = [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")];
 
 #[test]

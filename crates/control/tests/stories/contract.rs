@@ -1,5 +1,5 @@
-//! What tools and users of Kueue rely on beside the order of admissions: Workloads made beforehand, priorities, queues that go, and
-//! the words of conditions and events.
+//! Behaviour that tools and users of Kueue rely on beside the order of admissions: prebuilt Workloads, priorities, queues that go, and the words of
+//! conditions and events.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose, Term};
@@ -103,7 +103,7 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
     assert_eq!(priority(&cluster, "named"), json!(300), "edited again");
 }
 
-/// As in Kueue: a class that comes again, and whoever leads from now on, bring the Workloads of a class to its value.
+/// As in Kueue: a class that comes again, and a new leader, bring the Workloads of a class to its value.
 #[test]
 fn a_class_that_got_its_value_while_nobody_looked_is_followed() {
     let mut cluster = one_queue("1");

@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs: they grow into what is idle, give up workers before they are preempted whole, and are never below their
-//! minimum, whatever becomes of the writes.
+//! Elastic TrainingJobs: they grow into idle quota, give up workers before all of them are preempted, and are never below their minimum, whatever the
+//! outcomes of the writes.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ impl Cluster {
             .collect()
     }
 
-    /// What the observer of end-to-end tests judges, at any moment.
+    /// The judgement that the observer of end-to-end tests makes, at any moment.
     pub fn judge(&self, what: &str) {
         let mut total = 0;
         for (key, object) in self.objects.iter().filter(|(key, _)| key.kind == Kind::Workload) {
@@ -183,7 +183,7 @@ fn it_gives_up_workers_and_takes_them_back() {
     assert_eq!(cluster.workers("a"), 4);
 }
 
-/// The same, of one that saves.
+/// The same of a job that saves.
 pub fn saving(name: &str) -> Value {
     let mut job = elastic(name, json!({}));
     job["spec"]["checkpoint"] = json!({"interval": "10m"});
@@ -192,7 +192,7 @@ pub fn saving(name: &str) -> Value {
 
 #[test]
 fn it_saves_before_it_gives_up_workers() {
-    // Whether it saves when it is asked to, and seconds after which its workers are still there, and gone.
+    // True for a job that saves when it is asked to, and the seconds after which its workers are still there, and gone.
     for (saves, there, gone) in [(true, 3, 6), (false, 28, 36)] {
         let mut cluster = with_priorities(cluster());
         cluster.put(Kind::TrainingJob, saving("a"));
@@ -399,7 +399,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass_judged(3, &what);
-        // Every fault meets a growth, and then a shrinking.
+        // Every fault meets a scale-up, and then a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         cluster.pass_judged(90, &what);
@@ -428,7 +428,7 @@ fn another_leader_at_any_moment_changes_nothing() {
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass(3);
         cluster.complete("first");
-        // So many steps of control, then another process.
+        // Control makes that many steps, then another process takes over.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
             let wake = step.wake_at;

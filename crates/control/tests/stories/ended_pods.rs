@@ -41,7 +41,7 @@ fn edit_workload(cluster: &mut Cluster, patch: &Value) {
     cluster.edit(Kind::Workload, "team", &name, patch);
 }
 
-/// What was given to the pod sets: how many pods, and how many cpus.
+/// Number of pods, and cpus, that the pod sets were given.
 fn given(cluster: &Cluster) -> Vec<(i64, &str)> {
     let sets = workload(cluster)["status"]["admission"]["podSetAssignments"].as_array().expect("admitted");
     sets.iter().map(|set| (set["count"].as_i64().unwrap(), set["resourceUsage"]["cpu"].as_str().unwrap())).collect()
@@ -172,7 +172,7 @@ fn jobset() -> Value {
             {"name": "trainer", "replicas": 3, "template": template}]}})
 }
 
-/// What the JobSet's controller says of it: it follows `spec.suspend`, and so many Jobs of each kind are over.
+/// Report of the JobSet's controller: it follows `spec.suspend`, and so many Jobs of each kind are over.
 fn report(cluster: &mut Cluster, over: (i32, i32)) {
     let suspended = is_suspended(cluster, Kind::JOB_SET);
     let job = |name: &str, all: i32, over: i32| {

@@ -1,8 +1,8 @@
-//! A law: what nobody disturbs comes to rest. Whatever was done to jobs, their Workloads and what is made of them, once nobody outside changes
-//! anything any more, writes come to an end, and nobody makes pods or Jobs for ever.
+//! A law: jobs that nobody disturbs come to rest. Once nobody outside changes jobs, their Workloads and the objects that are made of them any more,
+//! writes come to an end, and nobody makes pods or Jobs for ever, whatever was done before.
 //!
-//! Left out, since it goes on by design: what waits for pods that never get ready without a limit, and webhooks that are off while a
-//! controller makes pods which nobody gates.
+//! Left out, since it goes on by design: jobs that wait without a limit for pods that never get ready, and webhooks that are off while a controller
+//! makes pods which nobody gates.
 
 use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ impl World {
             set["spec"]["failurePolicy"] = json!({"maxRestarts": self.dice.below(3)});
         }
         if self.dice.below(3) == 0 {
-            // Its Jobs name the queue, with or without the whole.
+            // Its Jobs name the queue, and the JobSet names it or does not.
             let label = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
             set["spec"]["replicatedJobs"][0]["template"]["metadata"] = label;
             if self.dice.below(2) == 0 {
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// What was made since: uids of Jobs and pods.
+/// Uids of the Jobs and pods that were made.
 fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
     let runs = cluster.objects.iter().filter(|(key, _)| [Kind::JOB, Kind::Pod].contains(&key.kind));
     runs.map(|(key, object)| (key.clone(), object["metadata"]["uid"].clone())).collect()

@@ -1,4 +1,4 @@
-//! What a job and its Workload say in events over their life: which object, which type, which reason. The lists are Kueue's.
+//! Events about a job and its Workload over their life: object, type and reason. The lists are Kueue's.
 
 use berth_control::write::{EventType, Kind};
 use serde_json::json;
@@ -21,7 +21,7 @@ const STOPPED: Told = (Kind::JOB, EventType::Normal, "Stopped");
 const DELETED: Told = (Kind::JOB, EventType::Normal, "DeletedWorkload");
 const FINISHED: Told = (Kind::JOB, EventType::Normal, "FinishedWorkload");
 
-/// What was said since then about jobs, pods and Workloads, each once, in the order in which it was said first.
+/// Events since then about jobs, pods and Workloads, each once, in the order in which they came first.
 fn told_since(cluster: &Cluster, start: usize) -> Vec<(Kind, EventType, &str)> {
     let mut all: Vec<(Kind, EventType, &str)> = Vec::new();
     for notice in &cluster.notices[start..] {

@@ -26,8 +26,8 @@ pub fn every_fault(purposes: &[Purpose]) -> Vec<(Fault, String)> {
     outcomes.into_iter().flat_map(of_outcome).collect()
 }
 
-/// Tells a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets
-/// its cluster and the name of the fault.
+/// Runs a story once for every way in which the first write of each of these purposes may fail or be lost. The story gets its cluster and the name of
+/// the fault.
 pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell: impl Fn(Cluster, &str)) {
     for (fault, what) in every_fault(purposes) {
         let mut cluster = begin();
@@ -218,7 +218,7 @@ fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() 
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
     let stored = cluster.workload_of("a").unwrap().clone();
-    // What the runtime makes of it: no pod sets, and a mark. The new leader has never seen it whole.
+    // The rest that the runtime makes of it has no pod sets, and a mark. The new leader has never seen all of it.
     let mut rest = stored.clone();
     rest["spec"] = json!({"queueName": "lq"});
     rest["metadata"]["annotations"] = json!({"berth.dev/unreadable": ""});
@@ -245,7 +245,7 @@ fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() 
     assert!(cluster.is("b", "Admitted"), "{:?}", cluster.workload_of("b"));
 }
 
-/// Whatever keeps the quota of its job, it is to give it up.
+/// Has the job give up its quota, whatever keeps it.
 fn deactivate(cluster: &mut Cluster, workload: &str) {
     cluster.edit(Kind::Workload, "team", workload, &json!({"spec": {"active": false}}));
 }

@@ -48,7 +48,7 @@ fn words(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 
-/// What a queue says of its flavors in this field.
+/// Flavor fungibility of a queue, with this value in this field.
 fn fungibility(field: &str, said: Option<&str>) -> Value {
     said.map_or_else(|| json!({}), |said| json!({"flavorFungibility": {(field): said}}))
 }
@@ -305,7 +305,7 @@ fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
         for (index, controller) in checks.iter().enumerate() {
             let name = format!("check-{index}");
             rules.push(json!({"name": name, "onFlavors": on}));
-            // Without a configuration Berth itself would call a check for provisioning inactive, and that would be told first.
+            // Without a configuration Berth itself would call a check for provisioning inactive, and that would be the first message.
             let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "prc"});
             let check = json!({"metadata": {"name": name},
                 "spec": {"controllerName": controller, "parameters": parameters}, "status": {"conditions": [active]}});

@@ -29,7 +29,7 @@ fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
         cluster.complete("a-worker");
         cluster.pass(5);
         assert_eq!(cluster.phase("a"), "Succeeded", "{name}");
-        // What has the name of a role goes with it, as what it says it is.
+        // A Job with the name of a role goes with the TrainingJob, as a part of it.
         assert!(!cluster.has_job(name) || cluster.is(name, "Admitted"), "{name}: its turn has come");
         assert_eq!(cluster.has_job(name), name != "a-ps");
     }
@@ -41,7 +41,7 @@ fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
     (spec["completions"].clone(), spec["parallelism"].clone())
 }
 
-/// What was told first of a part that was stopped.
+/// First message about a part that was stopped.
 fn stopped(cluster: &Cluster) -> Option<&str> {
     cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|told| told.message.as_str())
 }
@@ -247,7 +247,7 @@ fn parts_are_compared_with_what_was_admitted_role_by_role() {
     assert_eq!((size(&cluster, "a-worker").0, size(&cluster, "a-ps").0), (json!(2), json!(1)), "{:?}", cluster.writes);
     assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], worker, "it was left alone");
-    // A wish for the whole gang is no quota for it.
+    // A request for all of the gang is no quota for it.
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 4, "parallelism": 4}}));
     cluster.pass(5);
     assert_eq!((size(&cluster, "a-worker").0, cluster.count(Purpose::StopTraining)), (json!(2), 2));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// What is to be forgotten and what was counted since the last call, as `key=value`, each once.
+/// Series to be forgotten and series counted since the last call, as `key=value`, each once.
 fn drained(cluster: &mut Cluster) -> (Vec<String>, Vec<String>) {
     let (mut forgotten, mut counted) = (Vec::new(), Vec::new());
     for measure in cluster.control.drain_measures() {

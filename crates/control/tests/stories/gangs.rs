@@ -1,4 +1,4 @@
-//! Gangs on a ladder of tiers: each tier gives them a time of its own.
+//! Gangs with several tiers: each tier gives them a time of its own.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};

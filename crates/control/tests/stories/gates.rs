@@ -1,5 +1,5 @@
-//! Jobs that somebody holds back before they are tried (annotation admission-gated-by) or keeps from preempting, and what is counted of
-//! those who wait.
+//! Jobs that somebody holds back before they are tried (annotation admission-gated-by) or keeps from preempting, and the figures about jobs that
+//! wait.
 
 use berth_control::measure::Measure;
 use berth_control::settings::Settings;
@@ -248,7 +248,7 @@ fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
     assert_eq!(observed(&mut cluster, metric), []);
     cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
     cluster.settle();
-    // Of a pod only the second is kept.
+    // Only the second is kept of a pod's creation.
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Pod".to_owned(), 500)]);
 }
 

@@ -1,4 +1,4 @@
-//! Jobs of a TrainingJob that runs are deleted by somebody: they are made again, and what cannot be made again holds no quota for ever.
+//! Jobs of a running TrainingJob that somebody deletes: they are made again, and a Job that cannot be made again holds no quota for ever.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
@@ -43,7 +43,7 @@ fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
     cluster.edit(Kind::JOB, "team", job, &json!({"status": {"active": 0, "ready": 0, "conditions": [end]}}));
 }
 
-/// What its condition `Running` says: status, reason, message.
+/// Status, reason and message of its condition `Running`.
 fn told(cluster: &Cluster) -> [String; 3] {
     let told = cluster.told("a", "Running");
     ["status", "reason", "message"].map(|field| told[field].as_str().unwrap_or_default().to_owned())
@@ -64,7 +64,7 @@ fn a_job_that_is_deleted_is_made_again() {
 
 #[test]
 fn what_a_job_needs_that_is_made_again_is_applied_again() {
-    // A Service, and the host file of an MPIJob; whoever deletes by a label takes all of them.
+    // A Service, and the host file of an MPIJob; a deletion by a label takes all of them.
     for (framework, needs, job) in [("PyTorchJob", 1, "a-worker"), ("MPIJob", 2, "a-launcher")] {
         let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
         let more = json!({"jobType": "MPIJob", "resources": {"maxReplicas": 1}, "roles": launcher});

@@ -34,7 +34,7 @@ fn shrink(cluster: &mut Cluster) {
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 3}}}));
 }
 
-/// What becomes of all tries: the last one is a pause that is longer than any job is given.
+/// Outcomes of all tries: the last one is a pause that is longer than any grace period.
 fn lasting() -> [Outcome; 4] {
     [Outcome::Conflict, Outcome::Unknown("reset".into()), Outcome::Busy(1_000), Outcome::Busy(120_000)]
 }
@@ -53,13 +53,13 @@ fn held_back(cluster: &mut Cluster, purpose: Purpose) -> Write {
     panic!("no write of {purpose:?}: {:?}", cluster.writes);
 }
 
-/// What the status of a TrainingJob says has happened, in that order.
+/// Reasons of the events in the status of a TrainingJob, in their order.
 fn events(cluster: &Cluster, name: &str) -> Vec<String> {
     let events = cluster.training(name)["status"]["events"].as_array().unwrap().clone();
     events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The request was told, and then what came of it.
+/// The status showed the request, and then its result.
 fn assert_told_in_order(cluster: &Cluster, name: &str, answer: &str) {
     let told = events(cluster, name);
     let place = |reason: &str| told.iter().position(|told| told == reason);
@@ -259,7 +259,7 @@ fn a_status_that_is_refused_holds_up_no_suspension() {
     let workload = cluster.workload_of_training("a").unwrap();
     assert_eq!((&workload["spec"]["active"], &workload["status"]["admission"]), (&json!(false), &Value::Null));
     assert!(!cluster.has_job("a-worker"), "{:?}", cluster.writes);
-    // It is told later who has deactivated it.
+    // The status shows later who has deactivated it.
     cluster.faults.clear();
     cluster.pass(70);
     assert_eq!((cluster.phase("a"), &cluster.told("a", "Suspended")["reason"]), ("Suspended", &json!("Requested")));

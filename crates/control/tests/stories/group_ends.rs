@@ -1,4 +1,4 @@
-//! How long Berth holds the pods of a group: until what became of each is booked, and never until another pod comes in its place.
+//! How long Berth holds the pods of a group: until the end of each is recorded, and never until another pod comes in its place.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ fn succeeded_pod_that_is_deleted_counts_for_the_end_of_its_group() {
     cluster.pass(5);
     assert!(cluster.workload_is("g", "Finished"), "{:?}", cluster.writes);
     assert_eq!(pods(&cluster), ["b"], "the other one is let go: {:?}", cluster.writes);
-    // Whoever deletes all of them gives the group up.
+    // A deletion of all of them gives the group up.
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
     cluster.end_pod("a", "Succeeded");
@@ -158,7 +158,7 @@ fn evicted_pod_with_a_fixed_name_frees_it_when_it_has_ended() {
 fn deleted_pod_with_a_fixed_name_is_made_again_at_once() {
     let mut cluster = with_controller("2");
     make(&mut cluster, &["web-0", "web-1"]);
-    // Its program ends well when it is told to stop, which is no end of it.
+    // Its program ends well when it is stopped, which is no end of it.
     cluster.controller_sleeps = true;
     delete(&mut cluster, &["web-1"]);
     cluster.end_pod("web-1", "Succeeded");
@@ -278,7 +278,7 @@ fn pods_that_come_own_the_workload_before_the_last_one_that_did_goes() {
     assert!(run(&cluster, &["c", "d"]), "{:?}", cluster.writes);
 }
 
-/// The better flavor goes to the role that is tried first: that follows from what its pods are, and not from what they call it.
+/// The better flavor goes to the role that is tried first: the order follows from the pods of a role, and not from its name.
 #[test]
 fn role_names_of_a_client_do_not_order_pod_sets() {
     let sets = |big: &str, small: &str| {

@@ -1,4 +1,4 @@
-//! Growths of elastic TrainingJobs that come to nothing: without nodes, too late, or where something forbids them.
+//! Scale-ups of elastic TrainingJobs that fail: without nodes, too late, or where something forbids them.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn a_worker_that_fails_long_after_a_growth_is_not_given_up() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     assert_eq!((cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::Evict)), (scalings, 0));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], uid);
-    // Another leader does not know that they all were ready once, and gives it the whole time again.
+    // Another leader does not know that they all were ready once, and gives the job all of its time again.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(12, "another leader");
@@ -77,7 +77,7 @@ fn on_spot(more: Value) -> Cluster {
 
 #[test]
 fn a_growth_that_gets_no_nodes_is_taken_back() {
-    // Also of what is no gang: there is no other time after which that is given up.
+    // The same holds for a job that is no gang: no other time ends its scale-up.
     for more in [json!({}), json!({"schedulingConfig": {"gangScheduling": false}})] {
         let mut cluster = on_spot(more);
         cluster.nodes = Some(2);
@@ -95,7 +95,7 @@ fn a_growth_that_gets_no_nodes_is_taken_back() {
         let told = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
         assert!(told.message.starts_with(words), "{}", told.message);
-        // What was learnt of the flavor keeps it from being tried in vain again and again, and ends.
+        // The stock-out of the flavor prevents further tries that would fail, and ends.
         let slices = cluster.count(Purpose::CreateWorkload);
         cluster.pass_judged(60, "out of stock");
         assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2));
@@ -142,7 +142,7 @@ fn who_lost_a_node_after_a_growth_was_up_leaves_its_tier_as_ever() {
     assert!(cluster.notices.iter().any(|notice| notice.reason == "EvictedDueToCapacityReclaimed"));
 }
 
-/// Nothing is tried for a minute while something forbids to grow, and then it grows.
+/// Nothing is tried for a minute while something forbids the scale-up, and then the job grows.
 fn forbidden(mut cluster: Cluster, forbid: impl FnOnce(&mut Cluster), allow: impl FnOnce(&mut Cluster)) {
     forbid(&mut cluster);
     let slices = cluster.count(Purpose::CreateWorkload);

@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs whose pods are told once how many workers there are, and that grow: all of them start again, so that none does
-//! before it has saved what it did.
+//! Elastic TrainingJobs whose pods learn the number of workers once, and that grow: all of them start again, so that none does before it has saved
+//! its work.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::json;
@@ -127,7 +127,7 @@ fn what_was_idle_before_a_job_became_elastic_again_is_not_remembered() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
 }
 
-/// The new slice is admitted, and the job is asked to save before it restarts, as its checkpoint took a while until it was told of.
+/// The new slice is admitted, and the job is asked to save before it restarts, as its checkpoint was a while old when it was reported.
 fn asked_to_grow() -> Cluster {
     let mut cluster = held_small(saving("a"));
     cluster.complete("first");

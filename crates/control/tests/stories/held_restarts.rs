@@ -33,7 +33,7 @@ fn a_host_file_lists_the_workers_of_the_restart_that_is_made_in_the_end() {
     assert!(hosts(&cluster).contains("a-worker-1.") && !hosts(&cluster).contains("a-worker-2."), "{}", hosts(&cluster));
 }
 
-/// Steps until the parameter server was deleted, and the worker was not yet, which fails for want of it.
+/// Steps until the parameter server was deleted, and the worker, which fails without it, was not yet.
 fn fail_for_want_of_ps(cluster: &mut Cluster) {
     for _ in 0..400 {
         if cluster.has_job("a-ps") {
@@ -75,8 +75,8 @@ fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
     }
 }
 
-/// A training of a parameter server and two workers, which saves and grows once more of its queue is idle. To start again with four
-/// workers its parameter server is deleted, for want of which the Job of the workers fails; somebody's finalizer keeps that.
+/// A training of a parameter server and two workers, which saves and grows once more of its queue is idle. To start again with four workers its
+/// parameter server is deleted, without which the Job of the workers fails; a finalizer keeps that Job.
 fn kept_from_before_its_growth() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "3", 1));
@@ -103,7 +103,7 @@ fn kept_from_before_its_growth() -> Cluster {
 
 #[test]
 fn a_failed_job_that_is_kept_from_before_a_growth_is_no_failure_of_the_run_that_gives_workers_up_again() {
-    // Back to as many as that Job was told, or to another number.
+    // Back to the number of workers with which that Job was started, or to another number.
     for (cpus, keeps) in [("3", 2), ("2", 3)] {
         let mut cluster = kept_from_before_its_growth();
         cluster.put(Kind::JOB, other("urgent", cpus, 100));

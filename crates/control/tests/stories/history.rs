@@ -1,4 +1,4 @@
-//! What a growth of an elastic TrainingJob carries on: its Workload is new, the job and its run are not.
+//! State that an elastic TrainingJob keeps at a scale-up: its Workload is new, the job and its run are not.
 
 use berth_control::measure::{TierMove, TierStep};
 use berth_control::write::{Kind, Purpose};
@@ -29,7 +29,7 @@ impl Cluster {
     }
 }
 
-/// A ladder with four cpus in each tier, on which running jobs climb.
+/// Four cpus in each of several tiers, between which running jobs return to better ones.
 fn climbing(climb: Value) -> Cluster {
     let mut cluster = ladder("4");
     let seconds = json!({"reserved": "20s", "on-demand": "20s"});

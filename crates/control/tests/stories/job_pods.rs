@@ -1,4 +1,4 @@
-//! Pods of Jobs that no Job answers for, or that were made larger: by these alone more would run than holds quota.
+//! Pods of Jobs for which no Job answers, or that were made larger: by these alone more would run than holds quota.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -27,12 +27,13 @@ fn is_there(cluster: &Cluster, pod: &ObjectKey) -> bool {
     cluster.objects.contains_key(pod)
 }
 
-/// What was asked about pods and written to them.
+/// Questions about pods and writes to them.
 fn of_pods(cluster: &Cluster) -> [usize; 3] {
     [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
 }
 
-/// Somebody takes the labels off a pod by which its Job knows it, and the Job makes another one: the pod is told that it goes, and deleted.
+/// Somebody takes the labels off a pod by which its Job knows it, and the Job makes another one: the pod gets the reason in its status, and is
+/// deleted.
 #[test]
 fn relabelled_pod_of_a_job_is_told_and_stopped() {
     let (mut cluster, pod) = running();
@@ -109,7 +110,7 @@ fn quota_waits_for_relabelled_pods() {
     }
 }
 
-/// What runs beside the quota of its job is charged to the job's queue until it has ended, also by a process that comes to lead.
+/// A pod that runs beside the quota of its job is charged to the job's queue until it has ended, also by a process that comes to lead.
 #[test]
 fn relabelled_pod_is_charged_until_it_has_ended() {
     for restarts in [false, true] {
@@ -146,7 +147,7 @@ fn pod_that_names_its_job_by_another_name_is_stopped() {
     assert_eq!(of_pods(&cluster), [1, 1, 1], "{:?}", cluster.writes);
 }
 
-/// A Job that is deleted without its pods is kept by somebody's finalizer, and ends by its deadline while they run on: they hold its quota.
+/// A Job that is deleted without its pods is kept by a finalizer, and ends by its deadline while they run on: they hold its quota.
 #[test]
 fn job_that_ends_without_its_pods_keeps_its_quota() {
     let (mut cluster, pod) = running();
@@ -192,7 +193,7 @@ fn forged_pod_that_never_runs_holds_up_nothing() {
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
 }
 
-/// A Job takes back what has lost its reference to it alone.
+/// A Job takes back a pod that has only lost its reference to it.
 #[test]
 fn adopted_pod_is_left_alone() {
     let (mut cluster, pod) = running();
@@ -205,7 +206,7 @@ fn adopted_pod_is_left_alone() {
     assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
 }
 
-/// What somebody else has started, and what a Job was deleted without, is no stray.
+/// Pods that somebody else has started, and pods that a Job was deleted without, run on.
 #[test]
 fn pods_of_others_are_left_alone() {
     let (mut cluster, pod) = running();

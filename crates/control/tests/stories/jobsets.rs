@@ -50,7 +50,7 @@ fn forbidding(label: &str) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": label}}})
 }
 
-/// What JobSet's controller makes of its template.
+/// Makes a Job as JobSet's controller makes it of its template.
 fn child(cluster: &mut Cluster) {
     part(cluster, "a-job-0");
 }
@@ -183,7 +183,7 @@ fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
     }
 }
 
-/// One Job decides that the whole has failed, and its controller stops the others afterwards.
+/// One Job decides that the JobSet has failed, and its controller stops the other Jobs afterwards.
 #[test]
 fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     let mut cluster = one_queue("4");
@@ -208,7 +208,7 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
     assert_eq!(condition(&cluster, "Finished")["reason"], json!("Failed"));
 }
 
-/// Stopped before its first start: what runs of it runs since before it was suspended.
+/// Stopped before its first start: Jobs that run have run since before it was suspended.
 #[test]
 fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
     let mut cluster = one_queue("4");
@@ -249,7 +249,7 @@ fn a_jobset_starts_when_its_jobs_were_seen() {
     }
 }
 
-/// What its Jobs are at the moment: the selectors of each.
+/// The selectors of each of its Jobs at the moment.
 fn selectors(cluster: &Cluster) -> Vec<Value> {
     let jobs = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::JOB);
     jobs.map(|(_, job)| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
@@ -283,7 +283,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
             assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(false), "{what}: {:?}", cluster.writes);
             assert_eq!(selectors(&cluster), [Value::Null; 0], "{what}: it starts when none is left of the user's");
             child(&mut cluster);
-            // Whether its capacity turns up is asked from time to time.
+            // Pods are looked at from time to time, to see whether their capacity turns up.
             let wrote = |cluster: &Cluster| cluster.writes.len() - cluster.count(Purpose::FindStuckPods);
             let writes = wrote(&cluster);
             cluster.pass(10);

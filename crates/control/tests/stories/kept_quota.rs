@@ -1,4 +1,4 @@
-//! Quota by which its job does not ask any more: it is followed by the job's uid until it is free, whatever the job says now.
+//! Quota that its job does not request any more: it is followed by the job's uid until it is free, whatever the job says now.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
@@ -55,7 +55,7 @@ fn controlled_by(cluster: &Cluster, kind: Kind, name: &str) -> Value {
     json!({"metadata": {"ownerReferences": cluster.controlled_by(kind, name)}})
 }
 
-/// What a tenant may do to his running Job beside the webhook, or while that does not answer.
+/// Edits that a tenant may make of his running Job beside the webhook, or while that does not answer.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Queue,
@@ -105,8 +105,8 @@ fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
     !cluster.workload_is(&name, "QuotaReserved")
 }
 
-/// A running job that loses its queue, is told to wait for another Workload, gets a controller or leaves management can still be preempted,
-/// also by a process that has not seen the change.
+/// A running job that loses its queue, has to wait for another Workload, gets a controller or leaves management can still be preempted, also by a
+/// process that has not seen the change.
 #[test]
 fn running_job_that_asks_no_more_is_preempted() {
     for edit in EDITS {
@@ -316,7 +316,7 @@ fn leaving_job_whose_workload_is_deleted_stops() {
     assert!(workload(&cluster, "job-t-").is_none(), "{:?}", cluster.writes);
 }
 
-/// Who waits in a namespace that has left management gets no quota, as nobody would start it; when it comes back it has its turn.
+/// A job that waits in a namespace that has left management gets no quota, as nothing would start it; when the namespace comes back it has its turn.
 #[test]
 fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
     for restarts in [false, true] {

@@ -1,4 +1,4 @@
-//! What QueuePolicies read in labels: tiers of jobs that say nothing, priority classes, and who else looks after a job.
+//! Labels that QueuePolicies read: tiers of jobs that name none, priority classes, and runners that look after a job.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Notice};
@@ -71,7 +71,7 @@ fn tier_0_takes_the_reservation_and_all_else_spot() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, &name), json!(flavor), "{name}");
     }
-    // What a job says itself comes first.
+    // The tiers that a job names itself come first.
     let mut own = tier_0("own");
     own["metadata"]["annotations"] = json!({"berth.dev/capacity-tiers": "on-demand"});
     cluster.put(Kind::JOB, own);
@@ -140,7 +140,7 @@ fn a_reservation_that_is_not_there_is_not_waited_for() {
     cluster.put(Kind::JOB, tier_0("b"));
     cluster.settle();
     assert!(!cluster.is("b", "QuotaReserved"), "spot is full, and on demand is not for it");
-    // Who waits is told of a reservation that comes, and of one that goes.
+    // Waiting jobs follow a reservation that comes, and one that goes.
     cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1"), ("reserved", "1")]));
     cluster.put(Kind::JOB, tier_0("c"));
     cluster.settle();
@@ -209,7 +209,7 @@ fn priority(cluster: &Cluster, name: &str) -> (Value, Value) {
     (spec["priorityClassRef"]["name"].clone(), spec["priority"].clone())
 }
 
-/// What was told for a reason.
+/// Events for a reason.
 fn told<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
     cluster.notices.iter().filter(|notice| notice.reason == reason).collect()
 }
@@ -327,7 +327,7 @@ fn a_job_that_a_runner_may_delete_is_told_of_once() {
         cluster.pass(20);
         let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JOB_SET).count();
         let before = writes(&cluster);
-        // Touched again and again, it is neither told nor written again.
+        // Touched again and again, it gets no other event and no other write.
         cluster.set_class("any", 1);
         cluster.pass(20);
         let found = told(&cluster, "BastionRunner");

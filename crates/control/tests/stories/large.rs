@@ -1,4 +1,4 @@
-//! Jobs into which their user wrote a lot: of these not all is kept while they wait, and nobody notices.
+//! Jobs into which their user wrote a lot: only a part of them is kept while they wait, and nobody notices.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The life of a job, and what is told and counted of it.
+//! The life of a job, its messages and its figures.
 
 use berth_control::measure::Measure;
 use berth_control::write::{Kind, Outcome, Purpose, WriteId};
@@ -216,7 +216,7 @@ fn a_changed_limit_range_is_asked_of_those_who_wait() {
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     let usage = &cluster.workload_of("a").unwrap()["status"]["admission"]["podSetAssignments"][0]["resourceUsage"];
     assert_eq!(usage["cpu"], json!("2"));
-    // What was given stays as it was given.
+    // Quota that was given stays as it was given.
     cluster.control.observe(range("1"), cluster.now);
     cluster.pass(10);
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
@@ -373,7 +373,7 @@ fn a_flood_of_jobs_waits_in_the_view() {
     let first = creations(&mut cluster);
     assert_eq!(first.len(), 64, "more would only lie in the writer's queue");
     assert_eq!(creations(&mut cluster), []);
-    // Whatever becomes of them, as many others follow, until every job has had its turn.
+    // As many other creations follow, whatever the outcomes of these, until every job has had its turn.
     let (mut under_way, mut made) = (first, 64);
     while !under_way.is_empty() {
         for id in under_way {
@@ -459,7 +459,7 @@ fn pods_that_fail_have_a_time_to_recover() {
 
 #[test]
 fn a_boost_counts_as_priority_where_the_gate_is_on() {
-    // A sum beyond 32 bits is told from the largest priority by itself.
+    // A sum beyond 32 bits is distinguished from the largest priority by itself.
     for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
         let mut settings = crate::stories::cluster::settings();
         settings.priority_boost = gate;

@@ -1,4 +1,4 @@
-//! The GPUs that a policy allows one job: who may do with fewer gets as many as it allows, and no more.
+//! The GPUs that a policy allows one job: a job that may do with fewer gets as many as the policy allows, and no more.
 
 use berth_control::settings::Settings;
 use berth_control::write::Kind;
@@ -122,7 +122,7 @@ fn who_may_not_even_have_its_fewest_pods_is_kept_out() {
     allow(&mut cluster, 4);
     cluster.pass(5);
     assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("4"), &json!(4)));
-    // Who runs is left alone, and meets the limit when it starts again.
+    // A running job is left alone, and meets the limit when it starts again.
     allow(&mut cluster, 3);
     cluster.pass(60);
     assert!(cluster.is("wide", "Admitted") && given(&cluster) == json!("4"));

@@ -7,7 +7,7 @@ use crate::stories::checks::{answer, checked, rely_on_budget};
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job};
 use crate::stories::one_queue;
 
-/// What a queue says of its flavors, by name.
+/// Totals of the flavors in a queue's status, by name.
 fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String, String)> {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
     let status = &cluster.objects[&Cluster::key(kind, namespace, name)]["status"];
@@ -36,7 +36,7 @@ fn flavor_taken_out_of_its_queue_stays_charged_and_shown() {
         }
         assert!(cluster.is("a", "Admitted") && cluster.count(Purpose::Evict) == 0, "it goes on");
     }
-    // Whatever may preempt takes back what is held beyond the quota, and what has ended is not shown any more.
+    // A workload that may preempt takes back quota beyond the limit, and workloads that have ended are not shown any more.
     cluster.complete("a");
     cluster.pass(30);
     let left = shown(&cluster, Kind::ClusterQueue, "cq", "flavorsReservation");

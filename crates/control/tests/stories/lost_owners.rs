@@ -1,5 +1,5 @@
-//! Workloads that lose who controls them, never had anybody, or are kept by somebody else's finalizer: none of them holds quota that nothing
-//! uses, and none lets anything run outside of quota.
+//! Workloads that lose their controller, never had one, or are kept by another finalizer: none of them holds quota that nothing uses, and none lets
+//! anything run outside of quota.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};

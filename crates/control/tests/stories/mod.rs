@@ -1,4 +1,4 @@
-//! Stories of jobs, told on a cluster that fits in a test.
+//! Stories of jobs, on a cluster that fits in a test.
 
 mod attacks;
 mod attempts;

@@ -18,7 +18,7 @@ fn suspended() -> Value {
     json!({"spec": {"suspend": true}})
 }
 
-/// A manifest that says `suspend: true` was applied again: the job is started again, and its user told how it is stopped.
+/// A manifest that says `suspend: true` was applied again: the job is started again, and an event says how to stop it.
 #[test]
 fn job_suspended_by_another_is_resumed_and_told() {
     let mut cluster = one_queue("1");

@@ -1,4 +1,4 @@
-//! Objects of others under the name of one that Berth is to make: whoever waits for the name is told what is in the way.
+//! Objects of others under the name of one that Berth is to make: the object that waits for the name says what is in the way.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn jobs(name: &str) -> [(Kind, Value); 4] {
     ]
 }
 
-/// What an object was told about names.
+/// Messages about names at an object.
 fn told(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
     let about = cluster.notices.iter().filter(|notice| notice.key.kind == kind && notice.key.name == name);
     about.filter(|notice| notice.reason == CONFLICT).map(|notice| notice.message.clone()).collect()
@@ -102,8 +102,7 @@ fn a_name_that_is_free_in_a_moment_is_waited_for_without_a_word() {
     assert_eq!(told(&cluster, Kind::JOB, "x"), Vec::<String>::new());
 }
 
-/// A tenant has made an object of the name that Berth is to give to what it asks an autoscaler with: the check names it, and so does
-/// the job.
+/// A tenant has made an object with the name that Berth is to give to its request to an autoscaler: the check names it, and so does the job.
 #[test]
 fn what_is_in_the_way_of_a_request_for_capacity_is_named_by_its_check() {
     for (purpose, kind) in

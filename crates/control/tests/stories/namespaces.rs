@@ -17,13 +17,13 @@ fn workloads(cluster: &Cluster) -> Vec<&Value> {
     cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object).collect()
 }
 
-/// What of `cq` is reserved.
+/// Reserved quota of `cq`.
 fn reserved(cluster: &Cluster) -> &Value {
     let queue = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")];
     &queue["status"]["flavorsReservation"][0]["resources"][0]["total"]
 }
 
-/// Deletes the namespace, and what is deleted after the pods; nothing is left, and no quota held.
+/// Deletes the namespace, and the objects that are deleted after the pods; nothing is left, and no quota held.
 fn ends(mut cluster: Cluster, what: &str, restarts: bool) {
     cluster.end_namespace();
     if restarts {

@@ -1,4 +1,4 @@
-//! Tenants who share ClusterQueues: what one of them is told names nothing of the other's.
+//! Tenants who share ClusterQueues: a message to one of them names no object of the other.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::Kind;
@@ -37,7 +37,7 @@ fn urgent(mut object: Value) -> Value {
     object
 }
 
-/// The message that the preemptor of a tenant's job was told, and the UID of the Workload that it took the quota from.
+/// The message at the preemptor of a tenant's job, and the UID of the Workload that it took the quota from.
 fn told_of_a_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));

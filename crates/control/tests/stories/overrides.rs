@@ -1,4 +1,4 @@
-//! Policies that override what jobs select of capacity.
+//! Policies that override selectors of capacity in jobs.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn pin(template: &mut Value) {
     spec["tolerations"] = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}, {"key": "mine"}]);
 }
 
-/// What the pods of a Job select and tolerate, and what they say of AxLearn's tier.
+/// Selectors and tolerations of the pods of a Job, and their label for AxLearn's tier.
 fn selected(cluster: &Cluster, job: &str) -> [Value; 3] {
     let template = &cluster.job(job)["spec"]["template"];
     let spec = &template["spec"];

@@ -1,4 +1,4 @@
-//! What runs beyond quota is charged to the queue of its job until it is gone, and to nobody else: pods that are replaced while they end, pods of a
+//! Usage beyond quota is charged to the queue of its job until it is gone, and to no other queue: pods that are replaced while they end, pods of a
 //! job that somebody else has started, Jobs and pods that have no place.
 
 use berth_control::write::{Kind, Purpose};
@@ -12,7 +12,7 @@ use crate::stories::random::{Dice, seeds};
 use crate::stories::training::started;
 use crate::stories::{one_queue, pod_queue};
 
-/// What the status of a queue says is in use.
+/// Totals in use in the status of a queue.
 fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
     ["flavorsReservation", "flavorsUsage"].map(|list| status[list][0]["resources"][0]["total"].clone())
@@ -105,7 +105,7 @@ fn third_generation_of_pods_evicts() {
     }
 }
 
-/// A tenant starts a job that waits, again and again: what was made of its pods is charged to its own queue, and a lender has all of its quota.
+/// A tenant starts a job that waits, again and again: its pods are charged to its own queue, and a lender has all of its quota.
 #[test]
 fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
     for (class, restarts) in [(None, false), (None, true), (Some("nobody-knows"), false), (Some("nobody-knows"), true)]
@@ -216,7 +216,7 @@ fn charge_follows_the_local_queue() {
     assert_eq!((shown(&cluster, "cq"), shown(&cluster, "other")), (both("0"), both("0")), "{:?}", cluster.writes);
 }
 
-/// The parallelism of a job that runs is raised: what was made before it was stopped is charged.
+/// The parallelism of a job that runs is raised: pods that were made before it was stopped are charged.
 #[test]
 fn raised_parallelism_is_charged_until_its_pods_are_gone() {
     let mut cluster = running("2");
@@ -234,7 +234,7 @@ fn raised_parallelism_is_charged_until_its_pods_are_gone() {
     assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
 }
 
-/// A job of a higher class is not kept out by what a lower one runs beyond its quota: that one leaves with all of its pods.
+/// A job of a higher class is not kept out by pods that a lower one runs beyond its quota: that one leaves with all of its pods.
 #[test]
 fn preempted_job_takes_its_pods_beyond_quota_with_it() {
     let mut cluster = running("2");
@@ -389,7 +389,7 @@ fn job_below_a_job_set_without_a_queue_is_charged() {
     assert_eq!(shown(&cluster, "cq"), both("0"), "{:?}", cluster.writes);
 }
 
-/// Cpus that Workloads hold, and that pods of jobs run beyond that, as the objects say.
+/// Cpus that Workloads hold, and cpus of pods that run beyond that, as the objects say.
 fn counted(cluster: &Cluster) -> i64 {
     let all = cluster.objects.iter();
     let mut held = std::collections::BTreeMap::new();
@@ -412,7 +412,7 @@ fn counted(cluster: &Cluster) -> i64 {
     sum
 }
 
-/// Whatever the Job controller says, whoever leads: a queue is charged what its Workloads hold, and what runs of their jobs beyond that.
+/// A queue is charged the quota of its Workloads, and usage of their jobs beyond that, whatever the Job controller says, and whichever process leads.
 #[test]
 fn queue_is_charged_what_is_held_and_what_runs_beyond() {
     let mut beyond = 0;

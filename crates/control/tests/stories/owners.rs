@@ -25,7 +25,7 @@ fn reserved(cluster: &Cluster) -> Value {
     all.find(|one| one["type"] == "QuotaReserved").cloned().unwrap_or_default()
 }
 
-/// The next job gets the only cpu, and who comes after it is told why it waits.
+/// The next job gets the only cpu, and the status of the job after it says why it waits.
 fn the_queue_goes_on(cluster: &mut Cluster) {
     for name in ["next", "later"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -115,7 +115,7 @@ fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
     }
 }
 
-/// Whoever made it lets it go, as under Kueue, which deletes jobs.
+/// Its own controller lets it go, as under Kueue, which deletes jobs.
 #[test]
 fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
     let mut settings = settings();
@@ -144,7 +144,7 @@ fn of_a_foreign_kind() -> Value {
     workload
 }
 
-/// What was said of its owner.
+/// Events about its owner.
 fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
     let said = cluster.notices.iter().filter(|notice| notice.reason == "OwnerKindUnknown");
     said.inspect(|notice| assert_eq!(notice.key, Cluster::key(Kind::Workload, "team", "before")))
@@ -223,7 +223,7 @@ fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
     cluster.edit(Kind::JOB, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
-    // What was lost is refused when it arrives: nobody is given quota twice.
+    // The lost write is refused when it arrives: no quota is given twice.
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
 }
 
@@ -304,7 +304,7 @@ fn kept_training(more: Value) -> Cluster {
     cluster
 }
 
-/// Two cpus for who comes after what is going.
+/// Two cpus for the job that comes after the one that is going.
 fn next_has_its_turn(cluster: &mut Cluster) -> bool {
     if !cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "next")) {
         let mut next = job("next", "lq", "2", true);
@@ -315,7 +315,7 @@ fn next_has_its_turn(cluster: &mut Cluster) -> bool {
     cluster.is("next", "Admitted")
 }
 
-/// What a condition of the Workload of the TrainingJob that is going says.
+/// A condition of the Workload of the TrainingJob that is going.
 fn said_of_going(cluster: &Cluster, kind: &str) -> Value {
     let conditions = cluster.workload_of_training("going").unwrap()["status"]["conditions"].clone();
     let mut all = conditions.as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A Job that accepts fewer pods: it gets what there is, runs with it, and has its own number back whenever it stops.
+//! A Job that accepts fewer pods: it gets as many as there is quota for, runs with them, and has its own number back whenever it stops.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn wide(name: &str, least: &str) -> Value {
     object
 }
 
-/// Whether a Job is suspended, its parallelism and its completions.
+/// True for a suspended Job, with its parallelism and its completions.
 fn stands(cluster: &Cluster, name: &str) -> (bool, i64, i64) {
     let spec = &cluster.job(name)["spec"];
     let number = |field: &str| spec[field].as_i64().unwrap();

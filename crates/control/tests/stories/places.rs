@@ -1,5 +1,5 @@
-//! A pod that runs has a place of its own, into which it fits, or is stopped: whoever takes gates away, renames roles, scales beside the webhook or
-//! resizes a pod gets nothing for it.
+//! A pod that runs has a place of its own, into which it fits, or is stopped: a user who takes gates away, renames roles, scales beside the webhook
+//! or resizes a pod gets nothing for it.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn let_loose(cluster: &mut Cluster, name: &str) {
     cluster.edit(Kind::Pod, "team", name, &json!({"spec": {"schedulingGates": []}}));
 }
 
-/// Somebody else keeps a pod, so that what it was told can be read.
+/// Somebody else keeps a pod, so that the reason in its status can be read.
 fn keep(cluster: &mut Cluster, name: &str, keep: bool) {
     let ours = "kueue.x-k8s.io/managed";
     let finalizers = if keep { json!([ours, "example.com/keep"]) } else { json!([]) };

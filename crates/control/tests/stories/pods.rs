@@ -1,4 +1,4 @@
-//! Pods by themselves: gated until admitted, deleted when evicted, held until their end is booked.
+//! Pods by themselves: gated until admitted, deleted when evicted, held until their end is recorded.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
 #[test]
 fn a_pod_that_may_not_run_is_told_why() {
     let mut cluster = pod_queue("1");
-    // Somebody else keeps them, so that what they were told can be read.
+    // Somebody else keeps them, so that the reasons in their statuses can be read.
     let kept = |name: &str| {
         let mut kept = pod(name, "1");
         kept["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/managed", "example.com/keep"]);
@@ -177,7 +177,7 @@ fn a_pod_that_fails_by_itself_during_its_eviction_is_finished() {
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.settle();
         assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
-        // Conditions stay, and with them whether it was told.
+        // Conditions stay, and with them the mark that the stop had reached it.
         cluster.edit(Kind::Pod, "team", "a", &json!({"status": {"phase": "Failed"}}));
         cluster.put(Kind::Pod, pod("b", "1"));
         cluster.pass(120);
@@ -248,7 +248,7 @@ fn a_pod_that_names_no_queue_any_more_can_be_deleted() {
 
 #[test]
 fn pods_that_others_answer_for_are_left_alone() {
-    // Those of a Job, and all of them where pods are not managed.
+    // Pods of a Job, and all pods where pods are not managed.
     let mut cluster = pod_queue("4");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -375,7 +375,7 @@ fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
     assert!(cluster.pod("a").is_none(), "it has left: {:?}", cluster.writes);
     assert!(cluster.notices.iter().any(|n| n.reason == "EvictedDueToStockOut" && n.message.contains("0/9 nodes")));
     assert_eq!(cluster.count(Purpose::ReserveQuota), 1, "its Workload is not tried again: {:?}", cluster.writes);
-    // What its owner makes in its place.
+    // The pod that its owner makes in its place.
     cluster.put(Kind::Pod, accepting("b"));
     cluster.settle();
     assert_eq!(cluster.pod("b").unwrap()["spec"]["nodeSelector"], json!({"tier": "spot"}), "{:?}", cluster.writes);

@@ -1,4 +1,4 @@
-//! QueuePolicies: whom they govern, and what they keep out.
+//! QueuePolicies: the queues that they govern, and the jobs that they keep out.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -138,13 +138,13 @@ fn limits_keep_out_and_name_themselves() {
     cluster.complete("one");
     cluster.settle();
     assert!(cluster.is("two", "Admitted"));
-    // A limit that is raised lets in whom it kept out.
+    // A limit that is raised lets in the job that it kept out.
     cluster.edit(Kind::QueuePolicy, "", "p", &json!({"spec": {"admission": {"maxGPUsPerJob": 9, "maxJobs": 5}}}));
     cluster.settle();
     assert!(cluster.is("big", "Admitted"), "{}", cluster.workload_of("big").unwrap());
 }
 
-/// Two policies of one queue: each field that one of them has applies, and the younger one is told which of its own gave way.
+/// Two policies of one queue: each field that one of them has applies, and the status of the younger one names its fields that gave way.
 #[test]
 fn a_queue_that_two_policies_claim_follows_both() {
     let mut cluster = ladder("4");
@@ -183,7 +183,7 @@ fn a_queue_that_two_policies_claim_follows_both() {
     for name in ["p", "b"] {
         assert_eq!(status(&cluster, name)["clusterQueues"], json!(["cq"]), "{name}");
     }
-    // What the older one said goes with it.
+    // The fields of the older one go with it.
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     cluster.pass(6);
     assert_eq!(active(&cluster, "b")["status"], json!("True"));
@@ -230,7 +230,7 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     let mut cluster = ladder("1");
     let climb = json!({"minStay": "10m", "hysteresis": "1m"});
     let mut policy = with_tiers(json!({"climbBack": climb}));
-    // It is asked for no other checkpoint than the one that lets it climb.
+    // It is asked for no other checkpoint than the one that lets it return to a better tier.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
@@ -276,8 +276,8 @@ fn who_climbs_comes_to_rest_whatever_the_capacity_does() {
         for name in ["a", "b", "c", "d"] {
             let climbs = evictions(&cluster, name, "ClimbedBack");
             assert!(climbs <= 2, "{name} climbed {climbs} times");
-            // Who has somewhere to go falls once for each time that it was up; who has not tries again at the pace of the
-            // back-off, four minutes and one of patience.
+            // A job that has somewhere to go falls once for each time that it was up. A job that has not tries again at the pace of the back-off,
+            // four minutes and one of patience.
             let falls = evictions(&cluster, name, "StockOut");
             let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
             let most = if settled && !demand { climbs + 1 } else { 80 };
@@ -408,7 +408,7 @@ fn preempting(cpu: &str) -> Cluster {
 
 #[test]
 fn a_policy_bounds_how_many_are_evicted_and_how_much() {
-    // Who runs, what the higher job asks for, the bound that forbids its victims, and the one that allows them.
+    // Running jobs, requests of the higher job, the bound that forbids its victims, and the one that allows them.
     for (running, asks, forbids, allows) in [
         (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
         (&["2"], "1", json!({"maxEvictedPercent": 199}), json!({"maxEvictedPercent": 200})),

@@ -1,4 +1,4 @@
-//! What a QueuePolicy means that says half, and one that was stored under older rules.
+//! QueuePolicies with incomplete fields, and one that was stored under older rules.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

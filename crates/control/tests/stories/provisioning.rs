@@ -76,7 +76,7 @@ fn request(cluster: &Cluster, attempt: u32) -> Value {
     found[0].clone()
 }
 
-/// What the autoscaler says of a request: conditions with their messages.
+/// Answer of the autoscaler to a request: conditions with their messages.
 fn say(cluster: &mut Cluster, request: &Value, conditions: &[(&str, &str, &str)]) {
     let time = cluster.now.to_string();
     let condition = |&(kind, status, message): &(&str, &str, &str)| {
@@ -143,7 +143,7 @@ fn a_job_starts_on_the_capacity_that_was_provisioned() {
     assert_eq!(annotations["autoscaling.x-k8s.io/provisioning-class-name"], json!("queued"));
     assert_eq!(job["template"]["spec"]["nodeSelector"], json!({"tier": "spot", "pool": "p-7"}));
 
-    // That nobody came in time does not count once the job runs.
+    // An expired booking does not count once the job runs.
     say(&mut cluster, &asks, &[("Provisioned", "True", "there"), ("BookingExpired", "True", "over")]);
     let before = cluster.writes.len();
     cluster.pass(60);
@@ -226,7 +226,7 @@ fn a_check_is_active_with_its_configuration_only() {
     assert_eq!(condition(&cluster)["reason"], json!("BadParametersRef"));
     assert_eq!(condition(&cluster)["message"], json!("ProvisioningRequestConfig \"prc\" does not exist"));
     assert_eq!(state(&cluster)["message"], json!("the check is not active"));
-    // Another class: what was asked for before is not what is wanted now.
+    // The class is another one: the earlier request is not the wanted one now.
     configure(&mut cluster, spec(&json!({"provisioningClassName": "other"})));
     cluster.pass(5);
     assert_eq!((&condition(&cluster)["status"], &condition(&cluster)["reason"]), (&json!("True"), &json!("Active")));
@@ -381,7 +381,7 @@ fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
     assert!(cluster.is("a", "Admitted"));
 }
 
-/// A job on a ladder of two tiers, for each of which an autoscaler is asked.
+/// A job with two tiers, for each of which an autoscaler is asked.
 fn asked_on_a_ladder(tiers: Value) -> Cluster {
     let mut cluster = crate::stories::tiers::ladder("4");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(tiers));
@@ -470,7 +470,7 @@ fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
     request(&cluster, 2);
 }
 
-/// Whether there is a request, and what it says, is not known: it is neither answered nor made again, and its check stays active.
+/// The view cannot show whether there is a request, and its answer: the check neither fails nor asks again, and stays active.
 #[test]
 fn request_that_cannot_be_listed_is_neither_answered_nor_made_again() {
     let mut cluster = asked(&json!({}));

@@ -1,4 +1,4 @@
-//! Who is told first why it waits, when many do.
+//! Order in which statuses get the reasons why workloads wait, when many do.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stories::{one_queue, pod_queue};
 /// Writes of reasons that may come at once.
 const AT_ONCE: usize = 60;
 
-/// Names of the Workloads that were told, in order.
+/// Names of the Workloads whose reasons were written, in order.
 fn told(cluster: &Cluster) -> Vec<&str> {
     let explains = |purpose: &Purpose| [Purpose::ExplainPending, Purpose::ExplainUnseen].contains(purpose);
     let writes = cluster.writes.iter().filter(|(purpose, _)| explains(purpose));
@@ -125,7 +125,7 @@ fn a_restart_tells_no_job_again_and_an_admitted_job_is_told_nothing_late() {
     cluster.restart();
     cluster.pass(400);
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
-    // The reason changes, and the job is admitted before it may be told so.
+    // The reason changes, and the job is admitted before an event may say so.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
     cluster.pass(10);
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": job("a", "lq", "1", true)["spec"]["template"]}}));

@@ -1,4 +1,4 @@
-//! Nodes that are being taken away: who leaves with them, and where to.
+//! Nodes that are being taken away: the jobs that leave with them, and the tiers that they go to.
 
 use berth_control::write::{Kind, Outcome, PodOnNode, Purpose};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn a_job_leaves_a_node_before_it_is_gone() {
     assert_eq!(*evictions, json!([{"reason": "CapacityReclaimed", "underlyingCause": "", "count": 1}]));
 }
 
-/// Its pod becomes ready on the node that goes, after the job was told to leave it: nobody else would get that capacity.
+/// Its pod becomes ready on the node that goes, after the job was evicted from it: no other job would get that capacity.
 #[test]
 fn a_pod_that_is_ready_after_the_eviction_does_not_bring_the_tier_back() {
     let mut cluster = ladder("4");
@@ -158,7 +158,7 @@ fn earlier_and_running() -> Cluster {
     cluster
 }
 
-/// What it has waited: the time for which it was admitted is none, however long that was.
+/// Waiting time of a job: the time for which it was admitted counts as none, however long that was.
 #[test]
 fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
     for (waits, reason, first, second) in [

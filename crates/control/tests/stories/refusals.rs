@@ -34,8 +34,8 @@ fn reason(cluster: &Cluster, job: &str) -> Value {
     cluster.condition(job, "QuotaReserved").map_or(Value::Null, |condition| condition["reason"].clone())
 }
 
-/// A workload whose status can never be written, and one whose status writes are never answered: jobs of other queues are told why they
-/// wait, and are admitted.
+/// A workload whose status can never be written, and one whose status writes are never answered: the statuses of jobs of other queues say why they
+/// wait, and the jobs are admitted.
 #[test]
 fn a_reservation_that_is_never_written_leaves_others_their_reasons() {
     for outcome in [refusal(), no_answer()] {
@@ -90,7 +90,7 @@ fn a_refused_head_leaves_a_strict_queue_to_those_behind_it() {
     assert!(cluster.is("behind", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// Nobody knows whether the last of its writes was made: others get what is left, and not what it may have.
+/// Nobody knows whether the last of its writes was made: others get the rest of the quota, and not the part that it may have.
 #[test]
 fn a_reservation_without_an_answer_keeps_its_quota_booked() {
     let mut cluster = poisoned(one_queue("2"), no_answer());
@@ -133,7 +133,7 @@ fn an_outage_sets_no_plan_aside() {
     }
 }
 
-/// A user looks at his job first: it says there what the API server refuses.
+/// A user looks at his job first: an event there says what the API server refuses.
 #[test]
 fn what_is_refused_of_a_workload_is_told_to_its_job() {
     let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -166,7 +166,7 @@ fn what_is_refused_of_a_workload_is_told_to_its_job() {
     }
 }
 
-/// Whom it evicts would come back, and be evicted again with each of its tries.
+/// Its victims would come back, and be evicted again with each of its tries.
 #[test]
 fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
     let mut cluster = one_queue("1");
@@ -186,7 +186,7 @@ fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
     cluster.pass(600);
     assert_eq!(cluster.count(Purpose::Evict), 1, "{:?}", cluster.writes);
     assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
-    // What it asks for now may be taken.
+    // Its present request may be accepted.
     cluster.answers.clear();
     cluster.edit(
         Kind::JOB,

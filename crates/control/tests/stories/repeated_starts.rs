@@ -1,4 +1,4 @@
-//! Who is stopped within his admission, by nobody knows whom, is started again later and later.
+//! A job that something unknown stops within its admission is started again later and later.
 
 use berth_control::write::{EventType, Kind, Outcome, Purpose};
 use serde_json::json;

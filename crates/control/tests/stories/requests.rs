@@ -1,4 +1,4 @@
-//! What a pod costs beside its containers: the overhead of its RuntimeClass, sidecars, and the steps of its initialisation.
+//! Costs of a pod beside its containers: the overhead of its RuntimeClass, sidecars, and the steps of its initialisation.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
@@ -83,7 +83,7 @@ fn a_job_waits_while_its_runtime_class_costs_too_much() {
     cluster.settle();
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     assert_eq!(charged(&cluster, "a"), json!("2"));
-    // What was given stays as it was given.
+    // Quota that was given stays as it was given.
     set_overhead(&mut cluster, "100m");
     cluster.pass(10);
     assert_eq!(charged(&cluster, "a"), json!("2"));

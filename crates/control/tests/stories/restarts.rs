@@ -1,5 +1,5 @@
-//! Elastic TrainingJobs whose pods are told once how many workers there are: for another number all of them start again, under quota that
-//! never goes away in between.
+//! Elastic TrainingJobs whose pods learn once how many workers there are: for another number all of them start again, under quota that never goes
+//! away in between.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub fn held_small(job: Value) -> Cluster {
     cluster
 }
 
-/// What the pods of a Job are told.
+/// An environment variable of the pods of a Job.
 pub fn variable(cluster: &Cluster, job: &str, name: &str) -> String {
     let all = cluster.job(job)["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
     let found = all.iter().find(|variable| variable["name"] == name);
@@ -124,7 +124,7 @@ fn it_saves_before_it_restarts_with_fewer() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"), "{:?}", cluster.writes);
 }
 
-/// What `first` had is seen to be idle, and then the job saves.
+/// The quota of `first` is seen idle, and then the job saves.
 pub fn saves_when_idle(cluster: &mut Cluster) {
     cluster.complete("first");
     cluster.pass_judged(8, "idle");
@@ -142,7 +142,7 @@ fn another_leader_at_any_moment_goes_on() {
             save(&mut cluster, "a", 700);
             cluster.put(Kind::JOB, other("urgent", "4", 100));
         }
-        // So many steps of control, then another process.
+        // Control makes that many steps, then another process takes over.
         for _ in 0..moment {
             let step = cluster.control.step(cluster.now);
             let (wake, quiet) = (step.wake_at, step.writes.is_empty());
@@ -158,7 +158,7 @@ fn another_leader_at_any_moment_goes_on() {
         for step in [800, 900, 1_000] {
             cluster.pass_judged(30, &what);
             if grows {
-                // That quota is idle another leader sees anew.
+                // Another leader sees anew that quota is idle.
                 save(&mut cluster, "a", step);
             }
         }
@@ -188,7 +188,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
     ];
     for (fault, what) in every_fault(&purposes) {
         let mut cluster = held_small(saving("a"));
-        // Every fault meets a growth, and then a shrinking.
+        // Every fault meets a scale-up, and then a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         for step in [700, 800, 900, 1_000] {

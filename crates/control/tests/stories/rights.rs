@@ -1,4 +1,4 @@
-//! The chart grants what Berth writes, and nothing else. That it grants enough every other story shows (`cluster/rights.rs`).
+//! The chart grants the writes that Berth makes, and nothing else. Every other story shows that it grants enough (`cluster/rights.rs`).
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const WRITTEN_OF_JOBS: [(&str, &str); 2] = [
     ("delete", "DeleteJob, DeleteChild, StopTraining"),
 ];
 
-/// Who else is written, where, and how; the purposes that do it. A kind of job whose status is written has a line.
+/// Other kinds that are written, where, and how; with the purposes that do it. A kind of job whose status is written has a line.
 const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
     (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
     (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, finalizers and others"),
@@ -51,9 +51,9 @@ fn no_verb_is_granted_that_no_write_uses() {
         .iter()
         .map(|(kind, subresource, verb, _)| right(*kind, *subresource, verb))
         .chain(of_jobs)
-        // What is told of it.
+        // Events.
         .chain([("events.k8s.io".to_owned(), "events".to_owned(), "create".to_owned())])
-        // What the runtime asks about those who read figures and write TrainingJobs.
+        // Questions of the runtime about users who read figures and write TrainingJobs.
         .chain(
             [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]
                 .map(|(group, resource)| (group.to_owned(), resource.to_owned(), "create".to_owned())),
@@ -68,8 +68,8 @@ fn no_verb_is_granted_that_no_write_uses() {
     assert!(idle.is_empty() && missing.is_empty(), "granted for nothing: {idle:?}; missing: {missing:?}");
 }
 
-/// Whoever makes an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, where the API server
-/// enforces that (OwnerReferencesPermissionEnforcement).
+/// The maker of an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, where the API server enforces that
+/// (OwnerReferencesPermissionEnforcement).
 #[test]
 fn owners_let_their_deletion_be_blocked() {
     let others = ["pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];

@@ -1,5 +1,5 @@
-//! Rows of docs/compatibility.md, and differences of docs/decisions, that no other story shows: reasons of conditions, and what is
-//! another way when a gate is.
+//! Rows of docs/compatibility.md, and differences of docs/decisions, that no other story shows: reasons of conditions, and behaviour that changes
+//! with a gate.
 
 use berth_control::measure::Measure;
 use berth_control::write::{Kind, ObjectKey, Purpose};
@@ -50,7 +50,7 @@ fn workload_named(cluster: &Cluster, job: &str) -> String {
     cluster.workload_of(job).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// The first job got what both want.
+/// The first job got the quota that both want.
 fn beats(cluster: &Cluster, winner: &str, loser: &str) -> bool {
     cluster.is(winner, "Admitted") && !cluster.is(loser, "QuotaReserved")
 }

@@ -1,5 +1,5 @@
-//! What a StatefulSet says later: its Workload follows the set, and never the pods that were made of it before. Of a set that
-//! waits, its controller has made the first pod only, and replaces it by none while that is not ready.
+//! Edits of a StatefulSet: its Workload follows the set, and never the pods that were made of it before. The controller of a set that waits has made
+//! the first pod only, and replaces it by none while that is not ready.
 
 use berth_control::write::{Kind, Purpose};
 use berth_jobs::pods::group_of_stateful_set;
@@ -41,8 +41,8 @@ fn ladder() -> Cluster {
     ladder_on(Cluster::with(settings), "1")
 }
 
-/// A StatefulSet of two pods that says this and waits, with its first pod, and the name of its Workload. The pod has the labels
-/// that an earlier Berth put into the template.
+/// A StatefulSet of two pods with these fields that waits, with its first pod, and the name of its Workload. The pod has the labels that an earlier
+/// Berth put into the template.
 fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     let mut asked = set(2);
     merge(&mut asked, more);
@@ -130,7 +130,7 @@ fn a_pod_that_nobody_could_tell_its_queue_is_told_when_it_starts() {
     cluster.settle();
     assert!(!gated(&cluster, "web-0"), "{:?}", cluster.writes);
     let metadata = &cluster.pod("web-0").unwrap()["metadata"];
-    // Without the label of its queue nobody asks whether the one that shows it to us may go.
+    // Without the label of its queue, no webhook is asked whether the label that shows the pod to us may go.
     let told = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
     assert_eq!(told, (&json!("lq"), &json!("high")), "{metadata}");
     assert_eq!(metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"], json!("2"), "{metadata}");
@@ -139,7 +139,8 @@ fn a_pod_that_nobody_could_tell_its_queue_is_told_when_it_starts() {
     assert_eq!(of_pods.len(), 1, "all of it in the write that starts it: {of_pods:?}");
 }
 
-/// What Kueue writes on its pods is enough for the Workload of a group; that of a StatefulSet is made of the set all the same.
+/// The labels and annotations that Kueue writes on its pods are enough for the Workload of a group; the Workload of a StatefulSet is made of the set
+/// all the same.
 #[test]
 fn pods_that_are_seen_before_their_stateful_set_wait_for_it() {
     let mut cluster = pod_queue("5");

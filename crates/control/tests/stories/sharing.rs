@@ -205,12 +205,12 @@ fn shares_are_rounded_in_the_status_and_not_in_the_metrics() {
     cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
     cluster.pass(10);
     assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
-    // One of three that are lent.
+    // The job uses one of three cpus that are lent.
     cluster.put(Kind::JOB, job("borrower", "guest", "1", true));
     cluster.pass(10);
     assert!(cluster.is("borrower", "Admitted"));
     assert_eq!(shares(&cluster), [(1000.0 / 3.0, json!(334)), (1000.0 / 3.0, json!(334))]);
-    // Who borrows with no weight has no bound: Kueue's gauge of a queue is no number then, and that of a cohort infinite.
+    // A queue that borrows with no weight has no bound: Kueue's gauge of a queue is no number then, and that of a cohort infinite.
     let weightless = json!({"spec": {"fairSharing": {"weight": "0"}}});
     cluster.edit(Kind::ClusterQueue, "", "guest", &weightless);
     cluster.edit(Kind::Cohort, "", "leaf", &weightless);

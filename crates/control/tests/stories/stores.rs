@@ -1,4 +1,4 @@
-//! Checkpoints in stores: looked for, told, kept and dropped, and where a start goes on.
+//! Checkpoints in stores: they are listed, shown, kept and deleted, and a start goes on from one.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn a_job_goes_on_from_what_its_store_shows() {
     save(&mut cluster, "a", 31);
     cluster.pass(3);
     assert!(!cluster.has_job("a-worker"), "the store was looked into every second");
-    // What is saved while its pods go counts as well.
+    // A save while its pods go counts as well.
     save(&mut cluster, "a", 32);
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
     cluster.pass(5);
@@ -94,7 +94,7 @@ fn a_job_goes_on_from_what_its_store_shows() {
 
 #[test]
 fn what_was_saved_in_the_second_of_an_eviction_but_before_it_is_no_answer() {
-    // A store that tells whole seconds leaves open which came first: its checkpoint counts.
+    // A store with times in full seconds leaves open which came first: its checkpoint counts.
     for (saved, counts) in [("2026-11-21T12:00:14.2Z", false), ("2026-11-21T12:00:14Z", true)] {
         let mut cluster = with_store();
         cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
@@ -102,7 +102,7 @@ fn what_was_saved_in_the_second_of_an_eviction_but_before_it_is_no_answer() {
         let looks = cluster.looks;
         cluster.now = saved.parse().unwrap();
         save(&mut cluster, "a", 30);
-        // The next look in its own pace is at 20 s: what shows it is one that the eviction brings.
+        // The next listing in its own pace is at 20 s: the one that shows it is made for the eviction.
         cluster.now = "2026-11-21T12:00:14.7Z".parse().unwrap();
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(3);
@@ -292,7 +292,7 @@ fn what_another_place_has_counts_for_nothing() {
         assert_eq!(cluster.training("a")["status"]["checkpoint"]["latest"]["path"], "s3://b/all/team/a/step-30");
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(40);
-        // What is there has the same names, and one that is not known at all.
+        // The checkpoints there have the same names, and one has an unknown name.
         for step in [29, 30] {
             save_in(&mut cluster, "c", "a", step);
         }

@@ -8,7 +8,7 @@ use crate::stories::training::{cluster, started, suspend, training};
 
 #[test]
 fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
-    // Its status is told at once, or refused for a while.
+    // Its status is written at once, or refused for a while.
     for refused in [0, 20] {
         let mut cluster = cluster("2");
         let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
@@ -38,14 +38,14 @@ fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
     }
 }
 
-/// Whether the Workload of `a` is active, and marked as suspended with it.
+/// True for an active Workload of `a`, and true for one that is marked as suspended with it.
 fn standing(cluster: &Cluster) -> (bool, bool) {
     let workload = cluster.workload_of_training("a").unwrap();
     let mark = &workload["metadata"]["annotations"]["berth.dev/suspended-with-job"];
     (workload["spec"]["active"] != json!(false), !mark.is_null())
 }
 
-/// Somebody else than its TrainingJob.
+/// Somebody else than its TrainingJob sets `spec.active`.
 fn activate(cluster: &mut Cluster, active: bool) {
     let workload = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));

@@ -1,9 +1,9 @@
-//! Nobody swings between tiers: once the capacity holds still, whoever moves has a reason that the rules name.
+//! Jobs do not swing between tiers: once the capacity holds still, a job that moves has a reason that the rules name.
 //!
-//! The laws are derived from the policy alone. While one tier has no nodes and nothing else changes, a job leaves a tier that has some
-//! only upwards or for somebody worth more; it climbs at most so many times in its life, and to no flavor whose stock-out is remembered;
-//! a stock-out is as long, and remembered for as long, as the policy says; and who has nowhere else to go tries again no sooner than
-//! that allows.
+//! The laws are derived from the policy alone. While one tier has no nodes and nothing else changes, a job leaves a tier that has some only for a
+//! better tier or for a job that is worth more. A job returns to better tiers a limited number of times in its life, and to no flavor whose stock-out
+//! is remembered. A stock-out is as long, and remembered for as long, as the policy says. A job that has nowhere else to go tries again no sooner
+//! than that allows.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const INITIAL: i64 = 60;
 const MAX: i64 = 240;
 /// Seconds for which each stock-out in a row is remembered.
 const DECAY: i64 = 60;
-/// Control looks at who could climb every five seconds, and times in statuses are whole seconds.
+/// Control looks every five seconds for jobs that could return to a better tier, and times in statuses have full seconds.
 const SLACK: i64 = 6;
 /// Jobs, and elastic TrainingJobs, that go up and down.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "t", "u"];
@@ -37,7 +37,7 @@ fn is_training(name: &str) -> bool {
     ["t", "u"].contains(&name)
 }
 
-/// It tells of a checkpoint.
+/// Reports a checkpoint of a job.
 fn save(cluster: &mut Cluster, name: &str) {
     let kind = if is_training(name) { Kind::TrainingJob } else { Kind::JOB };
     let saved = json!({"metadata": {"annotations": {"berth.dev/last-checkpoint-time": cluster.now.to_string()}}});
@@ -75,13 +75,13 @@ fn set_classes(cluster: &mut Cluster, classes: Classes) {
     }
 }
 
-/// What a policy says of back-offs, and how often a job may climb.
+/// Back-offs of a policy, and the number of times that a job may return to a better tier.
 fn rules() -> (Value, usize) {
     let seconds = |seconds: i64| format!("{seconds}s");
     (json!({"initial": seconds(INITIAL), "max": seconds(MAX), "decay": seconds(DECAY)}), MOST_CLIMBS)
 }
 
-/// What a ladder stands on.
+/// The queues and flavors of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
     Queue,
@@ -129,7 +129,7 @@ impl Ground {
             let quotas: Vec<(&str, &str)> = quotas.iter().map(|(name, cpus)| (name.as_str(), *cpus)).collect();
             cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &quotas));
         }
-        // Victims are worth less than who takes their place, in either queue: of two classes the lower one preempts nobody.
+        // Victims are worth less than their preemptors, in either queue: of two classes the lower one preempts nobody.
         let rules = json!({"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"});
         for (queue, _) in self.queues() {
             cluster.edit(Kind::ClusterQueue, "", queue, &json!({"spec": {"preemption": rules}}));
@@ -137,14 +137,14 @@ impl Ground {
         cluster
     }
 
-    /// The LocalQueue of somebody.
+    /// The LocalQueue of a job.
     fn local_queue(self, dice: &mut Dice) -> &'static str {
         let all = self.queues();
         all[if all.len() > 1 { dice.below(all.len()) } else { 0 }].1
     }
 }
 
-/// A ladder on which all of them run that has no room for all at once in any tier.
+/// A world in which all jobs run, and no tier has room for all of them at once.
 fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize)) -> Cluster {
     let mut cluster = ground.cluster();
     set_classes(&mut cluster, [1, 100]);
@@ -176,7 +176,7 @@ fn on_a_ladder(dice: &mut Dice, ground: Ground, (backoff, climbs): (Value, usize
     cluster
 }
 
-/// Something that nobody on the ladder has done.
+/// A change that comes from outside of the jobs.
 fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: usize) {
     let name = NAMES[dice.below(NAMES.len())];
     match dice.below(8) {
@@ -199,7 +199,7 @@ fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: 
     }
 }
 
-/// Everybody saves every ten minutes; the book of stock-outs is looked at all the time.
+/// Every job saves every ten minutes; the stock-outs are looked at all the time.
 fn pass_saving(cluster: &mut Cluster, minutes: i64, mut look: impl FnMut(&Cluster)) {
     for half in 0..2 * minutes {
         if half % 20 == 0 {
@@ -236,7 +236,7 @@ fn shown(cluster: &Cluster) -> Vec<Shown> {
     all.map(read).collect()
 }
 
-/// What a job did, in which tier.
+/// A step of a job, and its tier.
 struct Turn {
     at: Timestamp,
     tier: String,
@@ -257,7 +257,7 @@ impl Turn {
     }
 }
 
-/// What each job did since that many moves.
+/// Steps of each job since that many moves.
 fn turns(cluster: &Cluster, since: usize) -> BTreeMap<&'static str, Vec<Turn>> {
     let mut turns: BTreeMap<&str, Vec<Turn>> = NAMES.into_iter().map(|name| (name, Vec::new())).collect();
     for (step, at) in cluster.moves.iter().zip(&cluster.moved_at).skip(since) {
@@ -275,7 +275,7 @@ fn seconds(from: Timestamp, to: Timestamp) -> i64 {
     to.as_second() - from.as_second()
 }
 
-/// What is wrong with a stock-out of a time in which nothing turns up: it is as long as the policy says, and remembered for as long.
+/// Fault of a stock-out of a time in which nothing turns up: it is as long as the policy says, and remembered for as long.
 fn judge_shown(one: &Shown) -> Option<String> {
     let delay = (1..one.failures).fold(INITIAL, |delay, _| (2 * delay).min(MAX));
     let (held, kept) = (seconds(one.last, one.until), seconds(one.until, one.forgotten));
@@ -286,10 +286,10 @@ fn judge_shown(one: &Shown) -> Option<String> {
     ((kept - memory).abs() > 1).then(|| format!("it is remembered for {kept}s, not {memory}s: {one:?}"))
 }
 
-/// The book of stock-outs at some moments.
+/// The stock-outs at some moments.
 type Looks = Vec<(Timestamp, Vec<Shown>)>;
 
-/// What is remembered of a flavor at a moment, by the look before it and by the one after it.
+/// The stock-out of a flavor that is remembered at a moment, by the look before it and by the one after it.
 fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a Shown> {
     let next = looks.iter().position(|(time, _)| *time >= at)?;
     let holds = |one: &&Shown| one.flavor == flavor && one.last < at && one.forgotten > at;
@@ -297,7 +297,7 @@ fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a S
     looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
 }
 
-/// What is known of a world since its capacity holds still.
+/// Facts about a world since its capacity holds still.
 struct Known<'a> {
     ground: Ground,
     /// The tiers that have no nodes.
@@ -306,11 +306,11 @@ struct Known<'a> {
     looks: &'a Looks,
 }
 
-/// What is wrong with what one job did.
+/// Faults of the steps of one job.
 fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     let Known { ground, without, quiet, looks } = *known;
     let mut faults = Vec::new();
-    // When it has tried a tier in vain, and has been nowhere else since.
+    // Times at which the job has tried a tier and failed, and has been nowhere else since.
     let mut tries: Vec<Timestamp> = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let (at, tier, when) = (turn.at, turn.tier.as_str(), seconds(quiet, turn.at));
@@ -320,9 +320,8 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
             TierStep::Admitted { .. } => tries.clear(),
             TierStep::Left { .. } if turn.fell() && lacks => {
                 tries.push(at);
-                // Between two tries with one in between, a whole back-off was waited for besides the patience of both: the first one
-                // grows unless it is forgotten, which takes as long. An elastic job tries with each of its three sizes, and everybody
-                // in each flavor.
+                // Between two tries with one in between, a complete back-off was waited for besides the patience of both: the first one grows unless
+                // it is forgotten, which takes as long. An elastic job tries with each of its three sizes, and every job in each flavor.
                 let sizes = if is_training(name) { 3 } else { 1 };
                 let between = 2 * sizes * ground.flavors(tier).len();
                 let first = tries.iter().rev().nth(between);
@@ -353,7 +352,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a world under changes that nobody has thought of, and then two hours in which nothing changes.
+/// Faults of a world under changes that nobody has thought of, and then two hours in which nothing changes.
 fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let mut cluster = on_a_ladder(&mut dice, ground, rules);
@@ -375,7 +374,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let turns = turns(&cluster, before);
     let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks };
     faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &known)));
-    // Whoever preempts has come from somewhere, and takes the place of four at most, who are worth less and preempt nobody.
+    // A preemptor has come from somewhere, and takes the place of four jobs at most, which are worth less and preempt nobody.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
     let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
     if preempted > 4 * (left + NAMES.len()) {
@@ -412,7 +411,7 @@ fn nobody_swings_where_a_tier_has_two_flavors() {
     nobody_swings_on(Ground::Families, 30);
 }
 
-/// Each rule keeps somebody from swinging: under a policy without it the laws, which are of the usual one, are broken.
+/// Each rule keeps jobs from swinging: under a policy without it the laws, which are of the default one, are broken.
 #[test]
 fn without_its_rules_somebody_swings_and_is_caught() {
     let backoff = |initial: &str, max: &str, decay: &str| json!({"initial": initial, "max": max, "decay": decay});

@@ -98,8 +98,8 @@ fn a_running_job_that_cannot_be_read_any_more_is_stopped_when_it_grows() {
     }
 }
 
-/// A job that is being deleted, kept and suspended by its user is asked for its pods again and again: who lent its quota is not kept from
-/// evicting it by these questions.
+/// A job that is being deleted, kept and suspended by its user has its pods probed again and again: these questions do not keep the lender of its
+/// quota from evicting it.
 #[test]
 fn an_eviction_does_not_wait_for_the_answer_where_pods_are() {
     let mut cluster = borrowing();

@@ -1,4 +1,4 @@
-//! Tiers of capacity: who gets which, and what happens when capacity does not turn up.
+//! Tiers of capacity: the order in which jobs get them, and the effects when capacity does not turn up.
 
 use berth_control::write::{Kind, Notice};
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ fn a_zone_without_nodes_is_out_of_stock_for_who_selects_it_alone() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, there), json!("reserved"), "{there}: nobody has missed nodes of its zone");
         assert_eq!(flavor_of(&cluster, gone), json!("on-demand"), "{gone} is spared");
-        // The policy's status tells the next leader which zone it is.
+        // The policy's status shows the next leader which zone it is.
         cluster.restart();
     }
 }

@@ -1,4 +1,4 @@
-//! Pods that Kueue has started in a topology and not told their place: they are told, or their Workload waits again.
+//! Pods that Kueue has started in a topology without a place: they get one, or their Workload waits again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::stories::groups::{gated, member};
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 
-/// What Kueue has chosen: names of domains of that level, each with so many pods.
+/// Kueue's choice: names of domains of that level, each with so many pods.
 fn places(level: &str, domains: &[(&str, i32)]) -> Value {
     let (names, counts): (Vec<&str>, Vec<i32>) = domains.iter().copied().unzip();
     let values = json!([{"individual": {"roots": names}}]);

@@ -1,4 +1,4 @@
-//! The life of a TrainingJob: created, started, ended, stopped, and told about.
+//! The life of a TrainingJob: created, started, ended, stopped, and shown in its status.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};
@@ -360,7 +360,7 @@ fn its_jobs_are_not_queued_by_themselves() {
     assert_eq!(cluster.phase("a"), "Running");
     assert!(cluster.job("a-worker")["spec"]["suspend"].is_null());
     assert_eq!(cluster.objects.keys().filter(|key| key.kind == Kind::Workload).count(), 1);
-    // Who only says that a TrainingJob owns him is queued like everybody.
+    // A Job that only says that a TrainingJob owns it is queued like any other.
     let mut liar = crate::stories::cluster::job("liar", "lq", "1", false);
     liar["metadata"]["ownerReferences"] = json!([{"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob",
         "name": "a", "uid": "another", "controller": true}]);

@@ -1,4 +1,4 @@
-//! Who runs under whose quota: a Job does under that of the JobSet that controls it, where it is a true part of it, and under nobody else's.
+//! Quota under which a Job runs: that of the JobSet that controls it, where it is a true part of it, and no other job's.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
     condition(cluster, kind)["status"] == json!("True")
 }
 
-/// What the JobSet was told of its Jobs.
+/// Messages at the JobSet about its Jobs.
 fn told(cluster: &Cluster) -> Vec<&str> {
     let told =
         cluster.notices.iter().filter(|notice| notice.reason == "JobAltered" && notice.key.kind == Kind::JOB_SET);
@@ -160,7 +160,7 @@ fn a_job_of_a_job_set_that_asks_for_less_runs_on() {
     assert!(!is(&cluster, "Evicted") && !is_suspended(&cluster, "a-job-0"), "{:?}", cluster.writes);
 }
 
-/// Nobody's quota is held for it: neither the JobSet's, whose part it is not, nor its own.
+/// No quota is held for it: neither the JobSet's, whose part it is not, nor its own.
 #[test]
 fn a_job_that_only_names_a_job_set_as_its_controller_costs_that_its_run() {
     for name in ["other", "a-job-2", "a-job-00", "a-jobs-0"] {
@@ -212,7 +212,7 @@ fn what_somebody_has_put_under_the_name_of_a_job_to_come_goes_with_the_stop() {
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
 }
 
-/// Its controller stops the Jobs that it knows; what it does not know runs on.
+/// Its controller stops the Jobs that it knows; any other Job runs on.
 #[test]
 fn what_still_runs_of_a_job_set_that_has_ended_is_suspended() {
     let mut cluster = running("4");

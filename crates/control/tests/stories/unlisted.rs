@@ -1,4 +1,4 @@
-//! Kinds that cannot be listed: what of them holds quota keeps it, what waits is told so, and all others go on.
+//! Kinds that cannot be listed: a Workload of them that holds quota keeps it, one that waits has a status that says so, and all others go on.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn running(kind: Kind, object: Value) -> (Cluster, String) {
     (cluster, key.name)
 }
 
-/// Somebody who may preempt it, and somebody beside it.
+/// A job that may preempt it, and a job beside it.
 fn rivals(cluster: &mut Cluster) {
     cluster.set_class("high", 10);
     let mut high = job("high", "lq", "1", true);
@@ -103,7 +103,7 @@ fn workload_that_waits_is_told_that_its_kind_is_unlisted() {
     }
 }
 
-/// Garbage collection, or a user, deletes the Workload: its quota is kept until Berth sees what became of its job.
+/// Garbage collection, or a user, deletes the Workload: its quota is kept until Berth sees the end of its job.
 #[test]
 fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
     for (kind, object) in kinds() {
@@ -129,7 +129,7 @@ fn job_that_went_while_its_kind_was_unlisted_gives_its_quota_back() {
         let gone = Cluster::key(kind, "team", "x");
         cluster.edit(kind, "team", "x", &json!({"metadata": {"finalizers": null}}));
         cluster.delete(&gone);
-        // The garbage collector takes what it owned.
+        // The garbage collector takes the objects that it owned.
         let owned = Cluster::key(Kind::Workload, "team", &workload);
         if cluster.objects[&owned]["metadata"]["deletionTimestamp"].is_null() {
             cluster.delete(&owned);
@@ -144,7 +144,7 @@ fn job_that_went_while_its_kind_was_unlisted_gives_its_quota_back() {
     }
 }
 
-/// Somebody takes the owner reference off: whose it was cannot be told, so that nothing is finished or given back.
+/// Somebody takes the owner reference off: the owner is unknown then, so that nothing is finished or given back.
 #[test]
 fn workload_without_owner_is_left_alone_while_a_kind_is_unlisted() {
     for (kind, object) in kinds() {
@@ -177,7 +177,7 @@ fn jobs_of_unlisted_job_set_are_left_alone() {
     assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
 }
 
-/// The group of a StatefulSet hangs on that, and any other group of pods does not.
+/// The group of a StatefulSet depends on that, and any other group of pods does not.
 #[test]
 fn group_of_unlisted_stateful_set_keeps_its_quota() {
     let (mut cluster, workload) = running_set();
@@ -195,7 +195,7 @@ fn group_of_unlisted_stateful_set_keeps_its_quota() {
     assert!(beside["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty), "{beside}");
 }
 
-/// Whatever comes and goes meanwhile: what held quota when its kind was not listed any more holds it until that is listed again.
+/// A Workload that held quota when its kind became unlisted holds it until the kind is listed again, whatever comes and goes meanwhile.
 #[test]
 fn quota_of_unlisted_kinds_is_kept_whatever_happens() {
     for seed in seeds(30) {

@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not act on yet: whoever has one waits and is
-//! told which, and the others of its queue go on.
+//! Fields that decide whether or where a job may run and that Berth does not act on yet: a job that has one waits with a status that names it, and
+//! the others of its queue go on.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, Purpose};

@@ -1,4 +1,4 @@
-//! Admission fair sharing: whose LocalQueue used less lately goes first, and the status remembers.
+//! Admission fair sharing: the LocalQueue that used less lately goes first, and the status remembers.
 
 use berth_control::write::{Kind, Purpose, Term};
 use berth_engine::AdmissionFairSharing;
@@ -120,7 +120,7 @@ fn a_small_usage_survives_a_restart() {
     cluster.pass(3);
     let after = gauge(&cluster);
     assert!(before > 0.0 && (after - before).abs() < before / 100.0, "{before} {after}");
-    // Whose LocalQueue has used it goes second, although its job is the older one.
+    // The LocalQueue that has used it goes second, although its job is the older one.
     cluster.put(Kind::JOB, job("again", "busy", "1", true));
     cluster.pass(3);
     cluster.put(Kind::JOB, job("other", "calm", "1", true));

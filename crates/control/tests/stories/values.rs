@@ -1,4 +1,4 @@
-//! What the figures say, each in a story in which it is known.
+//! Values of the figures, each in a story in which it is known.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How long jobs wait: when that ends, and what is counted of it.
+//! How long jobs wait: the end of that, and its figures.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The tree of cohorts in numbers: what each subtree may use, holds and runs, and who stands below whom.
+//! Gauges of the tree of cohorts: quota, usage and running workloads of each subtree, and the parent of each queue and cohort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ impl Control {
         cohort.map(|cohort| self.lineage(cohort)).unwrap_or_default()
     }
 
-    /// Gauges of all cohorts, also of those that exist by a queue's word alone.
+    /// Gauges of all cohorts, also of those without an object of their own.
     pub(super) fn cohort_gauges(&self, gauges: &mut Gauges) {
         let mut trees: BTreeMap<String, Subtree> = BTreeMap::new();
         for (name, queue) in &self.view.cluster_queues {

@@ -1,4 +1,4 @@
-//! Series of queues and cohorts that have gone: whoever scrapes would be shown their last figures for ever.
+//! Series of queues and cohorts that have gone: a scrape would show their last figures for ever.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::measure::{Labels, Measure};
 const CLUSTER_QUEUE_LABELS: [&str; 5] =
     ["cluster_queue", "preempting_cluster_queue", "queue", "preemptor_queue", "victim_queue"];
 
-/// Names that may have gone since the measures were taken last: no longer kept, so that it does not grow with what goes.
+/// Names that may have gone since the measures were drained last. They are kept no longer, so that this does not grow with every deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) cluster_queues: BTreeSet<String>,
@@ -19,8 +19,8 @@ pub(crate) struct Gone {
 }
 
 impl Control {
-    /// The measures since the last call, behind what has to be forgotten. What still happens under a name that has gone counts
-    /// no more: its series would come back and nothing would ever take them away.
+    /// The measures since the last call, behind the series that have to be forgotten. Measures under a name that has gone are dropped: their series
+    /// would come back and nothing would ever take them away.
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
         let gone = std::mem::take(&mut self.reports.gone);
@@ -39,7 +39,7 @@ impl Control {
         measures
     }
 
-    /// Those of the cohorts that neither have an object nor are named by one.
+    /// Cohorts that neither have an object nor are named by one.
     fn without_anybody(&self, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
         if cohorts.is_empty() {
             return cohorts;

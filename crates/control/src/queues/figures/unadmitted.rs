@@ -1,4 +1,4 @@
-//! Workloads that are not admitted, by what keeps them from it: the state of Admitted, and below it that of QuotaReserved.
+//! Gauges of Workloads that are not admitted, by cause: the state of Admitted, and below it that of QuotaReserved.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn why(workload: &WorkloadView) -> (&str, &str) {
     let reason =
         find(conditions, types::ADMITTED).map_or(reasons::NO_RESERVATION, |condition| condition.reason.as_str());
     let cause = match find(conditions, types::QUOTA_RESERVED) {
-        // Nobody has told it anything yet.
+        // No reason was written into the status yet.
         None => reasons::PENDING_EVALUATION,
         Some(condition) if condition.status == "True" => "",
         Some(condition) => condition.reason.as_str(),
@@ -34,7 +34,7 @@ impl Control {
             let count = counts.entry((local, given, why(workload))).or_default();
             *count = count.saturating_add(1);
         }
-        // By LocalQueue, and not by Workload, it is found out where those belong that have no quota.
+        // The queue of workloads without quota is looked up once for each LocalQueue, and not for each Workload.
         let mut locally: BTreeMap<_, usize> = BTreeMap::new();
         for ((local, given, why), count) in counts {
             let named = || {

@@ -1,4 +1,4 @@
-//! How objects go: finalizers keep them, and what they own goes with them.
+//! Deletion of objects: finalizers keep them, and objects that they own go with them.
 
 use berth_control::write::{Kind, LeftPod, ObjectKey};
 use serde_json::{Value, json};
@@ -22,14 +22,14 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object and leaves what it owns behind, as `kubectl delete --cascade=orphan` does. One pod of it runs on.
+    /// Deletes an object and leaves the objects that it owns behind, as `kubectl delete --cascade=orphan` does. One pod of it runs on.
     pub fn delete_orphaning(&mut self, key: &ObjectKey) {
         self.begin_orphaning(key);
         self.end_orphaning(key);
     }
 
-    /// The same, as long as the collector cannot write Workloads: of all else it has taken the references off, while a finalizer of its own keeps
-    /// the owner.
+    /// The same, as long as the collector cannot write Workloads: it has taken the references off all other objects, while a finalizer of its own
+    /// keeps the owner.
     pub fn begin_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         let mut going = self.objects[key].clone();
@@ -106,7 +106,7 @@ impl Cluster {
                 object["status"]["active"] = json!(0);
                 object["status"]["ready"] = json!(0);
             }
-            // The garbage collector takes it away again when the pods have gone: what others set is left.
+            // The garbage collector takes its finalizer away again when the pods have gone: finalizers of others stay.
             object["metadata"]["finalizers"].as_array_mut().unwrap().pop();
         }
         self.store(key, object);

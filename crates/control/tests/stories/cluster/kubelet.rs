@@ -78,7 +78,7 @@ impl Cluster {
         usize::try_from(pods).unwrap().div_ceil(self.pods_per_node)
     }
 
-    /// What an autoscaler says of pods that no node takes.
+    /// Answer of an autoscaler about pods that no node takes.
     pub(super) fn asked_pods(&self, pods: &[(String, StuckPod)]) -> Vec<StuckPod> {
         let refused = |pod: &StuckPod| StuckPod { refused: self.refused_nodes.clone(), ..pod.clone() };
         pods.iter().map(|(_, pod)| refused(pod)).collect()

@@ -128,7 +128,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// The process leads again, and from now on may not list objects of a kind: what it saw before is what it knows.
+    /// The process leads again, and from now on may not list objects of a kind: it knows what it saw before.
     pub fn claim_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control.lead(None);

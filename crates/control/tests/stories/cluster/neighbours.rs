@@ -1,5 +1,5 @@
-//! A law of every event and every message of a status: what stands in one namespace names no object of another, since not everybody who
-//! reads the one may read the other. What belongs to no namespace is read by all, and names no object of any.
+//! A law of every event and every message of a status: a text in one namespace names no object of another, since not everybody who reads the one may
+//! read the other. Texts about objects without a namespace are read by all, and name no object of any namespace.
 
 use berth_control::write::ObjectKey;
 use serde_json::Value;
@@ -10,7 +10,7 @@ impl Cluster {
     /// Holds a text about an object to the law.
     pub(super) fn names_no_neighbour(&self, about: &ObjectKey, text: &str) {
         let is_here = |key: &ObjectKey| key.namespace.is_empty() || key.namespace == about.namespace;
-        // Only such names are told from words of a sentence.
+        // Only such names can be distinguished from words of a sentence.
         let unmistakable =
             |name: &str| name.contains('-') && !self.objects.keys().any(|k| is_here(k) && *k.name == *name);
         for other in self.objects.keys().filter(|key| !is_here(key)) {

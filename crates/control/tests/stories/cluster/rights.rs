@@ -28,7 +28,7 @@ fn rules(file: &str) -> Vec<Rule> {
     concerns.into_values().flatten().collect()
 }
 
-/// What the manager may do with every object in the cluster.
+/// Rights of the manager on every object in the cluster.
 pub static GRANTED: LazyLock<BTreeSet<Right>> = LazyLock::new(|| {
     let mut rights = BTreeSet::new();
     for rule in rules("rules.yaml").iter().filter(|rule| rule.resource_names.is_empty()) {
@@ -57,7 +57,7 @@ pub fn right(kind: Kind, subresource: Subresource, verb: &str) -> Right {
     (group.to_owned(), format!("{plural}{tail}"), verb.to_owned())
 }
 
-/// What the API server asks for.
+/// Rights that the API server asks for.
 fn needed(write: &Write) -> Vec<Right> {
     let own = |subresource, verb| right(write.key.kind, subresource, verb);
     match &write.request {
