@@ -1,5 +1,5 @@
 //! Life of a job: it gets one Workload, runs while that is admitted, stops when it is evicted, and its end is the Workload's end. One write per call;
-//! the order of the steps is Kueue's (kueue.md 5.2).
+//! the order of the steps is Kueue's.
 //!
 //! `stop` has the stop of a job, `parts` the Jobs that a JobSet is made of, `going` a job that is being deleted, `moved` a job that somebody else
 //! suspends, `kept` a job that does not request quota through its Workload any more, and `owners` a job that another object owns.
@@ -163,7 +163,7 @@ impl Case<'_> {
         adopt(self.control, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
-    /// The prebuilt Workload asks for something else than the job: nothing of the job may run on its quota (kueue.md 5.2).
+    /// The prebuilt Workload asks for something else than the job: nothing of the job may run on its quota.
     fn out_of_sync(&self, workload: &WorkloadView) -> Decision {
         if !self.job.suspended {
             return self.suspend(OUT_OF_SYNC);

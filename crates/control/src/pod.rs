@@ -252,7 +252,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a prebuilt Workload asks for the same as its pod. Admission plugins fill in much of a pod, but not its requests (kueue.md 5.2).
+    /// Whether a prebuilt Workload asks for the same as its pod. Admission plugins fill in much of a pod, but not its requests.
     fn is_as(&self, workload: &WorkloadView) -> bool {
         let Some(pod) = self.pod.whole() else { return true };
         match (self.needs(&pod), workload.shape.pod_sets.as_slice()) {

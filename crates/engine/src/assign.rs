@@ -1,4 +1,4 @@
-//! Flavor assignment (kueue.md 6.5): which flavor each resource of a workload could have, and how.
+//! Flavor assignment: which flavor each resource of a workload could have, and how.
 
 pub(crate) mod assignment;
 mod groups;
@@ -29,7 +29,7 @@ pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (Pre
 /// Flavors to which a repeated assignment is held, per pod set.
 pub(crate) type Pins = Vec<Vec<(ResourceId, FlavorId)>>;
 
-/// What to assign.
+/// A request for flavors.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) queue: &'a Queue,
@@ -38,7 +38,7 @@ pub(crate) struct Request<'a> {
     pub(crate) counts: Option<&'a [i64]>,
     pub(crate) progress: Option<&'a Progress>,
     pub(crate) pins: Option<&'a Pins>,
-    /// What it takes the place of: held already, and in these flavors only.
+    /// The workload slice that this one replaces: its quota is held already, and its flavors are the only ones.
     pub(crate) replaced: Option<&'a Older>,
     /// The only flavors that may be given.
     pub(crate) allowed: Option<&'a [FlavorId]>,
@@ -52,7 +52,7 @@ pub(crate) struct Request<'a> {
     pub(crate) all_must_fit: bool,
     /// Pods that ask for a kind of capacity get no flavor that says nothing of it beside one that does.
     pub(crate) capacity_pins: bool,
-    /// Who asks for nothing that counts does not end the search for the other pod sets.
+    /// A pod set without requests that count does not end the search for the other pod sets.
     pub(crate) all_pod_sets: bool,
     /// The flavors that a pod is given can be of one node.
     pub(crate) one_node: bool,
@@ -116,7 +116,7 @@ pub(crate) fn count_of(counts: Option<&[i64]>, index: usize, all: i64) -> i64 {
     counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all)
 }
 
-/// What `count` pods ask for, of which one asks for `one`.
+/// Request of `count` pods, each of which requests `one`.
 pub(crate) fn of_all(one: Units, count: i64) -> Units {
     one.saturating_mul(Units::from(count)).clamp(0, INF)
 }

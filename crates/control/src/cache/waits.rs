@@ -35,7 +35,7 @@ impl WorkloadView {
         after_seconds(began, ran).min(evicted_at)
     }
 
-    /// Queue-order timestamp (kueue.md 6.2).
+    /// Queue-order timestamp.
     pub(crate) fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = find_true(&self.status.conditions, types::EVICTED);
         // Without priority among queues, a workload that was reclaimed while borrowing goes behind its preemptor.

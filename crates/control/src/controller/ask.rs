@@ -206,7 +206,7 @@ impl Control {
     }
 }
 
-/// Changes with everything for which the engine tries a parked workload again (kueue.md 6.2). The reason why it waits is left out, because it is
+/// Changes with everything for which the engine tries a parked workload again. The reason why it waits is left out, because it is
 /// written after each try.
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();

@@ -1,4 +1,4 @@
-//! Required node affinity. Terms that are not legal get the messages of Kubernetes, as in Kueue (kueue.md 6.5).
+//! Required node affinity. Terms that are not legal get the messages of Kubernetes, as in Kueue.
 
 use berth_api::validation::label_value;
 use berth_engine::model::{Requirement, SelectorOp};

@@ -1,5 +1,5 @@
 //! Jobs that another object controls. A Job runs with a JobSet or a TrainingJob where it is a true part of it, as that was admitted. Nothing else
-//! decides for it, and the controller of its controller plays no part. (Kueue follows up to ten controllers of any kind, kueue.md 5.2.)
+//! decides for it, and the controller of its controller plays no part. (Kueue follows up to ten controllers of any kind.)
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_jobs::{JobState, Part};

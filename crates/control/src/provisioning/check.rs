@@ -1,4 +1,4 @@
-//! The admission check that asks an autoscaler for capacity (kueue.md 6.14): its templates, its request, and the effect of the answer.
+//! The admission check that asks an autoscaler for capacity: its templates, its request, and the effect of the answer.
 //!
 //! A request belongs to one attempt of one Workload with one reservation. The Workload makes the templates and then the request, and copies the
 //! answer into the state of its check. The request takes the templates over, and is deleted when no Workload needs it.

@@ -1,4 +1,4 @@
-//! Elastic TrainingJobs (kueue.md 6.19): when a job may grow into idle quota, and which of its workers it may do without. A scale-up is a second
+//! Elastic TrainingJobs: when a job may grow into idle quota, and which of its workers it may do without. A scale-up is a second
 //! Workload, the new slice, which takes the place of the first one once it is admitted. `decide/training/scale` decides about both slices, and
 //! `restarts.rs` has the additions for restarts.
 

@@ -1,4 +1,4 @@
-//! Admission in two phases (kueue.md 6.13): quota is reserved, then every check of the queue has to be ready.
+//! Admission in two phases: quota is reserved, then every check of the queue has to be ready.
 
 use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};

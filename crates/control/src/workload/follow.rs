@@ -94,7 +94,7 @@ pub(crate) fn follow_and_tell(
     Some(Decision::write(draft))
 }
 
-/// Fields of `spec` by which a Workload takes over another priority class, none where it keeps its class (kueue.md 5.2).
+/// Fields of `spec` by which a Workload takes over another priority class, none where it keeps its class.
 fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, Value> {
     let wanted = wanted.filter(|wanted| workload.changes_class(wanted));
     let Some(Wanted { priority, .. }) = wanted else { return Map::new() };

@@ -1,4 +1,4 @@
-//! Queues that stop or go away, and the effect on the quota of their workloads (kueue.md 6.17).
+//! Queues that stop or go away, and the effect on the quota of their workloads.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
@@ -66,7 +66,7 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
-/// Message about a queue of a workload with quota that is gone or being deleted (kueue.md 6.17).
+/// Message about a queue of a workload with quota that is gone or being deleted.
 pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
     let local = control.view.local_queues.get(&workload.local_queue());

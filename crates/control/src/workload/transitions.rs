@@ -1,4 +1,4 @@
-//! Measures of a change of a Workload: Kueue's counters and histograms (kueue.md section 3). Only the leader counts, so that a sum over replicas
+//! Measures of a change of a Workload: Kueue's counters and histograms. Only the leader counts, so that a sum over replicas
 //! counts nothing twice.
 
 use berth_api::conditions::{reasons, types};

@@ -1,5 +1,5 @@
 //! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by what they ask for
-//! together; a pod set of no group is a group of its own (kueue.md 6.5, steps 1, 3 and 4).
+//! together; a pod set of no group is a group of its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -60,8 +60,8 @@ pub(super) fn assign_group(
     failed
 }
 
-/// What all of them get, and why it is not a plain fit: of the combinations of flavors that can be of one node the first of those that serve
-/// the pods best. Where no flavor is passed over for another's sake there is one combination.
+/// Flavors for all members, and why they are no plain fit: of the combinations of flavors that can be of one node the first of those that
+/// serve the pods best. Where no flavor contradicts another one there is one combination.
 fn find_flavors(
     store: &Store,
     tree: &mut Tree,
@@ -129,7 +129,7 @@ fn combine(
             result.reasons = found.reasons;
             break;
         }
-        // What was chosen for a resource by another group that covers it as well gives way.
+        // The choice of another group for a resource that this group covers as well gives way.
         result.choices.retain(|old| !found.choices.iter().any(|new| new.resource == old.resource));
         append(&mut result.choices, found.choices);
         append(&mut result.reasons, found.reasons);
@@ -138,7 +138,7 @@ fn combine(
     result
 }
 
-/// What pod sets ask for together.
+/// Sum of the requests of pod sets.
 fn together<'m>(members: &'m [Member<'_>]) -> Cow<'m, [(ResourceId, Units)]> {
     let [first, others @ ..] = members else { return Cow::Owned(Vec::new()) };
     if others.is_empty() {

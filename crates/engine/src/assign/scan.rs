@@ -1,4 +1,4 @@
-//! The scan over the flavors of a resource group for pod sets that get one of them (kueue.md 6.5, findFlavor).
+//! The scan over the flavors of a resource group for pod sets that get one of them.
 
 use crate::assign::assignment::{Attempt, Choice, Granular, Mode, PreemptionPossibility};
 use crate::assign::groups::Member;
@@ -15,12 +15,12 @@ use crate::world::store::{Group, Store};
 pub(super) struct Scan<'a> {
     pub(super) store: &'a Store,
     pub(super) request: &'a Request<'a>,
-    /// Who is to get one flavor, at least one.
+    /// Pod sets that get one flavor together, at least one.
     pub(super) members: &'a [Member<'a>],
     pub(super) group: &'a Group,
     pub(super) resource: ResourceId,
     pub(super) start: usize,
-    /// What earlier pod sets are given.
+    /// Usage of the pod sets before these.
     pub(super) assumed: &'a [(CellId, Units)],
     /// Flavors that the pods are given for resources of other groups.
     pub(super) beside: &'a [Choice],
@@ -28,7 +28,7 @@ pub(super) struct Scan<'a> {
     pub(super) barred: &'a [FlavorId],
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) choices: Vec<Choice>,
@@ -184,7 +184,7 @@ impl<'a> Scan<'a> {
                 level = (mode, borrow);
             }
             if level.0 == Granular::NoFit {
-                // What else is missing is told, too.
+                // The reasons of the other resources are collected, too.
                 continue;
             }
             let hopeless = mode == Granular::NoCandidates;

@@ -8,13 +8,13 @@ pub struct Departures {
     pub no_circles: bool,
     /// A preemptor keeps its claim on what it preempted for, in place of looking anew (`no-eviction-loops.md`).
     pub claims: bool,
-    /// What is admitted fits beside the victims of its cycle, which still hold their quota (`fit-beside-victims.md`).
+    /// An admitted workload fits beside the victims of its cycle, which still hold their quota (`fit-beside-victims.md`).
     pub fit_beside_victims: bool,
     /// A scan that began behind the first flavor starts over before its workload is parked (`flavor-scan-starts-over.md`).
     pub scan_over: bool,
     /// Victims are enough only where quota of `pods` is, too (`pods-count-for-victims.md`).
     pub pods_count: bool,
-    /// Who has tried all flavors is parked, however its scans ended (`scans-come-to-an-end.md`).
+    /// A workload that has tried all flavors is parked, however its scans ended (`scans-come-to-an-end.md`).
     pub scans_end: bool,
     /// A head of a BestEffortFIFO queue that loses to what is only booked lets those behind it have their turn (`losers-stand-aside.md`).
     pub stand_aside: bool,
@@ -31,7 +31,7 @@ pub struct Departures {
     pub one_node: bool,
     /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`equal-times.md`).
     pub equals_by_lot: bool,
-    /// Who is passed over for an equal that did not fit is told what that one was told (`equals-are-told-why.md`).
+    /// A workload that is passed over for an equal that did not fit gets the reason of that one (`equals-are-told-why.md`).
     pub equals_told_why: bool,
 }
 

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+/// Folder of Kueue's decision cases, whose texts are Kueue's.
+const CASES_OF_KUEUE: &str = "crates/testkit/cases/";
+
 /// Path, from the root and with `/`, to text. A file that is no text has an empty one.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -13,7 +16,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The files that git tracks or would add.
+    /// The files that git tracks or would add, without Kueue's decision cases.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -23,7 +26,7 @@ impl Tree {
         ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
         let names = String::from_utf8(output.stdout).context("names of files")?;
         let mut files = BTreeMap::new();
-        for name in names.split('\0').filter(|name| !name.is_empty()) {
+        for name in names.split('\0').filter(|name| !name.is_empty() && !name.starts_with(CASES_OF_KUEUE)) {
             // A link is not followed; a file that git still lists may be gone.
             let path = root.join(name);
             if path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {

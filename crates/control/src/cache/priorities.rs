@@ -1,0 +1,55 @@
+//! Priority classes, and the workloads that take over another value of their class.
+
+use berth_api as api;
+use berth_api::conditions::types;
+use berth_jobs::Priority;
+
+use crate::cache::{Name, View, WORKLOAD_CLASS, WorkloadView};
+
+impl View {
+    /// Priority of a job that names these classes, or the name of a class that does not exist yet. The first one wins.
+    pub(crate) fn priority(&self, of_workloads: Option<&str>, of_pods: Option<&str>) -> Result<Priority, String> {
+        if let Some(class) = of_workloads {
+            let value = self.workload_priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            return Ok(Priority::of_workload_class(class, value));
+        }
+        if let Some(class) = of_pods {
+            let (value, _) = self.priorities.get(class).copied().ok_or_else(|| class.to_owned())?;
+            return Ok(Priority::of_pod_class(class, value));
+        }
+        let default = self.priorities.iter().find(|(_, (_, default))| *default);
+        Ok(default.map_or_else(Priority::default, |(class, (value, _))| Priority::of_pod_class(class, *value)))
+    }
+
+    /// A class of workloads has got a value, or is gone. Returns the workloads that are to take the value over; the same value again is
+    /// none to take over.
+    pub(crate) fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
+        let old = match value {
+            Some(value) => self.workload_priorities.insert(name.to_owned(), value),
+            None => self.workload_priorities.remove(name),
+        };
+        if old == value { Vec::new() } else { self.reprice(Some(name)) }
+    }
+
+    /// Has workloads of that class, or of any, take its value over where theirs is another. Returns them.
+    pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
+        let values = &self.workload_priorities;
+        let value_of = |named: &api::PriorityClassRef| {
+            let asked = named.kind == WORKLOAD_CLASS && class.is_none_or(|class| named.name == class);
+            values.get(&named.name).copied().filter(|_| asked)
+        };
+        let all = self.workloads.values().filter(|workload| {
+            let value = workload.priority_class.as_deref().and_then(value_of);
+            value.is_some_and(|value| value != workload.own_priority) && !workload.is(types::FINISHED)
+        });
+        let (uids, names): (Vec<String>, Vec<Name>) = all.map(|one| (one.uid.clone(), one.key())).unzip();
+        self.repriced.extend(uids);
+        names
+    }
+
+    /// The value that a workload takes over from its class, `None` when it keeps its own.
+    pub(crate) fn new_value(&self, workload: &WorkloadView) -> Option<i32> {
+        let class = workload.priority_class.as_ref().filter(|_| self.repriced.contains(&workload.uid))?;
+        self.workload_priorities.get(&class.name).copied().filter(|value| *value != workload.own_priority)
+    }
+}
