@@ -1,6 +1,6 @@
 //! Every CRD on a real server: applied as an administrator applies it, and tested with objects that it must accept, complete, prune or
 //! refuse. The answers are in `cases/crds`, one file per kind. They are those of Kueue's own CRDs, apart from five whose rules fail on an
-//! absent field there and name the fault here, and from the additions of `docs/decisions/rules-in-the-crd.md`.
+//! absent field there and name the fault here, and from the additions of `docs/departures/0027-rules-in-the-crd.md`.
 
 use std::path::Path;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! The API server adds up the cost of each rule at the limits of the schema, where a quota is one of 65,536 and a text without a longest
 //! length has three million characters. It refuses the definition above a cost of 10,000,000. Rules therefore do not read texts, and compare
-//! them in lists, where only the number of entries counts. `docs/decisions/rules-in-the-crd.md` has the rules that stay with the webhook.
+//! them in lists, where only the number of entries counts. `docs/departures/0027-rules-in-the-crd.md` has the rules that stay with the webhook.
 
 use serde_json::{Value, json};
 

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_page_about_selectors_names_them_all() {
-        let page = include_str!("../../../docs/decisions/capacity-selectors-pin.md");
+        let page = include_str!("../../../docs/departures/0018-capacity-selectors-pin.md");
         for key in CAPACITY_SELECTORS {
             assert!(page.contains(&format!("`{key}`")), "{key}");
         }

@@ -1,6 +1,6 @@
 //! Usage of a job beyond the quota that its Workloads hold: pods that are replaced while they end, pods of a job that somebody else has started, Jobs
 //! and pods of a group that have no place. Such usage is found in the view, passed to the engine, and charged to the job's ClusterQueue until it is
-//! gone (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
+//! gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
 
 mod jobs;
 mod pods;

@@ -300,7 +300,7 @@ fn evict_and(
 }
 
 /// Handles a workload that cannot be started as it was admitted. A problem that may pass costs its reservation, and it is tried again after a minute.
-/// Any other problem ends it. `tell` makes the event at its job (`docs/decisions/placement-that-passes.md`).
+/// Any other problem ends it. `tell` makes the event at its job (`docs/departures/0044-placement-that-passes.md`).
 pub(crate) fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,

@@ -68,7 +68,7 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
 }
 
 /// The pod spec as the API server stores it before it applies LimitRanges: a container without requests requests its own limits. Kueue applies
-/// LimitRanges first (`docs/decisions/own-limits-before-limit-ranges.md`).
+/// LimitRanges first (`docs/departures/0013-own-limits-before-limit-ranges.md`).
 pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
@@ -147,7 +147,7 @@ fn is_pod_level(resource: &str) -> bool {
 }
 
 /// Quota for one pod of an effective spec: transformed requests without excluded resources, in quota's units, never negative. With
-/// `to_the_letter` an excluded resource is not transformed (`docs/decisions/transform-before-exclude.md`).
+/// `to_the_letter` an excluded resource is not transformed (`docs/departures/0054-transform-before-exclude.md`).
 ///
 /// # Errors
 /// [`RequestError`] for a text that is not a quantity.

@@ -32,7 +32,7 @@ pub(crate) const ACTED_ON: [&str; 20] = [
 
 /// Gates that are on in Berth whatever they are set to, with the page that explains it.
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
-    [("PrioritizePreemptorWorkloads", "docs/decisions/no-eviction-loops.md")];
+    [("PrioritizePreemptorWorkloads", "docs/departures/0005-no-eviction-loops.md")];
 
 /// The gate that only reviews follow, and the part of it that has no effect.
 pub(crate) const IN_REVIEWS: (&str, &str) = (

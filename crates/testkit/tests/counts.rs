@@ -39,6 +39,6 @@ fn as_many_cases_pass_differ_and_are_not_for_berth_as_were_counted() {
     let Counts { passed, failed, not_applicable } = report.totals;
     let all = passed + failed + not_applicable;
     let said = format!("Of {all} cases {passed} pass, {failed} differ and {not_applicable} are not applicable.");
-    let page = std::fs::read_to_string(root.join("../../docs/decisions/conformance.md")).unwrap();
-    assert!(page.contains(&said), "docs/decisions/conformance.md does not say: {said}");
+    let page = std::fs::read_to_string(root.join("../../docs/decisions/0001-conformance.md")).unwrap();
+    assert!(page.contains(&said), "docs/decisions/0001-conformance.md does not say: {said}");
 }

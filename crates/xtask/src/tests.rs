@@ -143,7 +143,7 @@ fn defaults_and_requirements_are_the_documented_ones() {
 
 const NOT_REMOVED: &str = "field is immutable: it must not be removed";
 
-/// Rules in CEL that Kueue's CRDs do not have (docs/decisions/rules-in-the-crd.md), by kind and place; both versions have them.
+/// Rules in CEL that Kueue's CRDs do not have (docs/departures/0027-rules-in-the-crd.md), by kind and place; both versions have them.
 const BEYOND_KUEUE: [(&str, &str, &str); 35] = [
     ("AdmissionCheck", ".spec.controllerName", NOT_REMOVED),
     ("LocalQueue", ".spec.clusterQueue", NOT_REMOVED),

@@ -6,7 +6,7 @@
 //! through v1beta1 always wins.
 //!
 //! Start reading at [`convert`], then the lists of units in `workload.rs` and `queues.rs`. In a review ([`respond`]) fields that no unit
-//! looks into are not read at all (`lifted.rs`). `docs/decisions/conversion.md` lists the losses and their causes.
+//! looks into are not read at all (`lifted.rs`). `docs/departures/0008-conversion.md` lists the losses and their causes.
 
 mod braces;
 mod carried;

@@ -395,7 +395,7 @@ fn what_is_carried_may_fill_the_annotations_and_is_lost_one_byte_further() {
     assert_eq!(to(Version::V1beta2, &full), filled(room), "at the limit nothing is lost");
     let beyond = to(Version::V1beta1, &filled(room + 1));
     assert_eq!(beyond["metadata"], filled(room + 1)["metadata"], "an annotation of the user's never gives way");
-    // Only the carried fields are lost, as in docs/decisions/conversion.md.
+    // Only the carried fields are lost, as in docs/departures/0008-conversion.md.
     let mut left = filled(room + 1);
     left["spec"].as_object_mut().unwrap().remove("preemptionGates");
     left["spec"]["podSets"][0]["topologyRequest"] = json!({"required": "rack"});

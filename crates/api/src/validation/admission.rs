@@ -1,5 +1,5 @@
 //! Fit of an admission to the pod sets of its Workload: an admission that does not fit is void, and no pods may run by it
-//! (`docs/decisions/admissions-fit.md`).
+//! (`docs/departures/0033-admissions-fit.md`).
 
 use super::{FieldError, supported};
 use crate::conditions::{is_true, types};

@@ -1,5 +1,5 @@
 //! Rules about stored objects: rules that the schema and its CEL rules cannot have, and again the ones that they have, because an older schema
-//! accepted objects that today's refuses. A rule that CEL can have is in the CRD first (`docs/decisions/rules-in-the-crd.md`).
+//! accepted objects that today's refuses. A rule that CEL can have is in the CRD first (`docs/departures/0027-rules-in-the-crd.md`).
 //!
 //! The operator has to live with objects that no webhook saw, so it calls these rules before it uses an object, and shows the errors in a
 //! condition. All functions are pure and total; an empty list means legal. Rules behind feature gates that are off by default are functions

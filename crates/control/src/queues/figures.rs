@@ -70,7 +70,7 @@ impl Control {
         if self.settings.engine.fair_sharing.is_some() {
             for name in self.view.cohorts.keys() {
                 if let Some(share) = self.quota.world.share(name, false, &BTreeMap::new()) {
-                    // Neither rounded nor kept finite, as Kueue reports it (docs/decisions/share-gauges.md).
+                    // Neither rounded nor kept finite, as Kueue reports it (docs/departures/0015-share-gauges.md).
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
             }
@@ -179,7 +179,7 @@ impl Control {
             && let Some(share) = self.quota.world.share(name, true, &BTreeMap::new())
         {
             let at = vec![("cluster_queue", name.to_owned()), ("cohort", cohort.clone())];
-            // Kueue rounds neither; a borrower of weight 0 is no number here, and infinite for a Cohort (docs/decisions/share-gauges.md).
+            // Kueue rounds neither; a borrower of weight 0 is no number here, and infinite for a Cohort (docs/departures/0015-share-gauges.md).
             let value = Some(share.share.value()).filter(|value| value.is_finite()).unwrap_or(f64::NAN);
             gauges.put("kueue_cluster_queue_weighted_share", at, value);
         }

@@ -78,7 +78,7 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
 }
 
 /// Answers of checks before there was quota. A workload that a check rejects is deactivated. A workload that a check wants later waits for that time,
-/// and its checks are asked anew (`docs/decisions/checks-before-quota.md`).
+/// and its checks are asked anew (`docs/departures/0034-checks-before-quota.md`).
 pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if control.session.schedules_only {
         return None;

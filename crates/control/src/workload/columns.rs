@@ -1,5 +1,5 @@
 //! Columns of `kubectl get` for which Kueue has no field: the size of a Workload, the capacity tier with which it was admitted, and how much of its
-//! quota a ClusterQueue has given. Each is a text in something that is written anyway (`docs/decisions/columns-without-a-field.md`).
+//! quota a ClusterQueue has given. Each is a text in something that is written anyway (`docs/departures/0056-columns-without-a-field.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

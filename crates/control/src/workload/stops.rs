@@ -142,7 +142,7 @@ pub(crate) enum WayBack {
 }
 
 /// How a workload comes back whose condition `Requeued` is False; `None` for any other. The engine gets the time of the next try from the same
-/// answer, so that the workload has its place in the first plan after that (`docs/decisions/requeued-in-the-same-plan.md`).
+/// answer, so that the workload has its place in the first plan after that (`docs/departures/0049-requeued-in-the-same-plan.md`).
 pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<WayBack> {
     let condition =
         find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;

@@ -1,5 +1,5 @@
 //! The flavors that a pod is given for the resources of several groups have to be of one node: where two of them have different values for a
-//! node label, or one forbids a label of the other, no node could take the pod (`docs/decisions/flavors-of-one-node.md`).
+//! node label, or one forbids a label of the other, no node could take the pod (`docs/departures/0057-flavors-of-one-node.md`).
 //!
 //! Groups have their turn one after the other. A flavor that does not go with those of the groups before is passed over; where that
 //! leaves a group without a fit, the choices before it are tried anew, the last one first (backtracking).

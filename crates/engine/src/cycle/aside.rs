@@ -1,4 +1,4 @@
-//! Heads that lose to quota that is only reserved for others stand aside for the rest of a plan (`docs/decisions/losers-stand-aside.md`).
+//! Heads that lose to quota that is only reserved for others stand aside for the rest of a plan (`docs/departures/0012-losers-stand-aside.md`).
 //!
 //! A head may fit and still lose in each cycle: to the claim of a preemptor whose victims are leaving, or to the quota that the head of a
 //! strict queue keeps. Kueue tries such a head again and again, and never a workload behind it.

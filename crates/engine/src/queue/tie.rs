@@ -1,4 +1,4 @@
-//! The tie break between workloads of equal priority and time (`docs/decisions/equal-times.md`).
+//! The tie break between workloads of equal priority and time (`docs/departures/0035-equal-times.md`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Usage beyond quota: usage of pods that run without a reservation, until they are gone. It counts against the ClusterQueue of their job
 //! alone, and a cohort lends as if there were none. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort
-//! protects (`docs/decisions/usage-beyond-is-charged-to-its-queue.md`).
+//! protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
 
 use std::sync::Arc;
 

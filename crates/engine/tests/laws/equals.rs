@@ -58,7 +58,7 @@ fn no_equal_request_is_passed_over() {
     for seed in seeds() {
         let _named = Named(seed);
         // Workloads have one pod set each. With several pod sets an admission elsewhere can make a workload fit that did not fit before, and
-        // the one behind is looked at later (docs/decisions/no-eviction-loops.md, the last paragraph; the plainest world is 25152 of the mixed
+        // the one behind is looked at later (docs/departures/0005-no-eviction-loops.md, the last paragraph; the plainest world is 25152 of the mixed
         // ones).
         let mut objects = with_equals(random(seed), &mut Dice::new(seed ^ 0x3c6e_f372));
         // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes

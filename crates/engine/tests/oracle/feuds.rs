@@ -1,4 +1,4 @@
-//! Preemptions that eviction history forbids (`no-eviction-loops.md`, rule 1): the pairs of preemptors and victims form no circle.
+//! Preemptions that eviction history forbids (`0005-no-eviction-loops.md`, rule 1): the pairs of preemptors and victims form no circle.
 
 use std::collections::BTreeSet;
 

@@ -27,7 +27,7 @@ pub(crate) enum Step {
     Wait(String, PendingReason),
 }
 
-/// The assignment that a workload preempted for (`no-eviction-loops.md`, rule 3).
+/// The assignment that a workload preempted for (`0005-no-eviction-loops.md`, rule 3).
 #[derive(Clone, Debug)]
 struct Claim {
     counts: Vec<i64>,
@@ -92,7 +92,7 @@ pub(crate) struct History<'a> {
     /// All workloads by uid.
     pub(super) places: BTreeMap<String, &'a WorkloadSpec>,
     parked: BTreeSet<String>,
-    /// Workloads that lost to reserved quota, and let others have their turn in this plan (`losers-stand-aside.md`).
+    /// Workloads that lost to reserved quota, and let others have their turn in this plan (`0012-losers-stand-aside.md`).
     aside: BTreeSet<String>,
     /// By queue: the workload that issued preemptions last; and the one that goes first for it.
     preemptors: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub(crate) struct History<'a> {
     pub(super) fresh: BTreeSet<String>,
     /// By queue: number of departures.
     generations: BTreeMap<String, u64>,
-    /// By tree: preemptors and their victims (`no-eviction-loops.md`, rule 1).
+    /// By tree: preemptors and their victims (`0005-no-eviction-loops.md`, rule 1).
     pub(super) feuds: BTreeMap<Node, BTreeSet<(String, String)>>,
     /// Trees with an admission since workloads whose pod sets compete with each other were looked at.
     stirred: BTreeSet<Node>,
@@ -392,7 +392,7 @@ impl<'a> History<'a> {
         };
         let is_over = self.options.departures.scans_end && head.scans >= most;
         let scans = keeps && !head.held && head.found.tried.iter().any(|set| !set.is_empty()) && !is_over;
-        // A scan that began behind the first flavor has not seen quota that has become free there since (`flavor-scan-starts-over.md`).
+        // A scan that began behind the first flavor has not seen quota that has become free there since (`0002-flavor-scan-starts-over.md`).
         let resumed = self.options.departures.scan_over && head.found.resumed && after == After::NoRoom;
         let over = resumed && !scans && head.began != Some(left);
         if scans {

@@ -42,7 +42,7 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
 }
 
 /// The order in which candidates are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the candidates of
-/// each queue are sorted first, and then the first of all queues' first ones is taken each time (`order-of-victims-by-usage.md`).
+/// each queue are sorted first, and then the first of all queues' first ones is taken each time (`0006-order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     let last_word = |h: &Holder| match plea.equals_by_lot {
         true => Ok(Reverse(h.uid.clone())),

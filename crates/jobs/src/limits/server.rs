@@ -1,5 +1,5 @@
 //! Rules by which the API server refuses pods for their limits and the LimitRanges of their namespace, in Kueue's words with numbers added,
-//! and further rules of its plugin `LimitRanger` (`docs/decisions/limit-ranges-as-the-api-server.md`).
+//! and further rules of its plugin `LimitRanger` (`docs/departures/0040-limit-ranges-as-the-api-server.md`).
 
 use berth_quantity::format;
 use k8s_openapi::api::core::v1::{LimitRangeItem, PodSpec, ResourceRequirements};

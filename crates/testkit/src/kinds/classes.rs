@@ -132,7 +132,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
         crowd.leave("probe");
     }
     let (_, after) = crowd.counts();
-    // The knowledge about a class goes with its last pending workload (docs/decisions/parked-class-memory.md): so the probes stay,
+    // The knowledge about a class goes with its last pending workload (docs/departures/0007-parked-class-memory.md): so the probes stay,
     // uncounted.
     for (at, class) in input.inadmissible_classes.iter().enumerate() {
         let probe = format!("probe-{at}");

@@ -11,7 +11,7 @@ use super::History;
 
 impl History<'_> {
     /// Wakes workloads that may fit because others were admitted: their pod sets compete for flavors, or they scan on past flavors that they could
-    /// borrow (`no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
+    /// borrow (`0005-no-eviction-loops.md`, at its end). Returns the trees in which some are to be looked at again.
     pub(super) fn rouse(&mut self) -> BTreeSet<Node> {
         let mut roused = BTreeSet::new();
         let stirred = std::mem::take(&mut self.stirred);
