@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use berth_api as api;
 use berth_api::conditions::types;
+use berth_jobs::JobState;
 use berth_jobs::training::{Past, Scale, TrainingEnd};
-use berth_jobs::{JobState, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

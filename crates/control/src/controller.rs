@@ -19,7 +19,6 @@ use jiff::Timestamp;
 use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
 use crate::controller::flight::{Decision, Draft, Flights};
-use crate::controller::plans::Plans;
 use crate::controller::state::{Quota, Reports, Session, Trainings};
 use crate::controller::work_queue::WorkQueue;
 use crate::job::remains::Remains;
@@ -55,13 +54,11 @@ pub struct Control {
     pub(crate) session: Session,
     /// Observed objects, with their indexes.
     pub(crate) view: View,
-    /// The engine's world, and usage beyond it.
+    /// The engine's world, its plans, and usage beyond quota.
     pub(crate) quota: Quota,
     /// Writes under way.
     pub(crate) flights: Flights,
     pub(crate) work: WorkQueue,
-    /// Admissions and evictions that the engine has chosen, and that are not acknowledged yet.
-    pub(crate) plans: Plans,
     pub(crate) remains: Remains,
     pub(crate) reports: Reports,
     pub(crate) training: Trainings,
@@ -80,7 +77,6 @@ impl Control {
             quota,
             flights: Flights::default(),
             work: WorkQueue::default(),
-            plans: Plans::default(),
             remains: Remains::default(),
             reports,
             training: Trainings::default(),
@@ -96,7 +92,7 @@ impl Control {
         }
         self.session.term = term;
         // Plans of an earlier term that were not written are void: the engine follows the objects again.
-        let planned = self.plans.take();
+        let planned = self.quota.plans.take();
         self.training.growth.wanted.clear();
         self.training.growth.idle.clear();
         // Free capacity in better tiers was not observed meanwhile.
@@ -139,13 +135,13 @@ impl Control {
         let reserved = workload.is_some_and(WorkloadView::reserved);
         let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
         if leaving || !reserved {
-            self.plans.evicts_no_longer(uid);
+            self.quota.plans.evicts_no_longer(uid);
         }
         self.note_given_up(uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        let stays = !leaving && !self.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
+        let stays = !leaving && !self.quota.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
         if !reserved || stays {
             // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
             let _ = self.quota.world.apply(engine::Delta::Forget(uid.to_owned()));
@@ -158,11 +154,11 @@ impl Control {
 
     /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
     fn give_plan_up(&mut self, object: &ObjectKey) {
-        if self.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
+        if self.quota.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
         }
         let Some(uid) = self.uid_of(object) else { return };
-        if self.plans.remove(&uid) {
+        if self.quota.plans.remove(&uid) {
             self.unplan(&uid);
         }
     }
@@ -173,9 +169,9 @@ impl Control {
         let uid = workload.uid.clone();
         if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
             // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
-            self.plans.remove(&uid);
+            self.quota.plans.remove(&uid);
         }
-        if !self.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+        if !self.quota.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
             self.unplan(&uid);
         }
     }
@@ -336,7 +332,7 @@ impl Control {
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        if self.plans.under_way() > 0 {
+        if self.quota.plans.under_way() > 0 {
             return;
         }
         let mut blocked = Vec::new();
@@ -350,7 +346,7 @@ impl Control {
                 blocked.push(verdict);
                 continue;
             }
-            let Some(reason) = self.ration.told_as(&verdict) else { continue };
+            let Some(reason) = self.reports.ration.told_as(&verdict) else { continue };
             let draft = explain(workload, &Told::of(&verdict, reason), now);
             self.issue(draft, &object, term, now, step);
         }

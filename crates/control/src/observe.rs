@@ -191,7 +191,7 @@ impl Control {
             self.note_held(&old);
             self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
             self.spare_victims_of(&old.uid);
-            self.plans.forget(&old.uid);
+            self.quota.plans.forget(&old.uid);
             self.remains.forget_workload(&old.uid);
             self.training.forget_workload(&old.uid);
             self.capacity.forget_workload(&old.uid);
@@ -268,7 +268,7 @@ impl Control {
         if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
             // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
             let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
-            self.plans.remove(&uid);
+            self.quota.plans.remove(&uid);
         }
         if asks_otherwise {
             self.flights.forget_refused_reservation(&object_key);
@@ -299,7 +299,7 @@ impl Control {
     /// the result is seen.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        if self.plans.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+        if self.quota.plans.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
             return;
         }
         let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));

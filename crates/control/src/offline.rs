@@ -156,7 +156,7 @@ impl Offline {
         let outcome = self.perform(&Write { id: WriteId(0), term: Term(1), purpose, key: key.clone(), request });
         self.writes.push((purpose, key));
         if let Outcome::Applied { .. } = outcome {
-            self.reports.notices.extend(draft.notices);
+            self.notices.extend(draft.notices);
         }
     }
 
@@ -312,7 +312,7 @@ impl Offline {
         for _ in 0..MOST_STEPS {
             let step = self.control.step_cycles(self.now, left);
             left = if cycles == u64::MAX { cycles } else { 0 };
-            self.reports.notices.extend(step.notices);
+            self.notices.extend(step.notices);
             if step.writes.is_empty() {
                 return;
             }
@@ -328,7 +328,7 @@ impl Offline {
                     let (key, notices) = (write.key, notices.clone());
                     history.push(Made { purpose: write.purpose, key, before, after, notices });
                 }
-                self.reports.notices.extend(notices);
+                self.notices.extend(notices);
             }
         }
     }

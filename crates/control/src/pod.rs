@@ -3,7 +3,7 @@
 //! the Workload). One write per call.
 
 pub(crate) mod job_pods;
-mod kept;
+pub(crate) mod kept;
 mod member;
 mod place;
 pub(crate) mod right;
@@ -35,11 +35,11 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subreso
 
 /// A pod to decide about, with the view and the time.
 #[derive(Clone, Copy)]
-struct Case<'a> {
-    control: &'a Control,
-    name: &'a Name,
-    pod: &'a PodState,
-    now: Timestamp,
+pub(crate) struct Case<'a> {
+    pub(crate) control: &'a Control,
+    pub(crate) name: &'a Name,
+    pub(crate) pod: &'a PodState,
+    pub(crate) now: Timestamp,
 }
 
 /// Decides about one pod.
@@ -76,7 +76,7 @@ fn is_admitted_with(owner: &JobOwner) -> bool {
 }
 
 impl<'a> Wishes<'a> {
-    fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
+    pub(crate) fn of_pod(pod: &'a PodState, priority: Result<Wanted, String>) -> Self {
         let prebuilt = pod.prebuilt_workload.is_some();
         Self {
             pod_sets: None,
@@ -92,12 +92,12 @@ impl<'a> Wishes<'a> {
 }
 
 /// The priority classes that a pod names.
-fn classes_of(pod: &PodState) -> NamedClasses<'_> {
+pub(crate) fn classes_of(pod: &PodState) -> NamedClasses<'_> {
     (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
 }
 
 /// An event about a pod, or about the pods of its group.
-fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
+pub(crate) fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
     Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
 }
 
@@ -416,7 +416,7 @@ impl Case<'_> {
     }
 
     /// Deletes the pod, with an event.
-    fn delete(&self, reason: &str, message: &str) -> Decision {
+    pub(crate) fn delete(&self, reason: &str, message: &str) -> Decision {
         let notice = self.notice(EventType::Normal, reason, message.to_owned());
         self.write(
             Purpose::DeletePod,
@@ -426,7 +426,7 @@ impl Case<'_> {
     }
 
     /// Lets go of the pod.
-    fn release(&self) -> Decision {
+    pub(crate) fn release(&self) -> Decision {
         let body = self.pod.release_patch();
         let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
         self.write(Purpose::ReleasePod, request, Vec::new())

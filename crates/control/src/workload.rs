@@ -167,7 +167,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if workload.unreadable {
         return Decision::Done;
     }
-    if let Some(admission) = control.plans.get(&workload.uid) {
+    if let Some(admission) = control.quota.plans.get(&workload.uid) {
         let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
         let leaves =
             crate::workload::orphan::standing(control, workload) == Standing::Leaving || control.is_ending(&name.0);
@@ -177,7 +177,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
         }
         return reserve(control, workload, admission, now);
     }
-    if let Some(eviction) = control.plans.eviction(&workload.uid)
+    if let Some(eviction) = control.quota.plans.eviction(&workload.uid)
         && workload.reserved()
         && !workload.is(types::EVICTED)
     {

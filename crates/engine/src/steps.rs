@@ -2,8 +2,8 @@
 //!
 //! The shipped program uses only the names of outcomes of `steps*.rs`; the linker leaves out the rest.
 
-pub(crate) mod preempt;
-pub(crate) mod queue;
+pub(crate) mod heads;
+pub(crate) mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ mod reviews;
 mod server;
 mod widest;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth_api::conversion::{Version, convert, respond};
 use berth_api::labels::NOT_IN_V1BETA1;
@@ -243,9 +243,15 @@ fn workload(nodes: usize) -> Value {
     })
 }
 
-/// Longest time of one conversion, with reading the request and writing the answer. It is the promise itself without a margin for noise: half
-/// of the conversions must keep it, and only a machine that is busy all the time prevents that.
+/// Longest time on a core of one conversion, with reading the request and writing the answer. The limit is the promise itself: half of the
+/// conversions must keep it.
 const MOST: Duration = Duration::from_millis(1);
+
+/// Time that this thread has had a core: beside other work the clock says nothing of the conversion.
+fn on_a_core() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
 
 fn median(times: &mut [Duration]) -> Duration {
     times.sort();
@@ -263,14 +269,14 @@ fn time_per_object() {
                 json!({"request": {"uid": "u", "desiredAPIVersion": version.api_version(), "objects": [object]}})
                     .to_string();
             bytes = bytes.max(review.len());
-            let start = Instant::now();
+            let start = on_a_core();
             let (answer, converted) = respond(review.as_bytes()).unwrap();
-            whole.push(start.elapsed());
+            whole.push(on_a_core() - start);
             assert!(converted && answer.len() > 1000);
             let fields = object.as_object_mut().unwrap();
-            let start = Instant::now();
+            let start = on_a_core();
             convert(fields, version).unwrap();
-            alone.push(start.elapsed());
+            alone.push(on_a_core() - start);
             version = if version == Version::V1beta1 { Version::V1beta2 } else { Version::V1beta1 };
         }
         let (alone, whole) = (median(&mut alone), median(&mut whole));

@@ -4,6 +4,7 @@
 use crate::job;
 use crate::pod as pods;
 use crate::pod::job_pods;
+use crate::pod_group;
 use crate::provisioning::check as provisioning;
 use crate::queues;
 use crate::training_job as training;
@@ -44,7 +45,7 @@ fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
         Kind::Checkpoints => checkpoints::decide(control, &name, now),
         Kind::Pod => pods::decide(control, &name, now),
         Kind::JobPod => job_pods::decide(control, &name, now),
-        Kind::PodGroup => pods::group::decide(control, &name, now),
+        Kind::PodGroup => pod_group::decide(control, &name, now),
         Kind::AdmissionCheck => match queues::finalizer(control, key) {
             Decision::Done => provisioning::check(control, key, now),
             decision => decision,

@@ -46,7 +46,7 @@ impl Draft {
 
     /// The same with one more event about it.
     pub(crate) fn telling(mut self, notice: Notice) -> Self {
-        self.reports.notices.push(notice);
+        self.notices.push(notice);
         self
     }
 }

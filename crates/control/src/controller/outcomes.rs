@@ -102,7 +102,7 @@ impl Control {
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
-        if self.plans.made() {
+        if self.quota.plans.made() {
             self.work.plan_again();
         }
         self.note_done(&object, &flight, now);
@@ -137,7 +137,7 @@ impl Control {
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.uid_of(object) {
-                    self.plans.remove(&uid);
+                    self.quota.plans.remove(&uid);
                     self.work.plan_again();
                 }
             }
@@ -196,7 +196,7 @@ impl Control {
     /// gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
-        if self.plans.unanswered(&uid) {
+        if self.quota.plans.unanswered(&uid) {
             self.work.plan_again();
             let what = "does not say whether it has made a change by Berth";
             self.tell_of_write(object, false, what, text);
@@ -221,6 +221,6 @@ impl Control {
     /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
     fn drop_plan(&mut self, object: &ObjectKey) {
         let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.plans.remove(&uid);
+        self.quota.plans.remove(&uid);
     }
 }

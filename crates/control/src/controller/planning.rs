@@ -33,7 +33,7 @@ impl Control {
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();
-        self.plans.under_way() > 0
+        self.quota.plans.under_way() > 0
             || admitted.any(|workload| {
                 workload.is(types::ADMITTED)
                     && !workload.is(types::PODS_READY)
@@ -71,13 +71,13 @@ impl Control {
     pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
         if let Some(name) = self.view.workloads.name_of(&eviction.uid) {
             self.work.add(key(Kind::Workload, &name));
-            self.plans.evict(eviction);
+            self.quota.plans.evict(eviction);
         }
     }
 
     /// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
     pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
-        let mut spared = self.plans.spare(preemptor);
+        let mut spared = self.quota.plans.spare(preemptor);
         let kept = self.training.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
         spared.extend(kept.map(|(uid, _)| uid));
         for uid in spared {
@@ -89,7 +89,7 @@ impl Control {
     /// Whether the next plan waits for room. A plan looks at the heads of all queues, however few of them may be admitted: it is better made for
     /// many.
     fn waits_for_room(&mut self, free: usize, now: Timestamp) -> bool {
-        let due = self.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
+        let due = self.quota.plans.filled_at().and_then(|at| at.checked_add(SignedDuration::from_millis(ROOM_MS)).ok());
         let Some(due) = due.filter(|due| *due > now && free < self.settings.max_unacknowledged / ROOM) else {
             return false;
         };
@@ -98,7 +98,7 @@ impl Control {
     }
 
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
-        let free = self.settings.max_unacknowledged.saturating_sub(self.plans.under_way());
+        let free = self.settings.max_unacknowledged.saturating_sub(self.quota.plans.under_way());
         if !self.work.wants_plan() || free == 0 || self.waits_for_room(free, now) {
             return;
         }
@@ -112,7 +112,7 @@ impl Control {
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.quota.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
         self.work.planned(plan.more || cycles == 0);
-        self.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
+        self.quota.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
         if plan.cycles > 0 {
             self.reports.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
         }
@@ -133,7 +133,7 @@ impl Control {
             self.reports.ration.admitted(&admission.uid, now);
             if let Some(name) = self.view.workloads.name_of(&admission.uid) {
                 self.work.add(key(Kind::Workload, &name));
-                self.plans.insert(admission);
+                self.quota.plans.insert(admission);
             }
         }
         for eviction in plan.evictions {

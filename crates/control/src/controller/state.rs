@@ -7,6 +7,7 @@ use berth_engine::World;
 
 use crate::cache::Name;
 use crate::cache::shape::Shapes;
+use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
 use crate::overruns::Overruns;
@@ -38,6 +39,8 @@ pub(crate) struct Quota {
     pub(crate) world: World,
     /// Shapes of pod sets, each of which many Workloads may ask for.
     pub(crate) shapes: Shapes,
+    /// Admissions and evictions that the engine has chosen, and that are not acknowledged yet.
+    pub(crate) plans: Plans,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
 }
@@ -73,7 +76,7 @@ pub(crate) struct Reports {
 impl Quota {
     pub(crate) fn new(settings: &Settings) -> Self {
         let world = World::new(settings.engine.clone());
-        Self { world, shapes: Shapes::default(), overruns: Overruns::default() }
+        Self { world, shapes: Shapes::default(), plans: Plans::default(), overruns: Overruns::default() }
     }
 }
 

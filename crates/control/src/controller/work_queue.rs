@@ -37,12 +37,6 @@ impl WorkQueue {
         self.marked.extend(objects);
     }
 
-    /// The marked objects.
-    #[cfg(test)]
-    pub(crate) fn marked(&self) -> &BTreeSet<ObjectKey> {
-        &self.marked
-    }
-
     pub(crate) fn remove(&mut self, object: &ObjectKey) {
         self.marked.remove(object);
     }

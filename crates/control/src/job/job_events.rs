@@ -92,7 +92,7 @@ impl Control {
         let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
         let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
         let (uid, before) = (workload.uid.as_str(), reason_of(workload));
-        if !self.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
+        if !self.reports.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
             // The leader before has sent it.
             self.reports.job_events.note(uid, &said.reason, now);
         } else if self.reports.job_events.may_tell(uid, &said.reason, now) {

@@ -62,10 +62,4 @@ impl Remains {
         self.at_rest.remove(job);
         self.rid_of_pods.remove(job);
     }
-
-    /// Number of jobs of which something is known.
-    #[cfg(test)]
-    pub(crate) fn jobs(&self) -> usize {
-        self.at_rest.len() + self.rid_of_pods.len() + self.starts.0.len()
-    }
 }

@@ -219,7 +219,9 @@ mod tests {
 
     /// Number of entries that are remembered of jobs, by their uids and names.
     fn remembered(control: &Control) -> usize {
-        let by_uid = control.remains.jobs() + control.capacity.lacking.len();
+        let known = |uid: &&str| control.remains.job_is_at_rest(uid) || control.remains.job_is_rid_of_pods(uid);
+        let stopped = ["one", "two"].iter().filter(|uid| known(uid)).count() + control.remains.starts.0.len();
+        let by_uid = stopped + control.capacity.lacking.len();
         let settled = control.training.growth.settled.len();
         control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
     }

@@ -8,7 +8,7 @@ use super::Case;
 use crate::cache::WorkloadView;
 
 /// Whether a group still needs a pod that is being deleted and has ended.
-pub(super) fn is_needed(case: &Case<'_>, workload: &WorkloadView) -> bool {
+pub(crate) fn is_needed(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let (control, pod, name) = (case.control, case.pod, workload.key());
     let Some(group) = control.view.pods.group(&name).filter(|_| !control.is_ending(&name.0)) else { return false };
     let staying = group.tally.staying;

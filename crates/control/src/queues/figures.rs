@@ -86,7 +86,7 @@ impl Control {
         );
         let refused = u32::try_from(self.quota.world.refused_victims()).unwrap_or(u32::MAX);
         gauges.put("berth_victims_refused", Vec::new(), f64::from(refused));
-        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.plans.len());
+        gauges.count("berth_unacknowledged_admissions", Vec::new(), self.quota.plans.len());
         Figures { gauges: gauges.0 }
     }
 

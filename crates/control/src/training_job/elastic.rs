@@ -358,7 +358,7 @@ impl Control {
         let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
         let saves = !run.by_restart() || view.facts.saves;
         let may = have < most && due <= now && !waits && alone && all_up && saves;
-        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.plans.evicts(&workload.uid);
+        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.quota.plans.evicts(&workload.uid);
         let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
         let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
         may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))

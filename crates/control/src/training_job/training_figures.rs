@@ -62,7 +62,7 @@ impl Control {
         }
         let preempted = find(&new.status.conditions, types::PREEMPTED).filter(|_| became(types::PREEMPTED));
         if let Some(preempted) = preempted {
-            let path = self.plans.eviction(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
+            let path = self.quota.plans.eviction(&new.uid).map(|eviction| eviction.preemptor_path.as_str());
             let by = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
             measures.push(count(
                 "training_job_preemptions",

@@ -139,16 +139,16 @@ pub(crate) fn preempt(
 impl Control {
     /// The API server refused the eviction of a victim: the next plan reports that at its preemptor.
     pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
-        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.plans.evicts(uid));
+        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.quota.plans.evicts(uid));
         if let Some(uid) = uid {
             self.work.plan_again();
-            self.plans.refuse_eviction(uid);
+            self.quota.plans.refuse_eviction(uid);
         }
     }
 
     /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
     pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
-        let failed = self.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let failed = self.quota.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
         let all = Issued { preempted: failed, failed: 0 };
         if failed > 0
             && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())

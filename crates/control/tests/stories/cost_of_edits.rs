@@ -16,7 +16,7 @@ const OTHERS: usize = 5;
 
 /// Jobs of all ClusterQueues (`BERTH_EDIT_JOBS`).
 fn jobs() -> usize {
-    std::env::var("BERTH_EDIT_JOBS").map_or(1_000, |text| text.parse().expect("BERTH_EDIT_JOBS: a number"))
+    std::env::var("BERTH_EDIT_JOBS").map_or(400, |text| text.parse().expect("BERTH_EDIT_JOBS: a number"))
 }
 
 /// Time that this thread has had a core.
@@ -37,7 +37,7 @@ fn crowd() -> Cluster {
             cluster.put(Kind::JOB, job(&format!("job-{queue}-{index}"), &name("lq"), "1", true));
         }
     }
-    cluster.pass(600);
+    cluster.pass(20);
     cluster
 }
 
@@ -49,7 +49,7 @@ fn after(cluster: &mut Cluster, edit: impl FnOnce(&mut Cluster)) -> u64 {
     let (took, decided) = (spent() - begin, step.decided);
     println!("{decided} objects of {} jobs were looked at in {took:?}", jobs());
     cluster.take(step);
-    cluster.pass(60);
+    cluster.pass(10);
     decided
 }
 
@@ -61,8 +61,10 @@ fn limits(most: u32) -> Value {
 fn edit_of_a_policy_or_queue_looks_at_the_jobs_of_that_queue_alone() {
     let mut cluster = crowd();
     let most = u64::try_from(2 * OF_ONE + OTHERS).unwrap();
-    for number in [7, 8] {
-        let decided = after(&mut cluster, |cluster| cluster.put(Kind::QueuePolicy, limits(number)));
+    let made = after(&mut cluster, |cluster| cluster.put(Kind::QueuePolicy, limits(7)));
+    let more = json!({"spec": {"admission": {"maxJobs": 8}}});
+    let edited = after(&mut cluster, |cluster| cluster.edit(Kind::QueuePolicy, "", "p", &more));
+    for decided in [made, edited] {
         assert!(decided <= most, "{decided} objects for an edit of a policy");
         assert!(decided >= OF_ONE as u64, "{decided}: its jobs follow the policy");
     }

@@ -14,7 +14,7 @@ struct Flavor {
     quota: u64,
 }
 
-const RESOURCES: [&str; 3] = ["cpu", "gpu", "tpu"];
+const RESOURCES: [&str; 3] = ["cpu", "gpu", "memory"];
 
 /// Resource groups of one resource each.
 fn random_groups(dice: &mut Dice) -> Vec<Vec<Flavor>> {
@@ -78,7 +78,10 @@ fn pods_get_flavors_of_one_node_wherever_such_flavors_fit() {
                 let given = line
                     .split(' ')
                     .find_map(|word| word.strip_suffix(&format!("/{resource}={}", asked_of(&asked, resource))));
-                given.and_then(|name| name.strip_prefix(resource)).and_then(|at| at.parse().ok()).expect("a flavor")
+                given
+                    .and_then(|name| name.strip_prefix(resource))
+                    .and_then(|at| at.parse().ok())
+                    .unwrap_or_else(|| panic!("{line}"))
             };
             RESOURCES.iter().take(groups.len()).map(|resource| flavor(resource)).collect()
         });

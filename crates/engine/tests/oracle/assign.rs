@@ -244,10 +244,10 @@ impl Search<'_> {
             if pin.is_some_and(|pin| pin != Some(&flavor.flavor)) {
                 continue;
             }
-            // All flavors have the one label that pods select by.
+            // A label that the flavor does not have keeps no pod off.
             let nodes = flavor_labels(&flavor.flavor);
             let selector = &self.spec.pod_sets[index].node_selector;
-            if selector.iter().any(|(label, value)| nodes.get(label) != Some(value)) {
+            if selector.iter().any(|(label, value)| nodes.get(label).is_some_and(|own| own != value)) {
                 mildest = mildest.or(Some(Some(PendingReason::NoMatchingFlavor)));
                 continue;
             }

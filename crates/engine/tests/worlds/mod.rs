@@ -218,7 +218,8 @@ const FLAVORS: [&str; 6] = ["f0", "f1", "f2", "f3", "f4", "f5"];
 
 /// Labels of the nodes of a flavor.
 pub(crate) fn flavor_labels(flavor: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([("pool".to_owned(), flavor.to_owned())])
+    let key = if ["f2", "f3", "f5"].contains(&flavor) { "rack" } else { "pool" };
+    BTreeMap::from([(key.to_owned(), flavor.to_owned())])
 }
 
 fn random_groups(dice: &mut Dice, flavors: u64, resources: usize, most: u64, limits: bool) -> Vec<ResourceGroup> {

@@ -169,7 +169,7 @@ mod tests {
         let hub = measured_of(&[
             ("crates/control/src/lib.rs", "mod core; mod b; mod c;\n#[cfg(test)]\nmod d;"),
             (
-                "crates/control/src/controller.rs",
+                "crates/control/src/core.rs",
                 "pub struct Control { a: u8, pub(crate) b: u8, pub c: u8, d: u8 } impl Control {}",
             ),
             ("crates/control/src/b.rs", "impl Default for crate::core::Control {} impl Control {}"),
@@ -177,9 +177,9 @@ mod tests {
             ("crates/control/src/d.rs", "impl Control {}"),
             ("crates/manager/src/main.rs", "struct Control { e: u8 }"),
         ]);
-        assert_eq!((hub.defined.as_str(), hub.fields, hub.private_fields), ("crates/control/src/controller.rs", 4, 2));
+        assert_eq!((hub.defined.as_str(), hub.fields, hub.private_fields), ("crates/control/src/core.rs", 4, 2));
         let files: Vec<&str> = hub.impl_files.iter().map(String::as_str).collect();
-        assert_eq!(files, ["crates/control/src/b.rs", "crates/control/src/controller.rs"]);
+        assert_eq!(files, ["crates/control/src/b.rs", "crates/control/src/core.rs"]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn local_queues_that_are_gone_and_names_that_nobody_asks_for_are_forgotten() {
             world.apply(Delta::RemoveWorkload(uid.into())).unwrap();
         }
         world.apply(Delta::RemoveNamespace(namespace)).unwrap();
-        assert!(crate::world::check(&world).is_empty());
+        assert!(crate::check(&world).is_empty());
     }
     assert!(world.store.local_queues.len() <= 2, "{}", world.store.local_queues.len());
 }
@@ -91,6 +91,6 @@ fn local_queues_know_whether_there_is_their_namespace() {
     for (step, (delta, expected)) in steps.into_iter().enumerate() {
         world.apply(delta).unwrap();
         assert_eq!(lacks(&world), expected, "step {step}");
-        assert!(crate::world::check(&world).is_empty(), "step {step}");
+        assert!(crate::check(&world).is_empty(), "step {step}");
     }
 }
