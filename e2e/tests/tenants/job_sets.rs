@@ -40,8 +40,8 @@ pub(crate) fn becomes_its_own_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
 /// F8: one of its Jobs is made larger.
 pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 50}})).await?;
-        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 50, "completions": 50}})).await?;
+        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 12}})).await?;
+        t.patch(JOB, "js-w-0", &json!({"spec": {"parallelism": 12, "completions": 12}})).await?;
         Ok(())
     }
     .boxed()
