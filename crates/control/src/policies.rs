@@ -328,13 +328,14 @@ impl Control {
         // A job without a Workload may wait for a class that a label stands for.
         self.touch_those_without_class();
         let new = self.view.policies.get(name);
-        let none = BTreeMap::new();
-        let claimed = |(queue, object): &(&String, &Box<berth_api::ClusterQueue>)| {
-            let labels = object.metadata.labels.as_ref().unwrap_or(&none);
+        let queues = self.view.cluster_queues.iter().map(|(queue, object)| {
+            let labels = object.metadata.labels.clone().unwrap_or_default();
+            (queue.clone(), labels)
+        });
+        let claimed = |queue: &String, labels: &BTreeMap<String, String>| {
             old.iter().chain(new).any(|policy| policy.claims(queue, labels))
         };
-        let queues = self.view.cluster_queues.iter().filter(claimed);
-        let queues = queues.map(|(queue, object)| (queue.clone(), object.metadata.labels.clone().unwrap_or_default()));
+        let queues = queues.filter(|(queue, labels)| claimed(queue, labels));
         for (queue, labels) in queues.collect::<Vec<_>>() {
             if self.claim(&queue, &labels, now) {
                 self.tell_queue_again(&queue);

@@ -8,6 +8,7 @@
 //!   controllers stand between it and them.
 //! - L4: its quota is freed when none of its pods lives, with or without the mark. That is judged as for Jobs.
 //! - L7: when its quota is given back by an eviction its spec is as its user wrote it.
+//!
 //! Q6: from the write by which Berth starts it until it is suspended again, no pod without the mark lives. A pod that is left from before
 //! the start, even if it is terminating, is where the user's template put it, and not where the quota is.
 

@@ -72,9 +72,10 @@ fn find_flavors(
 ) -> PodSetResult {
     let asked = together(members);
     let order = in_turn(store, request, &asked);
+    let turns = Turns { members, asked: &asked, order: order.as_deref() };
     let mut tries = Tries::default();
     let mut next = |tries: &mut Tries| {
-        let result = combine(store, tree, request, (members, &asked, order.as_deref()), assignment, (tries, oracle));
+        let result = combine(store, tree, request, &turns, assignment, (tries, oracle));
         (tries.standing(), result)
     };
     let mut best = next(&mut tries);
@@ -87,15 +88,24 @@ fn find_flavors(
     best.1
 }
 
+/// Pod sets with their requests, in the order in which resources have their turn.
+struct Turns<'a> {
+    members: &'a [Member<'a>],
+    asked: &'a [(ResourceId, Units)],
+    /// Places in `asked`, where several resource groups are asked.
+    order: Option<&'a [usize]>,
+}
+
 /// One combination of flavors, the first that was not tried.
 fn combine(
     store: &Store,
     tree: &mut Tree,
     request: &Request<'_>,
-    (members, asked, order): (&[Member<'_>], &[(ResourceId, Units)], Option<&[usize]>),
+    turns: &Turns<'_>,
     assignment: &mut Assignment,
     (tries, oracle): (&mut Tries, &mut Oracle<'_>),
 ) -> PodSetResult {
+    let Turns { members, asked, order } = *turns;
     let mut result = PodSetResult::default();
     for turn in 0..asked.len() {
         let at = order.and_then(|order| order.get(turn)).copied().unwrap_or(turn);

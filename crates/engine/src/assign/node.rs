@@ -78,7 +78,7 @@ impl Tries {
 
     /// Goes on to the next combination; tells whether there is one that may serve the pods better.
     pub(super) fn advance(&mut self) -> bool {
-        self.made += 1;
+        self.made = self.made.saturating_add(1);
         let steps = std::mem::take(&mut self.steps);
         let is_short = |step: &Step| step.is_narrowed && step.standing < Standing::Fitting;
         let Some(short) = steps.iter().rposition(is_short).filter(|_| self.made < MOST) else { return false };
