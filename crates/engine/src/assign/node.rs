@@ -97,7 +97,10 @@ impl Scan<'_> {
             return None;
         }
         let spec = self.store.flavors.get(&flavor)?;
-        let mut others = self.beside.iter().filter(|choice| choice.flavor != flavor && self.are_of_one_pod(choice));
+        // The choice for a resource that this group covers as well gives way to the choice of this group.
+        let stays = |choice: &&Choice| !self.group.covered.contains(&choice.resource);
+        let others = self.beside.iter().filter(stays);
+        let mut others = others.filter(|choice| choice.flavor != flavor && self.are_of_one_pod(choice));
         others.find_map(|choice| {
             let other = self.store.flavors.get(&choice.flavor)?;
             let differs = difference(spec, other)?;
