@@ -150,6 +150,15 @@ pub(crate) fn restore() -> Result<bool> {
     Ok(true)
 }
 
+/// True if the cache has no dependencies of any build.
+///
+/// # Errors
+/// When there is no folder for the cache.
+pub(crate) fn are_absent() -> Result<bool> {
+    let mut entries = fs::read_dir(folders::cache()?.join("dependencies")).into_iter().flatten();
+    Ok(entries.next().is_none())
+}
+
 /// Keeps the dependencies of a complete build, unless the cache has them. `Ok(false)` where nothing was done.
 ///
 /// # Errors

@@ -120,9 +120,11 @@ impl Run {
         suites::of(&cargo::test_programs(&messages)?).map(Some)
     }
 
-    /// Copies the compiled dependencies into the cache, when this build was the first.
+    /// Copies the compiled dependencies into the cache, when this build was the first, or the first of this user: `make demo` builds before
+    /// `make test` does.
     fn keep(&self) -> Result<()> {
-        if self.start == Start::Nothing && dependencies::keep()? {
+        let is_first = self.start == Start::Nothing || self.start == Start::Warm && dependencies::are_absent()?;
+        if is_first && dependencies::keep()? {
             println!("== compiled dependencies are kept for the next clone");
         }
         Ok(())
