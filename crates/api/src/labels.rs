@@ -148,6 +148,8 @@ strings! {
     SAVE_BY = "berth.dev/save-by";
     /// Annotation on such pods: why.
     SAVE_REASON = "berth.dev/save-reason";
+    /// Annotation on the Lease of Berth's replicas: since when pods are queued, as RFC 3339. Older pods that were not made to wait are left alone.
+    PODS_SINCE = "berth.dev/pods-since";
     /// Annotation on pods that wait, Berth's own: the version at which a start of unknown outcome was withdrawn.
     START_WITHDRAWN = "berth.dev/start-withdrawn";
     /// Annotation on Jobs that run with fewer pods, Berth's own: the parallelism of their user, where it is more than their completions.

@@ -109,6 +109,7 @@ impl Control {
             self.everything_dirty();
             self.doubt_starts();
             self.find_overruns();
+            self.quota.trials.clear();
         }
     }
 
@@ -188,6 +189,7 @@ impl Control {
             self.fire_timers(now);
             self.sweep(now);
             self.look_at_overruns(now);
+            self.begin_trials(now);
             self.decide_dirty(term, now, &mut step);
             self.plan(now, cycles);
             self.climb(now);

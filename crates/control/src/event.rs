@@ -65,8 +65,11 @@ pub enum Observation {
     Node(Change<Box<api::node::Node>>),
     /// RuntimeClass.
     RuntimeClass(Change<Box<RuntimeClass>>),
-    /// Managed pod.
+    /// Pod with the label of managed pods.
     Pod(Change<Box<Pod>>),
+    /// Pod without that label that may have to wait for quota. A pod that gets the label is told as gone here, and as there by the watch of managed
+    /// pods, in any order.
+    UnmarkedPod(FoundBy, Change<Box<Pod>>),
     /// Pod with the name of its pod set, by its metadata alone. Its deletion is reported with the last state that had that name, also where the pod
     /// has only lost the name.
     JobPod(Change<Box<JobPod>>),
@@ -74,6 +77,15 @@ pub enum Observation {
     StatefulSet(Change<Box<StatefulSet>>),
     /// A resource that Berth can do without cannot be listed, or can be again.
     Unlisted(Unlisted),
+}
+
+/// The label by which a pod is found that has none of managed pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// The pod names a queue.
+    Queue,
+    /// The pod names none, and is one of a StatefulSet.
+    StatefulSet,
 }
 
 /// Report whether the objects of a resource are known.

@@ -107,6 +107,7 @@ impl Control {
                 self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
             }
             Observation::Pod(change) => self.observe_pods(change, now),
+            Observation::UnmarkedPod(by, change) => self.observe_unmarked_pods(by, change, now),
             Observation::JobPod(change) => self.observe_job_pods(change, now),
             Observation::StatefulSet(change) => self.observe_sets(change),
             Observation::Node(change) => {

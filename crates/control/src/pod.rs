@@ -4,9 +4,11 @@
 
 pub(crate) mod job_pods;
 pub(crate) mod kept;
+mod let_in;
 mod member;
 mod place;
 pub(crate) mod right;
+pub(crate) mod trials;
 
 use std::collections::BTreeSet;
 
@@ -47,6 +49,9 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
     let case = Case { control, name, pod, now };
     let managed = case.managed();
+    if !pod.marked {
+        return case.mark();
+    }
     match &pod.group {
         Some(group) if managed || case.runs_with(&group.name) => {
             case.without_own().unwrap_or_else(|| member::decide(&case, &group.name))
@@ -187,7 +192,8 @@ impl Case<'_> {
             (None, Some(workload)) if !workload.reserved() && !self.managed() => let_go(workload, self.now),
             (None, None) if self.lost().is_some() => Decision::Done,
             (None, Some(_)) => self.stop(reasons::WORKLOAD_DELETED, "The workload is deleted"),
-            (None, None) if self.pod.gated => self.without_workload(),
+            (None, None) if self.pod.gated || self.is_tried() => self.without_workload(),
+            (None, None) if !self.pod.reviewed => self.not_admitted(),
             (None, None) => self.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
         }
     }
@@ -248,7 +254,8 @@ impl Case<'_> {
             (true, _) => self.follow(workload),
             (false, None) if admitted && self.pod.placing => self.place(workload),
             (false, None) if admitted => self.running(workload),
-            (false, None) => self.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
+            (false, None) if self.is_tried() => self.follow(workload),
+            (false, None) => self.not_admitted(),
         }
     }
 
@@ -306,7 +313,9 @@ impl Case<'_> {
         if let Some(decision) = self.too_large(workload) {
             return decision;
         }
-        let decision = if self.managed() { self.follow(workload) } else { Decision::Done };
+        let told = self.tell_admission(workload);
+        let follows = || if self.managed() { self.follow(workload) } else { Decision::Done };
+        let decision = told.unwrap_or_else(follows);
         if !matches!(decision, Decision::Done) {
             return decision;
         }

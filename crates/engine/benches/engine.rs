@@ -64,6 +64,7 @@ fn workload(uid: String, queue: String, priority: i64, at: i64, cpu: i64) -> Wor
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

@@ -24,7 +24,9 @@ use crate::cycle::order::{Name, Nominee, Tournament};
 use crate::explain::why::{Finding, Said};
 use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
 use crate::preempt::Target;
+use crate::quota::tree::Trial;
 use crate::world::World;
+use crate::world::beyond;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
 
@@ -281,8 +283,12 @@ impl World {
         }
         let gone = self.barred(id);
         let workload = self.store.workload(id)?;
-        let mut nominator = Nominator { store: &self.store, tree: &mut self.tree, options: &self.options, gone: &gone };
+        let mut trial = Trial::new(&mut self.tree);
+        beyond::set_trials_aside(&self.store, &mut trial, id, queue);
+        let mut nominator =
+            Nominator { store: &self.store, tree: trial.tree_mut(), options: &self.options, gone: &gone };
         let (mut assignment, targets) = nominator.nominate(workload, queue, progress.as_deref(), None);
+        drop(trial);
         assignment.progress.cycle = cycle;
         assignment.progress.generation = generation;
         let (began, scans) = round.filter(|_| assignment.resumed).unwrap_or((epoch, 0));

@@ -435,6 +435,9 @@ pub struct WorkloadSpec {
     pub checks_failed: bool,
     /// True if one of its preemption gates is closed: it preempts no workload until all are open.
     pub preemption_gated: bool,
+    /// Its pods run without quota, and are charged beyond quota under its UID: it is tried as if that charge, and that of
+    /// others of its queue that are tried so, were free.
+    pub runs: bool,
     /// State.
     pub state: WorkloadState,
     /// Number that changes with the inputs of decisions (spec generation, gates, reclaimable pods): a parked workload is then looked at again.

@@ -79,6 +79,7 @@ pub(crate) fn pending(queue: &str, uid: &str, priority: i64, pod_sets: &[(&str, 
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

@@ -71,6 +71,7 @@ fn workload(uid: String, number: usize, priority: i64, at: i64) -> WorkloadSpec 
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

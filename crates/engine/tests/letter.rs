@@ -74,6 +74,7 @@ fn pending(uid: &str, local_queue: &str, priority: i64, pod_sets: &[(&str, i64)]
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

@@ -25,7 +25,7 @@ pub use patches::condemnation;
 pub use role::role_hash;
 pub(crate) use role::shape_with;
 pub use rules::{
-    PodDefaults, controlling_set, forged_controller, pod_defaults, validate_leaving_pod, validate_pod,
+    PodDefaults, controlling_set, forged_controller, may_be_let_in, pod_defaults, validate_leaving_pod, validate_pod,
     validate_pod_update,
 };
 pub use state::{Membership, Phase, PodState};

@@ -176,9 +176,10 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     let readiness_path = endpoint(&file.health.readiness_endpoint_name, "readyz");
     let liveness_path = endpoint(&file.health.liveness_endpoint_name, "healthz");
     probe_paths(&readiness_path, &liveness_path)?;
+    let counts_pods = settings.job_kinds.contains(&Kind::Pod);
     Ok(Loaded {
         settings,
-        election: election::election(&file.leader_election, given, &namespace)?,
+        election: election::election(&file.leader_election, given, &namespace, counts_pods)?,
         metrics_address: endpoint(&file.metrics.bind_address, ":8443"),
         health_address: endpoint(&file.health.health_probe_bind_address, ":8081"),
         readiness_path,

@@ -14,6 +14,8 @@ pub trait Brain: Send + 'static {
     fn tick(&mut self, now: Timestamp, steady: Duration);
     /// Takes what a watch saw, leader or not, so that the view stays warm.
     fn observe(&mut self, observation: Observation, now: Timestamp);
+    /// Tells since when pods are counted, before the lists after a claim.
+    fn count_pods_since(&mut self, since: Option<Timestamp>);
     /// `Some`: this process leads under that term and everything observed is newer than the claim; `None`: stop.
     fn lead(&mut self, term: Option<Term>);
     /// Takes the outcome of a write.
@@ -38,6 +40,10 @@ impl Brain for Control {
 
     fn observe(&mut self, observation: Observation, now: Timestamp) {
         Self::observe(self, observation, now);
+    }
+
+    fn count_pods_since(&mut self, since: Option<Timestamp>) {
+        Self::count_pods_since(self, since);
     }
 
     fn lead(&mut self, term: Option<Term>) {

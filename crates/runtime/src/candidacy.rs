@@ -37,7 +37,7 @@ impl Candidacy {
                 Self::Stands(Elector::spawn(client.clone(), election, identity, state))
             }
             (Self::Waits { state, .. }, None) => {
-                state.send_replace(State { term: Some(Term(1)), until: None });
+                state.send_replace(State { term: Some(Term(1)), ..State::default() });
                 Self::Leads(state)
             }
             (begun, _) => begun,

@@ -146,6 +146,10 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut stepped = false;
     let mut clock = Clock::default();
     let mut journal = Journal::new(Instant::now());
+    if !ports.elected {
+        // Nobody has written it down, and the first lists are those that count.
+        brain.count_pods_since(Some(Timestamp::MIN));
+    }
     while !*ports.stop.borrow() {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
@@ -242,6 +246,7 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
         if let Some(term) = term {
             let mut epoch = *ports.epochs.borrow();
             if ports.elected {
+                brain.count_pods_since(ports.leadership.state().pods_since);
                 epoch += 1;
                 ports.epochs.send_replace(epoch);
             }

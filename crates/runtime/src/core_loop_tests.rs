@@ -29,6 +29,7 @@ impl Brain for Scribe {
         };
         self.log.lock().unwrap().push(format!("observe {what}"));
     }
+    fn count_pods_since(&mut self, _: Option<Timestamp>) {}
     fn lead(&mut self, term: Option<Term>) {
         self.term = term;
         self.log.lock().unwrap().push(format!("lead {:?}", term.map(|term| term.0)));
@@ -158,7 +159,7 @@ async fn leads_only_on_lists_newer_than_the_claim() {
     let mut world = world(true);
     world.list_all(0).await;
     world.until("ready", |world| world.pulse.ready()).await;
-    world.state.send_replace(State { term: Some(Term(3)), until: None });
+    world.state.send_replace(State { term: Some(Term(3)), ..State::default() });
     world.until("the claim asks for fresh lists", |world| *world.epochs.borrow() == 1).await;
     settle().await;
     assert!(!world.has("lead Some(3)") && world.writes.try_recv().is_err());
@@ -172,7 +173,7 @@ async fn leads_only_on_lists_newer_than_the_claim() {
 #[tokio::test]
 async fn without_election_the_first_lists_are_enough() {
     let mut world = world(false);
-    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     settle().await;
     assert!(!world.pulse.ready() && world.writes.try_recv().is_err(), "nothing before every kind was listed");
     world.list_all(0).await;
@@ -182,7 +183,11 @@ async fn without_election_the_first_lists_are_enough() {
 #[tokio::test]
 async fn does_not_decide_while_the_lease_runs_short() {
     let mut world = world(true);
-    let state = |left: u64| State { term: Some(Term(2)), until: Some(Instant::now() + Duration::from_millis(left)) };
+    let state = |left: u64| State {
+        term: Some(Term(2)),
+        until: Some(Instant::now() + Duration::from_millis(left)),
+        ..State::default()
+    };
     world.state.send_replace(state(100_000));
     world.until("claim", |world| *world.epochs.borrow() == 1).await;
     world.list_all(1).await;
@@ -202,7 +207,7 @@ async fn does_not_decide_while_the_lease_runs_short() {
 async fn answers_questions_while_outcomes_never_end() {
     let mut world = world(false);
     world.list_all(0).await;
-    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     world.write().await;
     // The channel is full whenever the loop looks: it rests between steps.
     let outcomes = world.outcomes.clone();
@@ -235,7 +240,7 @@ async fn who_follows_tells_what_it_holds_too() {
 async fn stops_after_the_last_outcome() {
     let mut world = world(false);
     world.list_all(0).await;
-    world.state.send_replace(State { term: Some(Term(1)), until: None });
+    world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     let write = world.write().await;
     world.stop.send_replace(true);
     while world.writes.recv().await.is_some() {}

@@ -3,6 +3,7 @@
 use crate::leadership::State;
 use crate::lease::{Action, Candidate, Record, Timing};
 use crate::options::Election;
+use berth_api::labels::PODS_SINCE;
 use berth_control::write::Term;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -35,6 +36,7 @@ pub struct Elector {
     name: String,
     identity: String,
     timing: Timing,
+    counts_pods: bool,
     origin: Instant,
     lease: Option<Lease>,
     state: watch::Sender<State>,
@@ -63,6 +65,7 @@ impl Elector {
                 renew_deadline: election.renew_deadline,
                 retry_period: election.retry_period,
             },
+            counts_pods: election.counts_pods,
             origin: Instant::now(),
             lease: None,
             state,
@@ -158,12 +161,13 @@ impl Elector {
     fn desired(&self, version: Option<String>, transitions: i32, acquire: bool) -> Lease {
         let now = MicroTime(Timestamp::now());
         let old = self.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-        let metadata = match (&self.lease, version) {
+        let mut metadata = match (&self.lease, version) {
             (Some(lease), Some(version)) => {
                 ObjectMeta { managed_fields: None, resource_version: Some(version), ..lease.metadata.clone() }
             }
             _ => ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
         };
+        note_pods(&mut metadata, self.counts_pods, now.0);
         Lease {
             metadata,
             spec: Some(LeaseSpec {
@@ -208,8 +212,28 @@ impl Elector {
     }
 
     fn publish(&self, leading: Option<(Term, Duration)>) {
-        let new = State { term: leading.map(|(term, _)| term), until: leading.map(|(_, until)| self.origin + until) };
+        let new = State {
+            term: leading.map(|(term, _)| term),
+            until: leading.map(|(_, until)| self.origin + until),
+            pods_since: self.lease.as_ref().filter(|_| self.counts_pods).and_then(|lease| pods_since(&lease.metadata)),
+        };
         self.state.send_if_modified(|state| std::mem::replace(state, new) != new);
+    }
+}
+
+/// Since when pods are counted, as a Lease says.
+fn pods_since(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.annotations.as_ref()?.get(PODS_SINCE)?.parse().ok()
+}
+
+/// Has a Lease say since when pods are counted, and keeps that as long as they are. Older pods were nobody's to make wait.
+fn note_pods(metadata: &mut ObjectMeta, counts_pods: bool, now: Timestamp) {
+    if !counts_pods {
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations.remove(PODS_SINCE);
+        }
+    } else if pods_since(metadata).is_none() {
+        metadata.annotations.get_or_insert_default().insert(PODS_SINCE.to_owned(), now.to_string());
     }
 }
 
@@ -225,5 +249,37 @@ fn record_of(lease: &Lease) -> Record {
         duration: Duration::from_secs(spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0)),
         transitions: spec.lease_transitions.unwrap_or(0),
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn lease_keeps_since_when_pods_are_counted() {
+        let (first, later) = (at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
+        let mut metadata = ObjectMeta::default();
+        note_pods(&mut metadata, true, first);
+        note_pods(&mut metadata, true, later);
+        assert_eq!(pods_since(&metadata), Some(first));
+        // Switched off and on again: pods that were made meanwhile did not wait.
+        note_pods(&mut metadata, false, later);
+        assert_eq!(pods_since(&metadata), None);
+        note_pods(&mut metadata, true, later);
+        assert_eq!(pods_since(&metadata), Some(later));
+    }
+
+    #[test]
+    fn unreadable_time_in_a_lease_is_written_anew() {
+        let annotations = Some([(PODS_SINCE.to_owned(), "long ago".to_owned())].into());
+        let mut metadata = ObjectMeta { annotations, ..ObjectMeta::default() };
+        let now = at("2026-01-01T00:00:00Z");
+        note_pods(&mut metadata, true, now);
+        assert_eq!(pods_since(&metadata), Some(now));
     }
 }

@@ -1,6 +1,7 @@
 //! Leadership as a value: which term is ours and until when, shared by the elector, the loop and the writer.
 
 use berth_control::write::Term;
+use jiff::Timestamp;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -12,6 +13,8 @@ pub struct State {
     pub term: Option<Term>,
     /// When the lease ends by our own monotonic clock; `None` never ends (no election).
     pub until: Option<Instant>,
+    /// Since when pods are counted, as the Lease says. `None`: they are not, or nobody has written it down.
+    pub pods_since: Option<Timestamp>,
 }
 
 impl State {
@@ -88,14 +91,18 @@ mod tests {
         let (sender, leadership) = Leadership::new(deadline);
         let now = Instant::now();
         assert!(!leadership.permits(Term(1), now));
-        sender.send_replace(State { term: Some(Term(1)), until: Some(now + Duration::from_secs(15)) });
+        sender.send_replace(State {
+            term: Some(Term(1)),
+            until: Some(now + Duration::from_secs(15)),
+            ..State::default()
+        });
         assert!(leadership.permits(Term(1), now));
         assert!(leadership.permits(Term(1), now + Duration::from_secs(5)));
         assert!(!leadership.permits(Term(1), now + Duration::from_millis(5001)));
         assert!(!leadership.permits(Term(2), now));
-        sender.send_replace(State { term: None, until: None });
+        sender.send_replace(State::default());
         assert!(!leadership.permits(Term(1), now));
-        sender.send_replace(State { term: Some(Term(3)), until: None });
+        sender.send_replace(State { term: Some(Term(3)), ..State::default() });
         assert!(leadership.permits(Term(3), now + Duration::from_secs(100_000)));
     }
 }

@@ -15,6 +15,8 @@ pub struct Election {
     pub renew_deadline: Duration,
     /// Pause between attempts.
     pub retry_period: Duration,
+    /// Pods are queued: the Lease says since when.
+    pub counts_pods: bool,
 }
 
 /// Options of the runtime.
@@ -75,6 +77,7 @@ mod tests {
                 lease_duration: Duration::from_secs(lease),
                 renew_deadline: Duration::from_secs(lease / 2),
                 retry_period: Duration::from_secs(retry),
+                counts_pods: false,
             }),
             metrics_address: None,
             health_address: None,

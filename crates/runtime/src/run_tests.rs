@@ -17,6 +17,7 @@ struct Idle;
 impl Brain for Idle {
     fn tick(&mut self, _: Timestamp, _: Duration) {}
     fn observe(&mut self, _: Observation, _: Timestamp) {}
+    fn count_pods_since(&mut self, _: Option<Timestamp>) {}
     fn lead(&mut self, _: Option<Term>) {}
     fn outcome(&mut self, _: WriteId, _: Outcome, _: Timestamp) {}
     fn step(&mut self, _: Timestamp) -> Step {
@@ -73,6 +74,7 @@ async fn runs(versions: Value, most: Duration) -> (bool, bool) {
             lease_duration: Duration::from_secs(3),
             renew_deadline: Duration::from_secs(2),
             retry_period: Duration::from_millis(100),
+            counts_pods: false,
         }),
         metrics_address: None,
         health_address: Some(format!("127.0.0.1:{port}")),

@@ -13,7 +13,7 @@ use crate::source::Source;
 use berth_api as api;
 use berth_api::autoscaling::ProvisioningRequest;
 use berth_api::lean;
-use berth_control::event::{Change, JOB_TYPES, JobType, Observation, SharedJob, Unlisted};
+use berth_control::event::{Change, FoundBy, JOB_TYPES, JobType, Observation, SharedJob, Unlisted};
 use berth_control::write as control;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, PodTemplate};
@@ -37,10 +37,13 @@ pub use compare::list_all;
 pub use context::{Context, Seen, Tap, Wanted, room};
 
 /// Number of watched kinds.
-pub const KINDS: usize = 21 + JOB_TYPES.len();
+pub const KINDS: usize = 23 + JOB_TYPES.len();
 
 /// Pause between two looks for a kind that is not served.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
+
+/// Label on each pod of a StatefulSet.
+const POD_OF_SET: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Annotation that repeats the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -142,6 +145,10 @@ impl Kind {
         Self { selector: Some(selector.into()).filter(|selector: &String| !selector.is_empty()), ..self }
     }
 
+    fn named(self, name: &'static str) -> Self {
+        Self { called: Some(name), ..self }
+    }
+
     fn of(self, kind: control::Kind) -> Self {
         Self { integration: Some(kind), ..self }
     }
@@ -161,10 +168,10 @@ impl Kind {
 /// The kinds, in the order of their numbers.
 fn kinds(wanted: &Wanted) -> Vec<Kind> {
     macro_rules! kind {
-        ($kind:ty, $wrap:path) => {
+        ($kind:ty, $wrap:expr) => {
             kind!($kind, $wrap, |_| None)
         };
-        ($kind:ty, $wrap:path, $rescue:expr) => {
+        ($kind:ty, $wrap:expr, $rescue:expr) => {
             Kind {
                 resource: ApiResource::erase::<$kind>(&()),
                 decode: Arc::new(|change| decode(change, read::<$kind>, $wrap, $rescue)),
@@ -217,6 +224,18 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         // Nodes without a taint that announces their end are forgotten at once.
         kind!(api::node::Node, Observation::Node).dispensable(),
         Kind::of_started_pods(),
+        // Pods that were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they come.
+        kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::Queue, change))
+            .of(control::Kind::Pod)
+            .labelled(format!("{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
+            .dispensable()
+            .named("unmarked pods with a queue"),
+        // Pods of a StatefulSet name no queue before a review tells them.
+        kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::StatefulSet, change))
+            .of(control::Kind::StatefulSet)
+            .labelled(format!("{POD_OF_SET},!{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
+            .dispensable()
+            .named("unmarked pods of StatefulSets"),
     ];
     kinds.extend(JOB_TYPES.map(Kind::of_jobs));
     kinds

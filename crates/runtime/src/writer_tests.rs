@@ -59,7 +59,7 @@ fn pods_of(label: &'static str, uid: &str) -> PodsOf {
     PodsOf { label, uid: uid.to_owned(), jobs: Some(["j-1".to_owned()].into()) }
 }
 
-const LEADING: State = State { term: Some(Term(4)), until: None };
+const LEADING: State = State { term: Some(Term(4)), until: None, pods_since: None };
 
 #[tokio::test]
 async fn pods_that_were_not_told_are_told_once() {
@@ -231,10 +231,10 @@ async fn nothing_is_sent_out_of_term_or_time() {
     let seen = Seen::default();
     let client = answering(200, "{}", Arc::clone(&seen));
     let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into(), owned_first: false });
-    let (sender, writer) = writer(client, State { term: Some(Term(5)), until: None });
+    let (sender, writer) = writer(client, State { term: Some(Term(5)), ..State::default() });
     assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
     let soon = Instant::now() + Duration::from_secs(9);
-    sender.send_replace(State { term: Some(Term(4)), until: Some(soon) });
+    sender.send_replace(State { term: Some(Term(4)), until: Some(soon), ..State::default() });
     assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
     sender.send_replace(State::default());
     assert_eq!(writer.perform(&delete()).await, Outcome::NotSent);
@@ -465,8 +465,12 @@ async fn a_look_into_a_store_ends_with_the_term() {
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
-        // A renewal does not end the term.
-        sender.send_replace(State { term: Some(Term(4)), until: Some(Instant::now() + Duration::from_secs(60)) });
+        // A renewal is no end.
+        sender.send_replace(State {
+            term: Some(Term(4)),
+            until: Some(Instant::now() + Duration::from_secs(60)),
+            pods_since: None,
+        });
         tokio::time::sleep(Duration::from_millis(200)).await;
         sender.send_replace(State::default());
         Instant::now()

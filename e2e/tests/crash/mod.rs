@@ -97,6 +97,12 @@ fn does(a: &Asked, verb: &str, resource: &str) -> bool {
     a.verb == verb && a.resource == resource
 }
 
+/// Whether a patch of a pod that takes no gate away gives it this label.
+fn labels_pod(a: &Asked, key: &str) -> bool {
+    let gates = a.at("/spec").get("schedulingGates").is_some();
+    does(a, "patch", "pods") && !gates && a.at("/metadata/labels").get(key).is_some()
+}
+
 /// Whether a patch of a pod adds this annotation.
 fn annotates(a: &Asked, key: &str) -> bool {
     does(a, "patch", "pods") && a.at("/metadata/annotations").get(key).is_some()
@@ -255,6 +261,8 @@ fn other_rows() -> Vec<Row> {
             |a| does(a, "patch", "pods") && a.at("/spec").get("schedulingGates").is_some(),
             pods::run_in_turn,
         ),
+        row("mark-pod", "MarkPod", |a| labels_pod(a, "kueue.x-k8s.io/managed"), pods::are_let_in),
+        row("tell-pod", "MarkPod", |a| labels_pod(a, "kueue.x-k8s.io/podset"), pods::are_let_in),
         row("release-pod", "ReleasePod", |a| finalizers(a, "pods", false), pods::run_in_turn),
         row("condemn-pod", "CondemnPod", |a| does(a, "apply", "pods/status"), pods::are_drained),
         row("delete-pod", "DeletePod", |a| does(a, "delete", "pods"), pods::are_drained),

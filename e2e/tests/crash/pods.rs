@@ -38,6 +38,10 @@ fn brief() -> Value {
     json!({"e2e.berth.dev/run-ms": "300"})
 }
 
+fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
 fn held(pod: &Value) -> bool {
     items(pod, "/metadata/finalizers").iter().any(|name| name == MANAGED)
 }
@@ -116,6 +120,31 @@ pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
             succeeds(s, name).await?;
         }
         WORKLOAD.delete(&s.client, &s.namespace, "group").await?;
+        clear(s).await
+    }
+    .boxed()
+}
+
+/// Two pods have no gate, as if they had been created while Berth did not answer: there is room for one of them, which stays, and the other one goes.
+pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> Told<'a> {
+    async move {
+        s.simple_queue("1", &json!({})).await?;
+        let mut bare = waiting(s, "fits", &json!({}));
+        bare["metadata"] =
+            json!({"namespace": s.namespace, "name": "fits", "labels": {"kueue.x-k8s.io/queue-name": "queue"}});
+        bare["spec"]["schedulingGates"] = json!([]);
+        s.apply(&bare).await?;
+        let told = |pod: &Value| label(pod, "kueue.x-k8s.io/podset") == "main" && held(pod);
+        s.object_is(POD, "fits", "marked and told its admission", told).await?;
+        s.workload("fits", "Admitted", |w| condition(w, "Admitted") == "True").await?;
+        bare["metadata"]["name"] = json!("beyond");
+        s.apply(&bare).await?;
+        wait::until(STEP, "the pod for which there is no room is gone", || async {
+            let pod = POD.get(&s.client, &s.namespace, "beyond").await?;
+            Ok(Seen::when(pod.is_none(), || pod.unwrap_or_default()["status"].to_string()))
+        })
+        .await?;
+        s.object_is(POD, "fits", "running", |pod| text(pod, "/status/phase") == "Running").await?;
         clear(s).await
     }
     .boxed()

@@ -1,4 +1,4 @@
-//! What a tenant may write into his JobSets and their Jobs.
+//! Writes of a tenant into JobSets and their Jobs.
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;

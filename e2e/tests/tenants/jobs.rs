@@ -1,4 +1,4 @@
-//! What a tenant may write into his Jobs.
+//! Writes of a tenant into Jobs.
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;

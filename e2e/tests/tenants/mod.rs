@@ -1,10 +1,10 @@
 //! A tenant attacks the quota, with a client certificate and the rights of a user: what he writes never gets him more than his quota, and
 //! never keeps others from theirs, within bounds that each attack is measured by.
 //!
-//! All attacks are made with webhooks on. Those that need no pods of their own are also made while Berth is down and `failurePolicy` lets
+//! All attacks are made with webhooks on. Attacks that need no pods of their own are also made while Berth is down and `failurePolicy` lets
 //! them in, and without webhooks: in `make test` the first of each root, in `make night` all (`BERTH_ATTACKS=all`).
 //!
-//! What is known to succeed still is in [`OPEN`] (SECURITY.md says so), and is made with `BERTH_ATTACKS=open` alone.
+//! Attacks that still succeed are in [`OPEN`] (SECURITY.md has them), and are made with `BERTH_ATTACKS=open` alone.
 
 mod job_sets;
 mod jobs;
@@ -34,24 +34,26 @@ const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configura
 
 type Step = for<'a> fn(&'a Tenant<'_>) -> BoxFuture<'a, Result<()>>;
 
-/// What the tenant has, and what he does then.
+/// The tenant's objects before the attack, and the writes of the attack.
 #[derive(Clone, Copy)]
 struct Attack {
     /// Name of its namespace.
     name: &'static str,
-    /// Whether it is the one that stands for its root where not all are made.
+    /// True for the attack that stands for its root where not all attacks are made.
     first: bool,
     /// Before: with Berth up.
     prepare: Step,
     /// The tenant's writes.
     strike: Step,
+    /// Outcome that is waited for where Berth was down meanwhile, before the attack is judged.
+    then: Step,
 }
 
 const fn attack(name: &'static str, first: bool, prepare: Step, strike: Step) -> Attack {
-    Attack { name, first, prepare, strike }
+    Attack { name, first, prepare, strike, then: jobs::nothing }
 }
 
-/// Those of Jobs, JobSets and TrainingJobs.
+/// Attacks with Jobs, JobSets and TrainingJobs.
 const OF_JOBS: &[Attack] = &[
     attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue),
     attack("drops-its-queue", false, jobs::borrows, jobs::drops_its_queue),
@@ -80,16 +82,25 @@ const OF_JOBS: &[Attack] = &[
     attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
 ];
 
-/// Those that nothing keeps off yet.
+/// Attacks that still succeed.
 const OPEN: &[Attack] = &[];
 
-/// Those of pods, and of what is made of pods: without webhooks nothing gates a pod.
+/// Attacks with pods, and with kinds that are made of pods: without webhooks nothing gates a pod.
 const OF_PODS: &[Attack] = &[
     attack("excess-ungated", false, pods::group, pods::excess_is_ungated),
     attack("role-changed", false, pods::group_of_one, pods::role_is_changed),
     attack("joins-group", false, pods::borrows, pods::joins_a_group),
     attack("forged-job", false, jobs::nothing, pods::names_a_job_that_has_ended),
     attack("set-ungated", false, jobs::nothing, pods::set_is_scaled_and_ungated),
+];
+
+/// Attacks by pods that no review goes over, since they are made while Berth is down.
+const LET_IN: &[Attack] = &[
+    Attack { then: pods::is_admitted, ..attack("let-in-with-room", true, jobs::nothing, pods::is_let_in) },
+    Attack { then: pods::is_gone, ..attack("let-in-beyond", true, jobs::nothing, pods::is_let_in_and_large) },
+    attack("let-in-beside", true, pods::borrows, pods::is_let_in),
+    attack("let-in-group", false, jobs::nothing, pods::group_is_let_in),
+    attack("let-in-forged", false, jobs::nothing, pods::is_let_in_as_reviewed),
 ];
 
 /// A control plane with Berth, the controller of JobSets and the tenant's client.
@@ -119,7 +130,7 @@ impl Ground {
         Ok(Ground { stage, tenant: client, job_sets })
     }
 
-    /// Runs one step of attacks, some at the same time. What the observer would say of them is not asked: the tenant breaks promises.
+    /// Runs one step of attacks, some at the same time. The observer's verdict on them is not asked: the tenant breaks promises.
     async fn each<'a>(&'a self, attacks: &[Attack], step: impl Fn(Attack) -> BoxFuture<'a, Result<()>>) -> Result<()> {
         let runs = attacks.iter().map(|attack| (attack.name, step(*attack))).collect();
         run_each(&self.stage, AT_ONCE, runs).await.map(drop)
@@ -166,7 +177,11 @@ impl Ground {
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
         let this = &*self;
         let judge = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move { Tenant::again(&this.stage, attack.name, &this.tenant).judge().await })
+            Box::pin(async move {
+                let tenant = Tenant::again(&this.stage, attack.name, &this.tenant);
+                (attack.then)(&tenant).await?;
+                tenant.judge().await
+            })
         };
         this.each(attacks, judge).await
     }
@@ -181,12 +196,12 @@ fn asked_for(what: &str) -> bool {
 }
 
 /// The attacks that are made where not all are.
-fn chosen() -> Vec<Attack> {
+fn chosen(attacks: &[Attack]) -> Vec<Attack> {
     if asked_for("open") {
         return OPEN.to_vec();
     }
     let all = asked_for("all");
-    OF_JOBS.iter().copied().filter(|attack| all || attack.first).collect()
+    attacks.iter().copied().filter(|attack| all || attack.first).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -197,14 +212,14 @@ async fn with_webhooks() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_webhooks() -> Result<()> {
-    Ground::new("tenants-off", None).await?.attacked(&chosen()).await
+    Ground::new("tenants-off", None).await?.attacked(&chosen(OF_JOBS)).await
 }
 
 /// `failurePolicy: Ignore`, and Berth is down while the tenant writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
-    let outcome = ground.attacked_while_down(&chosen()).await;
+    let outcome = ground.attacked_while_down(&chosen(&[OF_JOBS, LET_IN].concat())).await;
     ground.stop().await;
     outcome
 }

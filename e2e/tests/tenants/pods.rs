@@ -1,4 +1,6 @@
-//! What a tenant may write into his pods, and into what is made of pods.
+//! Writes of a tenant into pods, and into kinds that are made of pods.
+
+use std::time::Duration;
 
 use anyhow::Result;
 use berth_e2e::kinds::{JOB, POD, condition};
@@ -93,7 +95,7 @@ pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
             if !t.create(&member(t, &new, "2", 1)).await? {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(())
     }
@@ -154,9 +156,59 @@ pub(crate) fn set_is_scaled_and_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
                     let _ = ungate(t, &format!("s-{number}")).await;
                 }
             }
-            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
         }
         Ok(())
+    }
+    .boxed()
+}
+
+/// R4: a pod is created while nothing makes it wait.
+pub(crate) fn is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move { t.create(&pod(t, "in", "2", &json!({}))).await.map(drop) }.boxed()
+}
+
+/// The same, of more than anybody lends.
+pub(crate) fn is_let_in_and_large<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move { t.create(&pod(t, "in", "5", &json!({}))).await.map(drop) }.boxed()
+}
+
+/// The same, of two pods of a group, one of which is too large.
+pub(crate) fn group_is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&member(t, "a", "1", 2)).await?;
+        t.create(&member(t, "b", "5", 2)).await.map(drop)
+    }
+    .boxed()
+}
+
+/// The same, of a pod that says all that a review would have written, but for the gate.
+pub(crate) fn is_let_in_as_reviewed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let reviewed = json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}, "finalizers": ["kueue.x-k8s.io/managed"],
+            "annotations": {"kueue.x-k8s.io/role-hash": "main"}}});
+        t.create(&pod(t, "in", "2", &reviewed)).await.map(drop)
+    }
+    .boxed()
+}
+
+/// The pod that was let in has quota, and runs on.
+pub(crate) fn is_admitted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.s.workload("in", "Admitted", |workload| condition(workload, "Admitted") == "True").await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// The pod that was let in is gone.
+pub(crate) fn is_gone<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        wait::until(Duration::from_secs(10), "the pod is gone", || async {
+            let pod = POD.get(&t.s.client, &t.s.namespace, "in").await?;
+            Ok(Seen::when(pod.is_none(), || pod.unwrap_or_default()["status"].to_string()))
+        })
+        .await
     }
     .boxed()
 }

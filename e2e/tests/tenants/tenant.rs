@@ -26,13 +26,13 @@ const QUOTA: i128 = 2_000;
 
 /// One tenant in a namespace with the LocalQueues `queue`, which borrows, and `lender`, which takes back.
 pub(crate) struct Tenant<'a> {
-    /// What the administrator does there.
+    /// The administrator's client in the namespace.
     pub(crate) s: Scenario<'a>,
-    /// What the tenant does there.
+    /// The tenant's client in the namespace.
     pub(crate) client: Client,
 }
 
-/// Whether somebody may do something.
+/// Review of a user's rights.
 const REVIEW: Kind = Kind {
     api_version: "authorization.k8s.io/v1",
     kind: "SelfSubjectAccessReview",

@@ -1,4 +1,4 @@
-//! What a tenant may write into his TrainingJobs and their Jobs.
+//! Writes of a tenant into TrainingJobs and their Jobs.
 
 use anyhow::Result;
 use berth_e2e::kinds::{JOB, TRAINING_JOB};

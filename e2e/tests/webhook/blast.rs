@@ -1,7 +1,6 @@
-//! Berth is down: objects that nothing opts in are created as if it were not installed. An opted-in Job, JobSet, pod, Deployment or
-//! StatefulSet is refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is
-//! back; a pod runs on, and the next one waits; Deployments and StatefulSets wait with the pods that they make after their next write. A
-//! pod that has Berth's mark is deleted.
+//! Berth is down: what nothing opts in is created as if it were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet is
+//! refused with Berth's name, or, where the operator chose so, let in. Jobs and JobSets are then suspended when Berth is back; of pods, those stay
+//! for which there is quota, and of Deployments and StatefulSets those wait that are made after their next write.
 
 use std::time::{Duration, Instant};
 
@@ -235,6 +234,30 @@ async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A pod cannot be made to wait any more: of the two that were let in, with Berth's mark and without, no more stay than there is quota for.
+async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
+    let names = ["eager-pod", "marked-pod"];
+    wait::until(STEP, "a pod without quota is gone", || async {
+        let mut left = Vec::new();
+        for name in names {
+            if POD.get(&s.client, "blast", name).await?.is_some() {
+                let admitted = s.workload_of(name).await?.is_some_and(|w| condition(&w, "Admitted") == "True");
+                left.push((name, admitted));
+            }
+        }
+        let right = left.len() < names.len() && left.iter().all(|(_, admitted)| *admitted);
+        Ok(Seen::when(right, || format!("{left:?}")))
+    })
+    .await?;
+    // The jobs are to have the quota.
+    for name in names {
+        if POD.get(&s.client, "blast", name).await?.is_some() {
+            POD.delete(&s.client, "blast", name).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Only as many of the jobs that were let in go on as there is quota for.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
     // Their Workloads are made in the same second: their order is not defined.
@@ -306,15 +329,8 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
     manager::leads_after(&client, &dead, STEP).await?;
     stage.observer.somebody_leads();
     let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
+    pods_keep_to_the_quota(&s).await?;
     jobs_are_suspended(&s).await?;
-    // A pod cannot be made to wait any more, and Berth does not see a pod without its mark.
-    let pod = POD.get(&client, "blast", "eager-pod").await?.context("the pod that was let in")?;
-    ensure!(runs(&pod) && s.workload_of("eager-pod").await?.is_none(), "{}", pod["status"]);
-    wait::until(STEP, "the marked pod, which has no Workload, is gone", || async {
-        let left = POD.get(&client, "blast", "marked-pod").await?;
-        Ok(Seen::when(left.is_none(), || left.unwrap_or_default()["status"].to_string()))
-    })
-    .await?;
     parents_wait_from_their_next_write_on(&s).await?;
     for (object, _) in opted_in(&s, "third") {
         let created = s.apply(&object).await?;

@@ -114,6 +114,8 @@ pub mod own_reasons {
         DELETION_WAITS = "DeletionWaits";
         /// Event: the API server refuses a change.
         WRITE_REFUSED = "WriteRefused";
+        /// Event: a pod runs that was created while Berth did not answer; it is tried, and stopped where there is no room for it.
+        NOT_REVIEWED = "NotReviewed";
         /// Event, and Pod TerminationTarget=True: no pod set of its Workload is for that pod.
         ROLE_NOT_FOUND = "RoleNotFound";
         /// Event, and Pod TerminationTarget=True: the pod is one more than its group was admitted for.

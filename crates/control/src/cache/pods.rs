@@ -48,6 +48,8 @@ pub(crate) struct PodBook {
     groups: BTreeMap<Name, Group>,
     /// Groups with more pods than they were admitted for, whose pods have changed.
     crowded: BTreeSet<Name>,
+    /// Pods that run and that no review has gone over: nearly always none.
+    let_in: BTreeSet<Name>,
 }
 
 /// The group of a pod of that namespace.
@@ -65,8 +67,19 @@ impl PodBook {
         self.all.get(name).map(|known| &*known.state)
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
-        self.all.keys()
+    /// The pods with the label of managed pods, or those without it.
+    pub(crate) fn marked(&self, marked: bool) -> impl Iterator<Item = &Name> {
+        self.all.iter().filter(move |(_, known)| known.state.marked == marked).map(|(name, _)| name)
+    }
+
+    /// The pods that run and that no review has gone over.
+    pub(crate) fn let_in(&self) -> impl Iterator<Item = (&Name, &PodState)> {
+        self.let_in.iter().filter_map(|name| Some((name, self.get(name)?)))
+    }
+
+    /// Whether there is any such pod.
+    pub(crate) fn has_let_in(&self) -> bool {
+        !self.let_in.is_empty()
     }
 
     /// The pods of a namespace, by name.
@@ -173,12 +186,16 @@ impl PodBook {
                 group.newcomers.insert(name.1.as_str().into());
             }
         }
+        if pod.is_let_in() {
+            self.let_in.insert(name.clone());
+        }
         self.all.insert(name, Known { state: Box::new(pod), asked });
     }
 
     /// Forgets a pod; `true` when there was one. Its group stays when the pod `returns`.
     pub(crate) fn remove(&mut self, name: &Name, returns: bool) -> bool {
         let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
+        self.let_in.remove(name);
         let Some(place) = group_of(&name.0, &old) else { return true };
         if let Some(group) = self.groups.get_mut(&place) {
             group.tally.remove(&old);

@@ -140,6 +140,7 @@ impl Control {
             },
         };
         let replaces = self.replaced(workload);
+        let runs = self.is_on_trial(workload) && self.runs_without_quota(workload);
         let mut pod_sets = workload.shape.pod_sets.clone();
         let overrides = self.overrides_selectors(workload);
         let no_affinity = workload.whole().is_some_and(|whole| !whole.kind.takes_affinity());
@@ -170,8 +171,10 @@ impl Control {
             pod_sets,
             allowed_flavors: workload.rare.as_ref().and_then(|rare| rare.allowed_flavors.clone()),
             tiers,
-            // A scale-up takes idle quota only.
-            preempts: match replaces.is_some() || self.flights.was_refused_quota(&key(Kind::Workload, &workload.key()))
+            // Growth takes what is idle, and so do pods that were let in: they may be gone before their victims are.
+            preempts: match replaces.is_some()
+                || runs
+                || self.flights.was_refused_quota(&key(Kind::Workload, &workload.key()))
             {
                 true => engine::Preempts::Nobody,
                 false => workload.preempts,
@@ -182,6 +185,7 @@ impl Control {
             refused: workload.shape.refused.clone(),
             checks_failed: crate::queues::checks::have_failed(&workload.status.admission_checks),
             preemption_gated: workload.has_closed_preemption_gate(),
+            runs,
             state,
             revision: revision(workload),
         }

@@ -183,7 +183,8 @@ impl Control {
             let digest = json!({"uid": job.uid, "resourceVersion": job.resource_version, "roles": job.roles});
             objects.entry(Kind::TrainingJob.name()).or_default().insert(path(name), digest);
         }
-        for name in self.view.pods.keys() {
+        // The others were not marked yet, and a fresh list does not say which of them are to be.
+        for name in self.view.pods.marked(true) {
             let Some(pod) = self.view.pods.get(name) else { continue };
             let digest = json!({
                 "uid": pod.uid,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::World;
+use jiff::Timestamp;
 
 use crate::cache::Name;
 use crate::cache::shape::Shapes;
@@ -11,6 +12,7 @@ use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
 use crate::overruns::Overruns;
+use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
@@ -25,6 +27,8 @@ use crate::write::{Notice, ObjectKey, Term};
 pub(crate) struct Session {
     /// The term in which this process leads.
     pub(crate) term: Option<Term>,
+    /// Pods without the label of managed pods that were created before are left alone; `None`: all of them are.
+    pub(crate) pods_counted_since: Option<Timestamp>,
     /// Leaves the lists of admission checks as they are, and admits no workload by the states of its checks: set offline, where only the decisions of
     /// cycles are wanted.
     pub(crate) schedules_only: bool,
@@ -41,6 +45,8 @@ pub(crate) struct Quota {
     pub(crate) shapes: Shapes,
     /// Admissions and evictions that the engine has chosen, and that are not acknowledged yet.
     pub(crate) plans: Plans,
+    /// Pods that were let in without a review, and that are tried for quota.
+    pub(crate) trials: Trials,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
 }
@@ -76,7 +82,13 @@ pub(crate) struct Reports {
 impl Quota {
     pub(crate) fn new(settings: &Settings) -> Self {
         let world = World::new(settings.engine.clone());
-        Self { world, shapes: Shapes::default(), plans: Plans::default(), overruns: Overruns::default() }
+        Self {
+            world,
+            shapes: Shapes::default(),
+            plans: Plans::default(),
+            trials: Trials::default(),
+            overruns: Overruns::default(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::write::ObjectKey;
 /// Pause between two sweeps over parked workloads.
 const SWEEP_MS: i64 = 30_000;
 
-/// What the next steps have to do.
+/// Work for the next steps.
 #[derive(Debug)]
 pub(crate) struct WorkQueue {
     /// Objects to decide about with the next step.

@@ -10,37 +10,64 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
 use super::known;
+use crate::cache::pods::PodBook;
 use crate::cache::pods::{group_of, group_uid};
 use crate::cache::{Name, WorkloadView};
 use crate::controller::{Control, key};
-use crate::event::Change;
+use crate::event::{Change, FoundBy};
 use crate::write::Kind;
 
 impl Control {
     pub(super) fn observe_pods(&mut self, change: Change<Box<Pod>>, now: Timestamp) {
-        let known = known(&change, self.view.pods.keys().cloned());
+        let known = known(&change, self.view.pods.marked(true).cloned());
         self.each_namespaced(change, known, |me, name, object| match object {
             Some(pod) => {
                 let mut state = PodState::read(&pod);
-                // A pod that only says that it is of a group is none of it: its end would not be that of the group. The same holds for a pod that was
-                // given quota alone.
-                let silent = !me.names_a_queue(&state) && !state.held;
-                let group = state.group.as_deref().filter(|group| {
-                    let alone = me.has_quota_of_its_own(&state.uid) || me.was_started_alone(&name, &pod, &group.name);
-                    !silent && !alone
-                });
-                if group.is_none() {
-                    state.group = None;
-                }
-                me.view.pods.keep_role(&name, &mut state);
-                let asked = (!state.gated && !state.ended()).then(|| me.needs_of_running(pod.spec)).flatten();
-                if me.put_pod(name.clone(), state, now) {
-                    me.view.pods.note_asked(&name, asked);
-                    me.note_running_pod(&name);
-                }
+                // The watch shows no other.
+                state.marked = true;
+                me.take_pod(name, state, *pod, now);
             }
+            // The pod has lost the label, and another watch shows it.
+            None if me.view.pods.get(&name).is_some_and(|pod| !pod.marked) => {}
             None => me.drop_pod(&name),
         });
+    }
+
+    /// Takes over pods without the label of managed pods: of these, the view keeps those that were let in without a review.
+    pub(super) fn observe_unmarked_pods(&mut self, by: FoundBy, change: Change<Box<Pod>>, now: Timestamp) {
+        let shown = |pod: &PodState| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue);
+        let shows = |pods: &PodBook, name: &Name| pods.get(name).is_some_and(shown);
+        let known = known(&change, self.view.pods.marked(false).filter(|name| shows(&self.view.pods, name)).cloned());
+        self.each_namespaced(change, known, |me, name, object| match object.filter(|pod| me.may_be_let_in(pod)) {
+            Some(pod) => {
+                let mut state = PodState::read(&pod);
+                state.marked = false;
+                // The pod comes to its group with its mark.
+                state.group = None;
+                me.take_pod(name, state, *pod, now);
+            }
+            None if shows(&me.view.pods, &name) => me.drop_pod(&name),
+            None => {}
+        });
+    }
+
+    /// Takes over a state of a pod.
+    fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
+        // A pod that names a group and no queue is no member: its end would not be that of the group. A pod with quota of its own is none either.
+        let silent = !self.names_a_queue(&state) && !state.held;
+        let group = state.group.as_deref().filter(|group| {
+            let alone = self.has_quota_of_its_own(&state.uid) || self.was_started_alone(&name, &pod, &group.name);
+            !silent && !alone
+        });
+        if group.is_none() {
+            state.group = None;
+        }
+        self.view.pods.keep_role(&name, &mut state);
+        let asked = (!state.gated && !state.ended()).then(|| self.needs_of_running(pod.spec)).flatten();
+        if self.put_pod(name.clone(), state, now) {
+            self.view.pods.note_asked(&name, asked);
+            self.note_running_pod(&name);
+        }
     }
 
     /// Whether two states of a pod request quota through the same Workload.
@@ -124,9 +151,11 @@ impl Control {
             self.note_running_pod(&name);
         }
         let known = self.view.pods.get(&name);
-        let uid = known.is_none_or(|old| !self.asks_alike(old, &new)).then(|| new.uid.to_string());
-        let founds =
-            group.as_ref().map(|(group, _)| group).filter(|group| self.view.pods.group(group).is_none()).cloned();
+        // Its Workload is tried, or is not any more.
+        let is_otherwise = known.is_some_and(PodState::is_let_in) != new.is_let_in();
+        let uid = (is_otherwise || known.is_none_or(|old| !self.asks_alike(old, &new))).then(|| new.uid.to_string());
+        let founds = group.as_ref().map(|(group, _)| group);
+        let founds = founds.filter(|group| is_otherwise || self.view.pods.group(group).is_none()).cloned();
         self.view.pods.put(name, new);
         self.mirror_waiting(uid, founds);
         self.flights.seen(&object, version);

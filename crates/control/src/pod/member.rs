@@ -25,6 +25,8 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         // A pod that has ended says nothing to a Workload that is gone, or not there yet.
         return match pod.held && pod.ended() {
             true => case.release(),
+            false if case.is_tried() => Decision::Done,
+            false if pod.runs() && !pod.reviewed => case.not_admitted(),
             false if pod.runs() => case.stop(reasons::NO_MATCHING_WORKLOAD, "Missing Workload"),
             false => Decision::Done,
         };
@@ -53,9 +55,12 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
     let admitted = workload.is(types::ADMITTED) && workload.reserved();
     match (pod.gated, evicted) {
         (false, Some(condition)) => case.evict(&condition.reason, &condition.message),
-        (false, None) if !admitted => case.stop(reasons::NOT_ADMITTED, "Not admitted by cluster queue"),
+        (false, None) if !admitted && case.is_tried() => Decision::Done,
+        (false, None) if !admitted => case.not_admitted(),
         (false, None) if pod.placing => case.place(workload),
-        (false, None) => case.without_right(workload).unwrap_or(Decision::Done),
+        (false, None) => {
+            case.without_right(workload).or_else(|| case.tell_admission(workload)).unwrap_or(Decision::Done)
+        }
         (true, _) if case.control.is_ending(&case.name.0) => case.withdraw_start().unwrap_or(Decision::Done),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if workload.may_run() && may_start(case, workload) => case.start(workload),

@@ -25,8 +25,8 @@ impl Case<'_> {
         if let Some(set) = self.set {
             return self.compose_set(set);
         }
-        if self.tally().running > 0 {
-            // The pods run without admission: they are stopped first.
+        if self.tally().running > 0 && self.members().any(|(_, pod)| pod.runs() && !pod.is_let_in()) {
+            // Pods that run without admission are stopped first, but for those that were let in: these may get one.
             return Decision::Done;
         }
         let Some((name, first)) = self.first() else { return Decision::Done };

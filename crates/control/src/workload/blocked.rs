@@ -53,7 +53,7 @@ pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'s
             format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
         ));
     }
-    if control.runs_without_quota(workload) {
+    if control.runs_without_quota(workload) && !control.is_on_trial(workload) {
         return Some((reasons::PENDING_EVALUATION, LEFT_PODS.to_owned()));
     }
     if let Some(fault) = control.lacks_store(workload) {

@@ -114,6 +114,8 @@ pub enum Purpose {
     CondemnPod,
     /// Delete a pod: it cannot wait again once it was started, or its group has too many.
     DeletePod,
+    /// Mark a pod as managed that no review has gone over, or tell it that it is admitted.
+    MarkPod,
     /// Remove our finalizer from a pod from which nothing more is to be learnt.
     ReleasePod,
     /// The pods that came to a group own its Workload too.
@@ -216,6 +218,7 @@ impl Purpose {
             | Self::AskToSave
             | Self::FindPodsOnNode
             | Self::Evict
+            | Self::MarkPod
             | Self::CondemnPod
             | Self::DeletePod
             | Self::ReleaseQuota => Urgency::First,

@@ -12,6 +12,7 @@ mod kubelet;
 pub mod leaders;
 mod neighbours;
 mod objects;
+mod pods;
 pub mod rights;
 
 use std::collections::BTreeMap;
@@ -110,6 +111,10 @@ pub struct Cluster {
     pub job_sets_run: bool,
     /// Fields that a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
+    /// Since when pods are counted: those without the label of managed pods that are older are left alone.
+    pub pods_counted_since: Option<Timestamp>,
+    /// A watch tells first that a pod has left it, and then the other one that it has come.
+    pub leaves_first: bool,
     /// Time since when the namespace is being deleted.
     ends: Option<Timestamp>,
     settings: Settings,
@@ -126,6 +131,7 @@ impl Cluster {
 
     pub fn with(settings: Settings) -> Self {
         let mut control = Control::new(settings.clone());
+        control.count_pods_since(Some("2026-01-01T00:00:00Z".parse().unwrap()));
         control.lead(Some(Term(1)));
         let mut cluster = Self {
             control,
@@ -160,6 +166,8 @@ impl Cluster {
             controller_sleeps: false,
             job_sets_run: false,
             adds_to_jobs: None,
+            pods_counted_since: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+            leaves_first: false,
             ends: None,
             settings,
             namespace_labels: json!({"team": "a"}),
@@ -196,6 +204,9 @@ impl Cluster {
         metadata.insert("uid".into(), uid);
         metadata.insert("generation".into(), json!(1));
         metadata.insert("creationTimestamp".into(), json!(self.now.to_string()));
+        if kind == Kind::Pod {
+            pods::reviewed(&mut object);
+        }
         self.store(&key, object);
     }
 
@@ -217,9 +228,10 @@ impl Cluster {
             return;
         }
         let old = self.objects.insert(key.clone(), object.clone());
-        match old.filter(|_| key.kind == Kind::JobPod) {
-            Some(old) => self.show_job_pod(key, &old, &object),
-            None => self.show(key, &object, false),
+        match (key.kind, old) {
+            (Kind::JobPod, Some(old)) => self.show_job_pod(key, &old, &object),
+            (Kind::Pod, Some(old)) => self.show_pod(key, &old, &object),
+            _ => self.show(key, &object, false),
         }
     }
 
@@ -399,28 +411,6 @@ impl Cluster {
             self.store(&write.key.clone(), new);
         }
         Outcome::Applied { resource_version: self.version.to_string() }
-    }
-
-    /// All pods of a job succeed.
-    pub fn complete(&mut self, name: &str) {
-        let key = Self::key(Kind::JOB, "team", name);
-        let mut job = self.objects[&key].clone();
-        job["status"]["active"] = json!(0);
-        job["status"]["ready"] = json!(0);
-        job["status"]["succeeded"] = job["spec"]["parallelism"].clone();
-        job["status"]["conditions"] = json!([{
-            "type": "Complete", "status": "True", "message": "Job finished successfully",
-            "lastTransitionTime": self.now.to_string(), "lastProbeTime": self.now.to_string(),
-        }]);
-        self.store(&key, job);
-    }
-
-    /// The pods of a job fail for the last time.
-    pub fn fail(&mut self, name: &str) {
-        let at = self.now.to_string();
-        let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
-        let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
-        self.edit(Kind::JOB, "team", name, &json!({"status": status}));
     }
 
     pub fn job(&self, name: &str) -> &Value {

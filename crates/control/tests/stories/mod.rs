@@ -37,6 +37,7 @@ mod jobsets;
 mod kept_quota;
 mod labels;
 mod large;
+mod let_in;
 mod life;
 mod limits;
 mod lost_flavors;

@@ -121,6 +121,8 @@ fn a_pod_that_may_not_run_is_told_why() {
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"schedulingGates": []}}));
     let mut stranger = kept("c");
     stranger["spec"]["schedulingGates"] = json!([]);
+    // A review has gone over it.
+    stranger["metadata"]["annotations"] = json!({"kueue.x-k8s.io/role-hash": "main"});
     cluster.put(Kind::Pod, stranger);
     cluster.settle();
     let name = workload_of(&cluster, "a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();

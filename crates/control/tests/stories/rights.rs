@@ -34,7 +34,7 @@ const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
     (Kind::ConfigMap, Subresource::None, "patch", "PrepareTraining"),
     (Kind::JOB, Subresource::None, "create", "StartTraining"),
     (Kind::JOB, Subresource::Status, "patch", "ClearStartTime"),
-    (Kind::Pod, Subresource::None, "patch", "StartJob, ReleasePod, NotifyPods"),
+    (Kind::Pod, Subresource::None, "patch", "StartJob, MarkPod, ReleasePod, NotifyPods"),
     (Kind::Pod, Subresource::None, "delete", "DeletePod"),
     (Kind::Pod, Subresource::Status, "patch", "CondemnPod"),
     (Kind::ProvisioningRequest, Subresource::None, "create", "RequestCapacity"),

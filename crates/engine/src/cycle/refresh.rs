@@ -7,6 +7,7 @@ use crate::cycle::{Entry, Report};
 use crate::preempt::spare;
 use crate::quota::tree::Trial;
 use crate::world::World;
+use crate::world::beyond;
 
 impl World {
     /// Whether the entry still fits when its victims and all earlier ones are gone. If an earlier head took one of its victims, looks for other
@@ -29,6 +30,7 @@ impl World {
         let mut gone = self.barred(entry.workload);
         gone.extend(run.victims.keys().chain(&run.admitted));
         let mut trial = Trial::new(&mut self.tree);
+        beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);
         for victim in run.victims.values() {
             spare::leave(&self.store, &mut trial, victim, true);
         }
@@ -66,6 +68,7 @@ impl World {
     fn fits_without(&mut self, entry: &Entry, run: &Run) -> bool {
         let node = self.store.queues[entry.queue].node;
         let mut trial = Trial::new(&mut self.tree);
+        beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);
         let own = entry.targets.iter().filter(|target| !run.victims.contains_key(&target.workload));
         for victim in run.victims.values().chain(own) {
             spare::leave(&self.store, &mut trial, victim, true);
@@ -80,6 +83,7 @@ impl World {
         // Victims hold their quota until they have left: an admission now must fit beside them.
         drop(trial);
         let mut trial = Trial::new(&mut self.tree);
+        beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);
         for (queue, usage) in &run.booked {
             trial.remove(self.store.queues[*queue].node, usage);
         }

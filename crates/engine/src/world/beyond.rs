@@ -10,6 +10,7 @@ use crate::quota::tree::Trial;
 use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::Store;
+use crate::world::store::Workload;
 
 /// Usage without a reservation, and the queue that it is charged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,22 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, 
     let found = store.workload(workload).and_then(|workload| store.beyond.get(&*workload.uid));
     if let Some(beyond) = found {
         trial.charge_beyond(store.queues[beyond.queue].node, &beyond.usage, out);
+    }
+}
+
+/// Takes out of the what-if what pods of a queue use whose workloads are tried although they run, where this workload is one of them: these pods have
+/// the places that they ask for, and as many of them stay as fit. All other workloads find these places taken. Costs the carriers of usage beyond quota:
+/// nearly always none.
+pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, queue: QueueId) {
+    let runs = |workload: &Workload| store.classes[workload.class].runs;
+    if store.beyond.is_empty() || !store.workload(workload).is_some_and(runs) {
+        return;
+    }
+    for (carrier, beyond) in store.beyond.iter().filter(|(_, beyond)| beyond.queue == queue) {
+        let tried = store.by_uid.get(carrier).and_then(|id| store.workload(*id));
+        if tried.is_some_and(runs) {
+            trial.charge_beyond(store.queues[queue].node, &beyond.usage, true);
+        }
     }
 }
 

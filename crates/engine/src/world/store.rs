@@ -40,6 +40,8 @@ pub(crate) struct Class {
     pub(crate) tiers: Option<Box<[Tier]>>,
     /// Preemption scope of its members.
     pub(crate) preempts: Preempts,
+    /// The pods of its members run already, charged beyond quota.
+    pub(crate) runs: bool,
     /// The old slice that its only member replaces.
     pub(crate) replaces: Option<Box<Older>>,
     /// Another class of the same digest.
@@ -431,6 +433,7 @@ impl Store {
                 && class.allowed == allowed
                 && class.tiers.as_deref() == spec.tiers.as_deref()
                 && class.preempts == spec.preempts
+                && class.runs == spec.runs
                 && class.replaces == replaces
                 && class.pod_sets.len() == pod_sets.len()
                 && class.pod_sets.iter().zip(pod_sets).all(|(known, spec)| known.is_as(spec, &self.resources))
@@ -450,6 +453,7 @@ impl Store {
             allowed,
             tiers,
             preempts: spec.preempts,
+            runs: spec.runs,
             replaces,
             next: first,
         };

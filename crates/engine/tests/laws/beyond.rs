@@ -151,3 +151,30 @@ fn usage_beyond_quota_leaves_nothing_behind() {
         assert_eq!(format!("{told:?}"), format!("{fresh:?}"));
     }
 }
+
+/// Pods that run already have their own charge to themselves: what they are given, all quotas have, and another one is given none of it.
+#[test]
+fn pods_that_run_are_given_no_more_than_their_queue_has() {
+    let mut given = 0;
+    for seed in seeds() {
+        let _named = Named(seed);
+        let mut objects = mixed(seed);
+        let mut dice = Dice::new(seed ^ 0x3c6e_f372);
+        for spec in &mut objects.workloads {
+            let is_pending = matches!(spec.state, WorkloadState::Pending { .. });
+            spec.runs = is_pending && dice.chance(2);
+            if spec.runs {
+                spec.preempts = Preempts::Nobody;
+            }
+        }
+        let mut world = objects.world();
+        tell(&mut world, &random(&mut dice, &objects));
+        let plan = world.plan(NOW, ALL);
+        assert_eq!((check(&world), world.refused_victims()), (Vec::new(), 0));
+        let runs = |uid: &str| objects.workloads.iter().any(|spec| spec.uid == uid && spec.runs);
+        given += plan.admissions.iter().filter(|admission| runs(&admission.uid)).count();
+        assert!(plan.evictions.iter().all(|eviction| !runs(&eviction.preemptor)));
+    }
+    println!("{given} admissions of pods that ran");
+    assert!(cases() < 1000 || given > 0, "too tame");
+}

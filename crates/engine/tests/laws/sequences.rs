@@ -232,6 +232,7 @@ impl Observer {
                     refused: None,
                     checks_failed: false,
                     preemption_gated: false,
+                    runs: false,
                     state: WorkloadState::Pending { not_before: None, blocked: None },
                     revision: 1,
                 };

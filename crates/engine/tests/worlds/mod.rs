@@ -169,6 +169,7 @@ pub(crate) fn pending(uid: &str, queue: &str, priority: i64, queued_at: i64, req
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

@@ -1,6 +1,7 @@
 //! Patches of a pod: its start, the reason for its deletion, and the removal of Berth's finalizer.
 
 use super::parents::OwningSet;
+use super::rules::PodDefaults;
 use super::state::{PodState, template};
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
@@ -8,6 +9,7 @@ use crate::template::TemplateParts;
 use berth_api::conditions::types;
 use berth_api::labels;
 use serde_json::{Value, json};
+use std::iter;
 
 /// Notes the reason for its deletion on the pod of that namespace, name and uid: the body of a server-side apply of its status at that time.
 #[must_use]
@@ -33,7 +35,7 @@ impl PodState {
         placements: &[Placement],
         set: Option<&OwningSet>,
     ) -> Result<Option<Value>, PlacementError> {
-        let Some(pod) = self.whole() else { return Ok(None) };
+        let Some(pod) = self.whole().filter(|_| self.gated || self.placing) else { return Ok(None) };
         let named = placements.iter().find(|placement| placement.pod_set == self.role());
         let placement = named.ok_or(PlacementError::PodSets { given: placements.len(), wanted: 1 })?;
         let have = TemplateParts::of(&template(&pod), 1);
@@ -66,6 +68,41 @@ impl PodState {
         json!({"metadata": {
             "uid": self.uid, "resourceVersion": version, "annotations": {labels::START_WITHDRAWN: version},
         }})
+    }
+
+    /// Marks a pod that no review has gone over as managed: what a review would have given it, but for the gate, which only a new pod can get,
+    /// and for the hash of its role, by which pods are known that were reviewed.
+    #[must_use]
+    pub fn mark_patch(&self, mut defaults: PodDefaults) -> Value {
+        defaults.labels.insert(labels::MANAGED, "true".to_owned());
+        if !self.gated {
+            defaults.annotations.remove(labels::ROLE_HASH);
+        }
+        let mut metadata = json!({
+            "uid": self.uid, "resourceVersion": self.version.to_string(),
+            "labels": defaults.labels, "annotations": defaults.annotations,
+        });
+        if defaults.finalizer {
+            let own = iter::once(labels::MANAGED);
+            let all: Vec<&str> = self.others.iter().map(|name| &**name).chain(own).collect();
+            if let Some(fields) = metadata.as_object_mut() {
+                fields.insert("finalizers".to_owned(), json!(all));
+            }
+        }
+        json!({ "metadata": metadata })
+    }
+
+    /// Tells a pod that runs without a review that it is admitted: the labels and annotations that a start gives the others. Where it runs cannot be
+    /// changed any more.
+    #[must_use]
+    pub fn admitted_patch(&self, placements: &[Placement]) -> Option<Value> {
+        let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;
+        let mut told = placement.labels.clone();
+        told.insert(labels::POD_SET.to_owned(), self.role().to_owned());
+        Some(json!({"metadata": {
+            "uid": self.uid, "resourceVersion": self.version.to_string(),
+            "labels": told, "annotations": placement.annotations,
+        }}))
     }
 
     /// Takes our finalizer away.

@@ -116,6 +116,15 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     defaults
 }
 
+/// Whether a pod without the label of managed pods may be one that a review would have made wait: it names a queue, or its StatefulSet waits for
+/// one, and it is not admitted with its controller. A pod that a kubelet runs of itself is only shown: its deletion would stop nothing.
+#[must_use]
+pub fn may_be_let_in(pod: &Pod) -> bool {
+    let metadata = &pod.metadata;
+    let asks = queue_name(metadata).is_some() || controlling_set(metadata).is_some();
+    asks && !is_admitted_with_owner(metadata) && annotation(metadata, MIRROR).is_none()
+}
+
 /// Fault of a new pod whose controller is admitted with its pods, although another client than the Job controller makes it: it would run with
 /// quota that a job holds for other pods, or without quota. Pods that would not be managed without a controller are not checked.
 #[must_use]
@@ -286,7 +295,9 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
         errors.push(FieldError::new(path, value, message));
     }
     let role = |metadata| annotation(metadata, labels::ROLE_HASH);
-    if runs && role(before) != role(after) {
+    // A pod without any looks as if no review had gone over it.
+    let forgets = is_managed(before) && !has_ended(old) && role(before).is_some() && role(after).is_none();
+    if runs && role(before) != role(after) || forgets {
         let value = role(after).unwrap_or_default();
         errors.push(FieldError::new(annotation_path(labels::ROLE_HASH), value, UNTIL_ENDED));
     }

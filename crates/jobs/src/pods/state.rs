@@ -1,6 +1,7 @@
 //! A pod as control keeps it. Tens of thousands of pods may run, so fields that only a pending pod needs are dropped with its gate.
 
 use super::role::role_hash;
+use super::rules::controlling_set;
 use super::{STATEFUL_SET_FRAMEWORK, group_name};
 use crate::kind::{
     annotation, controller, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
@@ -9,9 +10,9 @@ use crate::kind::{
 use crate::state::{JobOwner, owner_of};
 use crate::unsupported::TOPOLOGY;
 use berth_api::conditions::types;
-use berth_api::labels;
+use berth_api::{DEFAULT_POD_SET_NAME, labels};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
 /// Phase of a pod.
@@ -74,6 +75,11 @@ pub struct PodState {
     pub ready: bool,
     /// Our finalizer is on it.
     pub held: bool,
+    /// The label of managed pods is on it.
+    pub marked: bool,
+    /// A review has gone over it, or it was started: the hash of its role is on it, or the name of its pod set. A user may forge both, and gains
+    /// nothing by that: a reviewed pod without a gate runs only as admitted.
+    pub reviewed: bool,
     /// True if a condition has the reason for its deletion.
     pub condemned: bool,
     /// Its controller.
@@ -106,7 +112,7 @@ pub struct PodState {
     gone: bool,
     /// Other finalizers.
     pub(super) others: Box<[Box<str>]>,
-    /// The pod as JSON, while it waits.
+    /// The pod as JSON, while it waits, or runs without a review.
     pub(super) packed: Option<Box<str>>,
 }
 
@@ -134,7 +140,8 @@ impl PodState {
         let placing = !gated && has_gate(labels::TOPOLOGY_GATE);
         let placed = !gated && !placing && TOPOLOGY.iter().any(|key| annotation(metadata, key).is_some());
         let group = membership(pod, spec, gated).map(Box::new);
-        Self {
+        let reviewed = annotation(metadata, labels::ROLE_HASH).is_some() || label(metadata, labels::POD_SET).is_some();
+        let state = Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             version: version_of(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
@@ -155,6 +162,8 @@ impl PodState {
             restarts: spec.restart_policy.as_deref() == Some("Always"),
             ready: is("Ready"),
             held: finalizers.iter().any(|name| name == labels::MANAGED),
+            marked: label(metadata, labels::MANAGED) == Some("true"),
+            reviewed,
             condemned: is(types::TERMINATION_TARGET),
             owner: owner_of(metadata).map(Box::new),
             queue_name: queue_name(metadata).map(Into::into),
@@ -179,7 +188,15 @@ impl PodState {
                 .map(|name| name.as_str().into())
                 .collect(),
             packed: if gated || placing { serde_json::to_string(pod).ok().map(Into::into) } else { None },
-        }
+        };
+        let packed = state.is_let_in().then(|| serde_json::to_string(&as_made(pod)).ok()).flatten();
+        Self { packed: packed.map(Into::into).or(state.packed), ..state }
+    }
+
+    /// A pod that runs and that no review has gone over, since it was created while Berth did not answer. A pod that was told that it goes is none any more.
+    #[must_use]
+    pub fn is_let_in(&self) -> bool {
+        !self.reviewed && self.runs() && !self.placing && !self.deleting() && !self.condemned
     }
 
     /// It is being deleted.
@@ -226,7 +243,7 @@ impl PodState {
     /// Its role: the name of its pod set.
     #[must_use]
     pub fn role(&self) -> &str {
-        self.group.as_ref().map_or(berth_api::DEFAULT_POD_SET_NAME, |group| &group.role)
+        self.group.as_ref().map_or(DEFAULT_POD_SET_NAME, |group| &group.role)
     }
 
     /// Owner reference of the group's Workload to the controller that makes the pod again when it goes; `None` without such a controller. A pod
@@ -245,7 +262,7 @@ impl PodState {
         })
     }
 
-    /// The pod itself, while it waits.
+    /// The pod itself, while it waits, or runs without a review.
     #[must_use]
     pub fn whole(&self) -> Option<Pod> {
         serde_json::from_str(self.packed.as_deref()?).ok()
@@ -258,9 +275,14 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let (said, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
     // A start changes fields of the hash, but not the name of the pod set. An annotation that is edited later moves no pod to another pod set.
     let role = if gated { said.or(started_as) } else { started_as.or(said) };
+    // All pods of a StatefulSet are of one role.
+    let own_role = || match controlling_set(metadata) {
+        Some(_) => DEFAULT_POD_SET_NAME.into(),
+        None => role_hash(spec).into(),
+    };
     Some(Membership {
         name: group_name(metadata)?.into(),
-        role: role.map_or_else(|| role_hash(spec).into(), Into::into),
+        role: role.map_or_else(own_role, Into::into),
         total: annotation(metadata, labels::POD_GROUP_TOTAL_COUNT)
             .and_then(|text| text.parse().ok())
             .filter(|total| *total > 0),
@@ -271,6 +293,12 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
             .filter(|owner| owner.kind != "Pod")
             .map(|owner| Box::new((owner.api_version.as_str().into(), owner.kind.as_str().into()))),
     })
+}
+
+/// A pod as it was when it was made: without its node, which is none of its requests.
+fn as_made(pod: &Pod) -> Pod {
+    let spec = pod.spec.clone().map(|spec| PodSpec { node_name: None, ..spec });
+    Pod { metadata: ObjectMeta { managed_fields: None, ..pod.metadata.clone() }, spec, status: None }
 }
 
 /// A pod in the form of a template.

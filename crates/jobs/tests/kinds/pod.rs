@@ -4,8 +4,8 @@ use crate::kinds::case::{Case, Found, merged, pod_sets};
 use crate::kinds::read;
 use berth_jobs::Priority;
 use berth_jobs::pods::{
-    OwningSet, Phase, PodState, pod_defaults, pod_workload, role_hash, validate_leaving_pod, validate_pod,
-    validate_pod_update,
+    OwningSet, Phase, PodState, may_be_let_in, pod_defaults, pod_workload, role_hash, validate_leaving_pod,
+    validate_pod, validate_pod_update,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ pub(crate) fn answer(case: &Case, key: &str) -> Option<Found> {
         "start" => Found::of(start().map_err(|error| error.to_string()).unwrap_or_default()),
         "started" => Found::Part(merged(&case.object, &start().unwrap_or_default().unwrap_or_default())),
         "refused" => Found::Text(start().err().map(|error| error.to_string())),
+        "mark" => Found::Whole(PodState::read(&pod).mark_patch(pod_defaults(&pod, case.facts(), None))),
         "release" => Found::Whole(PodState::read(&pod).release_patch()),
         "defaults" => {
             let given = pod_defaults(&pod, case.facts(), set().as_ref());
@@ -56,7 +57,7 @@ fn state(pod: &Pod) -> Value {
         "prebuiltWorkload": state.prebuilt_workload, "priorityClass": state.workload_priority_class,
         "podPriorityClass": state.pod_priority_class, "maxExecutionSeconds": state.max_execution_seconds,
         "parent": state.parent, "message": state.message, "unschedulable": state.unschedulable, "group": group,
-        "whole": state.whole().is_some(),
+        "whole": state.whole().is_some(), "marked": state.marked, "letIn": state.is_let_in(), "mayBeLetIn": may_be_let_in(pod),
     })
 }
 

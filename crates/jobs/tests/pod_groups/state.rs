@@ -1,5 +1,8 @@
-use berth_jobs::pods::condemnation;
+use berth_jobs::Placement;
+use berth_jobs::pods::{PodState, condemnation};
 use serde_json::json;
+
+use crate::pod_groups::pod;
 
 #[test]
 fn why_a_pod_goes_is_told_in_its_status() {
@@ -7,4 +10,28 @@ fn why_a_pod_goes_is_told_in_its_status() {
     assert_eq!(told["metadata"], json!({"namespace": "n", "name": "p", "uid": "u"}));
     let condition = &told["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("TerminationTarget"), &json!("Why")));
+}
+
+/// A pod that was let in has its node, and keeps it: it is told the names of its admission alone.
+#[test]
+fn let_in_pod_is_told_its_admission_and_keeps_its_node() {
+    let running = json!({"spec": {"schedulingGates": null, "nodeName": "n"}, "status": {"phase": "Running"}});
+    let state = PodState::read(&pod(running));
+    let made = state.whole().expect("kept, since its Workload is made of it");
+    assert_eq!(made.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), None);
+    let given = |set: &str| Placement {
+        pod_set: set.into(),
+        count: 1,
+        labels: [("l".to_owned(), "v".to_owned())].into(),
+        annotations: [("kueue.x-k8s.io/workload".to_owned(), "w".to_owned())].into(),
+        node_selector: [("tier".to_owned(), "spot".to_owned())].into(),
+        ..Placement::default()
+    };
+    let told = state.admitted_patch(&[given("main")]).expect("its pod set");
+    assert_eq!(
+        told,
+        json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "v", "kueue.x-k8s.io/podset": "main"},
+            "annotations": {"kueue.x-k8s.io/workload": "w"}}})
+    );
+    assert_eq!(state.admitted_patch(&[given("other")]), None);
 }

@@ -24,7 +24,12 @@ pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
 }
 
 /// Election as the configuration and the flags have it; `None` when it is off.
-pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -> Result<Option<Election>, String> {
+pub(super) fn election(
+    block: &LeaderElection,
+    given: &Given,
+    namespace: &str,
+    counts_pods: bool,
+) -> Result<Option<Election>, String> {
     if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
         return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
     }
@@ -57,5 +62,6 @@ pub(super) fn election(block: &LeaderElection, given: &Given, namespace: &str) -
         lease_duration: lease.length(),
         renew_deadline: renew.length(),
         retry_period: retry.length(),
+        counts_pods,
     }))
 }

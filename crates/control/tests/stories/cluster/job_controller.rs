@@ -22,6 +22,28 @@ fn indexes(list: &Value) -> i64 {
 }
 
 impl Cluster {
+    /// All pods of a job succeed.
+    pub fn complete(&mut self, name: &str) {
+        let key = Self::key(Kind::JOB, "team", name);
+        let mut job = self.objects[&key].clone();
+        job["status"]["active"] = json!(0);
+        job["status"]["ready"] = json!(0);
+        job["status"]["succeeded"] = job["spec"]["parallelism"].clone();
+        job["status"]["conditions"] = json!([{
+            "type": "Complete", "status": "True", "message": "Job finished successfully",
+            "lastTransitionTime": self.now.to_string(), "lastProbeTime": self.now.to_string(),
+        }]);
+        self.store(&key, job);
+    }
+
+    /// Its pods fail for the last time.
+    pub fn fail(&mut self, name: &str) {
+        let at = self.now.to_string();
+        let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+        let status = json!({"active": 0, "ready": 0, "failed": 1, "conditions": [end]});
+        self.edit(Kind::JOB, "team", name, &json!({"status": status}));
+    }
+
     /// Pods of the Jobs that are asked about, where they are followed.
     pub(super) fn active_of(&self, pods: &PodsOf) -> i64 {
         if !self.jobs_are_resized {

@@ -1,7 +1,7 @@
 //! Processes that lead one after the other, and what they see.
 
 use berth_control::Control;
-use berth_control::event::{Change, JobPod, Observation, Unlisted};
+use berth_control::event::{Change, FoundBy, JobPod, Observation, Unlisted};
 use berth_control::write::{Kind, ObjectKey, Term};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
         Kind::ResourceFlavor => observe!(ResourceFlavor),
         Kind::QueuePolicy => observe!(QueuePolicy),
         Kind::TrainingJob => observe!(TrainingJob),
-        Kind::Pod => observe!(Pod),
+        Kind::Pod => return pod(object, gone),
         Kind::JobPod if !gone && object["metadata"]["labels"][POD_SET].is_null() => return None,
         Kind::JobPod => {
             let pod = JobPod::read(&object.to_string()).unwrap();
@@ -48,6 +48,23 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
         Kind::ProvisioningRequest => observe!(ProvisioningRequest),
         Kind::PodTemplate => observe!(PodTemplate),
         Kind::Service | Kind::ConfigMap | Kind::PodGroup | Kind::Deployment | Kind::Checkpoints => return None,
+    })
+}
+
+/// Label of managed pods.
+pub(super) const MANAGED: &str = "kueue.x-k8s.io/managed";
+
+/// A pod as the watch shows it that finds it by its labels, `None` where none does.
+fn pod(object: &Value, gone: bool) -> Option<Observation> {
+    let pod = Box::new(serde_json::from_value(object.clone()).unwrap());
+    let change = if gone { Change::Delete(pod) } else { Change::Apply(pod) };
+    let labels = &object["metadata"]["labels"];
+    let of_set = object["metadata"]["ownerReferences"][0]["kind"] == json!("StatefulSet");
+    Some(match (labels[MANAGED] == json!("true"), labels["kueue.x-k8s.io/queue-name"].is_string()) {
+        (true, _) => Observation::Pod(change),
+        (false, true) => Observation::UnmarkedPod(FoundBy::Queue, change),
+        (false, false) if of_set => Observation::UnmarkedPod(FoundBy::StatefulSet, change),
+        (false, false) => return None,
     })
 }
 
@@ -75,6 +92,7 @@ impl Cluster {
     /// A process that knows nothing but what it lists, objects of one kind last.
     fn listed(&self, last: Option<Kind>) -> Control {
         let mut control = Control::new(self.settings.clone());
+        control.count_pods_since(self.pods_counted_since);
         control.observe(namespace(&self.namespace_labels, self.ends), self.now);
         let (late, soon): (Vec<_>, Vec<_>) = self.objects.iter().partition(|(key, _)| Some(key.kind) == last);
         let all = soon.into_iter().chain(late).filter(|(key, _)| Some(key.kind) != self.unlisted);

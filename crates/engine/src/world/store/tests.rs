@@ -24,6 +24,7 @@ fn workload(uid: &str, namespace: &str, local_queue: &str) -> WorkloadSpec {
         refused: None,
         checks_failed: false,
         preemption_gated: false,
+        runs: false,
         state: WorkloadState::Pending { not_before: None, blocked: None },
         revision: 1,
     }

@@ -1,0 +1,86 @@
+//! Pods that run and that no review has gone over, since they were created while Berth did not answer. Each is marked as managed, charged to its queue
+//! at once, and tried for a short time; a pod that gets no quota meanwhile is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_jobs::pods::{PodState, may_be_let_in};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::cache::{Name, WorkloadView};
+use crate::controller::{Control, after, key};
+use crate::write::Kind;
+
+/// Time in which such a pod gets quota, in milliseconds, from when a leader sees it first. The writes before that (the mark, the Workload, the
+/// reservation) take a round trip each, and a plan some milliseconds. After ten seconds no more may run than holds quota: the other half of that
+/// time is for the end of the pod.
+const TRIAL_MS: i64 = 5_000;
+/// Time for which the begin of a trial is remembered of a pod that is not seen any more, in milliseconds: a pod that comes out of sight by its labels is
+/// not tried again.
+const KEPT_MS: i64 = 60_000;
+
+/// Begins of trials, by the uid of the pod. Nothing of it is stored: a process that comes to lead tries each pod anew.
+#[derive(Debug, Default)]
+pub(crate) struct Trials(BTreeMap<Box<str>, Timestamp>);
+
+impl Trials {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether the time is over in which a pod is tried.
+    pub(crate) fn is_over(&self, pod: &PodState, now: Timestamp) -> bool {
+        self.0.get(&pod.uid).is_some_and(|began| after(*began, TRIAL_MS) <= now)
+    }
+}
+
+impl Control {
+    /// Takes the time since which pods are counted: pods without the label of managed pods that were created before are left alone, and all of them with
+    /// `None`. To be called before pods are observed.
+    pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
+        self.session.pods_counted_since = since;
+    }
+
+    /// Whether a pod without the label of managed pods is to be counted all the same.
+    pub(crate) fn may_be_let_in(&self, pod: &Pod) -> bool {
+        let state = PodState::read(pod);
+        let is_younger = self.session.pods_counted_since.is_some_and(|since| state.created >= since.as_second());
+        is_younger && may_be_let_in(pod) && !state.ended()
+    }
+
+    /// Begins the trials of pods that were seen since. Costs the pods that are tried: nearly always none.
+    pub(crate) fn begin_trials(&mut self, now: Timestamp) {
+        if !self.view.pods.has_let_in() && self.quota.trials.0.is_empty() {
+            return;
+        }
+        let asks = |name: &Name, pod: &PodState| {
+            let managed = self.settings.job_kinds.contains(&Kind::Pod) && self.manages(&name.0);
+            managed && self.names_a_queue(pod)
+        };
+        let tried = self.view.pods.let_in().filter(|(name, pod)| asks(name, pod));
+        let tried: Vec<(Name, Box<str>)> = tried.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect();
+        let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
+        self.quota.trials.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);
+        for (name, uid) in tried {
+            if let Entry::Vacant(trial) = self.quota.trials.0.entry(uid) {
+                trial.insert(now);
+                self.wait(key(Kind::Pod, &name), after(now, TRIAL_MS));
+            }
+        }
+    }
+
+    /// Whether a workload is tried although pods of it run: no review has gone over any of them, and it asks for the place that they have.
+    pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
+        let Some(whole) = workload.whole().filter(|_| self.view.pods.has_let_in()) else { return false };
+        let (kind, name) = (whole.kind, (whole.namespace, whole.name));
+        match kind {
+            Kind::Pod => self.view.pods.get(&name).is_some_and(PodState::is_let_in),
+            Kind::PodGroup => {
+                let mut running = self.view.pods.members(&name).filter(|(_, pod)| pod.runs()).peekable();
+                running.peek().is_some() && running.all(|(_, pod)| pod.is_let_in())
+            }
+            _ => false,
+        }
+    }
+}

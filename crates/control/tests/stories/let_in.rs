@@ -1,0 +1,388 @@
+//! Pods that were created while Berth did not answer: they run, and no review has gone over them. Each is charged to its queue at once, admitted where that has
+//! room for it, and gone in ten seconds where it has none.
+
+use berth_control::write::{Kind, Purpose};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job, merge};
+use crate::stories::faults::with_every_fault;
+use crate::stories::groups::{gated, member, running_set, set, set_workload};
+use crate::stories::pod_queue;
+use crate::stories::pods::pod;
+
+const MANAGED: &str = "kueue.x-k8s.io/managed";
+
+/// Usage of the queue as its status has it.
+fn charged(cluster: &Cluster) -> Value {
+    let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
+    status["flavorsUsage"][0]["resources"][0]["total"].clone()
+}
+
+fn runs(cluster: &Cluster, name: &str) -> bool {
+    let pod = cluster.pod(name);
+    pod.is_some_and(|pod| pod["status"]["phase"] == json!("Running") && pod["metadata"]["deletionTimestamp"].is_null())
+}
+
+fn workload_of(cluster: &Cluster, pod: &str) -> Option<Value> {
+    let mut all = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object);
+    all.find(|object| object["metadata"]["ownerReferences"][0]["name"] == json!(pod)).cloned()
+}
+
+fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
+    let name = workload_of(cluster, pod).map(|object| object["metadata"]["name"].as_str().unwrap().to_owned());
+    name.is_some_and(|name| cluster.workload_is(&name, kind))
+}
+
+/// A queue of that many cpus of which a job uses that many.
+fn used(quota: &str, by_job: &str) -> Cluster {
+    let mut cluster = pod_queue(quota);
+    cluster.put(Kind::JOB, job("own", "lq", by_job, true));
+    cluster.pass(7);
+    assert!(cluster.is("own", "Admitted"), "{:?}", cluster.writes);
+    cluster
+}
+
+/// A pod of a ReplicaSet, whose template has the mark of a Deployment that was reviewed.
+fn of_deployment(name: &str, cpu: &str) -> Value {
+    let mut made = pod(name, cpu);
+    made["metadata"].as_object_mut().unwrap().remove("finalizers");
+    made["spec"].as_object_mut().unwrap().remove("schedulingGates");
+    let maker = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]);
+    let parent = json!({"kueue.x-k8s.io/pod-suspending-parent": "deployment"});
+    merge(&mut made, &json!({"metadata": {"annotations": parent, "ownerReferences": maker}}));
+    made
+}
+
+#[test]
+fn let_in_pod_with_room_is_admitted_where_it_runs() {
+    for (leaves_first, restarts) in [(false, false), (true, false), (false, true)] {
+        let mut cluster = pod_queue("2");
+        cluster.leaves_first = leaves_first;
+        cluster.put_unreviewed(pod("a", "2"));
+        if restarts {
+            cluster.restart();
+        }
+        cluster.pass(7);
+        let a = cluster.pod("a").expect("it stays").clone();
+        assert_eq!(a["metadata"]["labels"][MANAGED], json!("true"), "{:?}", cluster.writes);
+        assert_eq!(a["metadata"]["labels"]["kueue.x-k8s.io/podset"], json!("main"), "{:?}", cluster.writes);
+        assert_eq!(a["metadata"]["finalizers"], json!([MANAGED]));
+        assert!(a["spec"].get("nodeSelector").is_none(), "its node stays");
+        let workload = workload_of(&cluster, "a").expect("a Workload");
+        assert!(is(&cluster, "a", "Admitted") && charged(&cluster) == json!("2"), "{:?}", cluster.writes);
+        assert!(workload["spec"]["podSets"][0]["template"]["spec"].get("nodeName").is_none(), "{workload}");
+        let before = cluster.writes.len();
+        cluster.pass(60);
+        assert!(runs(&cluster, "a"), "{:?}", cluster.writes);
+        assert_eq!(&cluster.writes[before..], &[], "quiet at rest");
+        // The pod ends like any other.
+        cluster.end_pod("a", "Succeeded");
+        cluster.pass(7);
+        assert!(is(&cluster, "a", "Finished"), "{:?}", cluster.writes);
+        assert_eq!(cluster.pod("a").unwrap()["metadata"]["finalizers"], json!([]));
+        assert_eq!(charged(&cluster), json!("0"));
+    }
+}
+
+#[test]
+fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
+    for restarts in [false, true] {
+        let mut cluster = used("2", "1");
+        cluster.put_unreviewed(pod("a", "2"));
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "1", true));
+        cluster.pass(3);
+        assert!(runs(&cluster, "a") && charged(&cluster) == json!("3"), "{:?}", cluster.writes);
+        assert!(!cluster.is("next", "Admitted"), "what runs is charged: {:?}", cluster.writes);
+        cluster.pass(7);
+        assert!(cluster.pod("a").is_none() && cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+        assert!(!cluster.is("own", "Evicted"), "{:?}", cluster.writes);
+        for (reason, words) in [("NotReviewed", "did not answer"), ("Stopped", "had no quota for it")] {
+            let told = cluster.notices.iter().find(|notice| notice.key.name == "a" && notice.reason == reason);
+            assert!(told.is_some_and(|told| told.message.contains(words)), "{reason}: {:?}", cluster.notices);
+        }
+        assert_eq!((cluster.count(Purpose::CondemnPod), cluster.count(Purpose::DeletePod)), (1, 1));
+    }
+}
+
+/// Berth is back, and sees a job and a pod that want the same place: the pod has it already.
+#[test]
+fn let_in_pod_keeps_its_place_from_the_first_plan_on() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::JOB, job("next", "lq", "2", true));
+    cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+    cluster.put_unreviewed(pod("a", "2"));
+    cluster.restart();
+    cluster.pass(30);
+    assert!(runs(&cluster, "a") && is(&cluster, "a", "Admitted"), "{:?}", cluster.writes);
+    assert!(!cluster.is("next", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// A pod that came in by itself drives nobody out: it may be gone before its victims are.
+#[test]
+fn let_in_pod_preempts_nobody() {
+    let mut cluster = used("2", "2");
+    cluster.edit(
+        Kind::ClusterQueue,
+        "",
+        "cq",
+        &json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}),
+    );
+    cluster.set_class("high", 100);
+    let mut high = pod("a", "2");
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put_unreviewed(high);
+    cluster.pass(10);
+    assert!(cluster.pod("a").is_none() && !cluster.is("own", "Evicted"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn pod_older_than_the_counting_of_pods_is_left_alone() {
+    for since in [Some(1), None] {
+        let mut cluster = pod_queue("2");
+        let since = since.map(|seconds| cluster.now.checked_add(SignedDuration::from_secs(seconds)).unwrap());
+        cluster.pods_counted_since = since;
+        cluster.control.count_pods_since(since);
+        cluster.put_unreviewed(pod("a", "5"));
+        for _ in 0..2 {
+            cluster.pass(30);
+            assert!(runs(&cluster, "a") && cluster.count(Purpose::MarkPod) == 0, "{:?}", cluster.writes);
+            assert!(workload_of(&cluster, "a").is_none() && charged(&cluster) != json!("5"));
+            cluster.restart();
+        }
+    }
+}
+
+#[test]
+fn pods_that_wait_with_others_or_have_ended_are_left_alone() {
+    let mut cluster = pod_queue("2");
+    let owned = |version: &str, kind: &str| {
+        json!({"metadata": {"ownerReferences":
+            [{"apiVersion": version, "kind": kind, "name": "j", "uid": "u", "controller": true}]}})
+    };
+    let shown = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
+    let ended = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Succeeded"}});
+    let others = [
+        owned("batch/v1", "Job"),
+        owned("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        owned("berth.dev/v1alpha1", "TrainingJob"),
+    ];
+    for (index, more) in others.into_iter().chain([shown, ended]).enumerate() {
+        let mut left = pod(&format!("p-{index}"), "5");
+        merge(&mut left, &more);
+        cluster.put_unreviewed(left);
+    }
+    cluster.pass(30);
+    let touched = cluster.writes.iter().filter(|(_, key)| key.name.contains("p-"));
+    assert_eq!(touched.count(), 0, "{:?}", cluster.writes);
+    assert_ne!(charged(&cluster), json!("5"));
+}
+
+#[test]
+fn let_in_pod_is_left_alone_where_pods_are_not_managed() {
+    let mut cluster = used("2", "2");
+    cluster.manage_only(&[Kind::JOB]);
+    cluster.restart();
+    cluster.put_unreviewed(pod("a", "5"));
+    cluster.pass(30);
+    assert!(runs(&cluster, "a") && cluster.count(Purpose::MarkPod) == 0, "{:?}", cluster.writes);
+}
+
+#[test]
+fn let_in_group_is_admitted_or_goes_as_a_whole() {
+    for (quota, leaves_first) in [("2", false), ("2", true), ("1", false)] {
+        let mut cluster = pod_queue(quota);
+        cluster.leaves_first = leaves_first;
+        for name in ["a", "b"] {
+            cluster.put_unreviewed(member(name, "1", 2, &[]));
+        }
+        cluster.pass(3);
+        assert_eq!(charged(&cluster), json!("2"), "{:?}", cluster.writes);
+        cluster.pass(7);
+        let stays = quota == "2";
+        assert_eq!((runs(&cluster, "a"), runs(&cluster, "b")), (stays, stays), "{quota}: {:?}", cluster.writes);
+        assert_eq!(cluster.workload_is("g", "Admitted"), stays, "{quota}: {:?}", cluster.writes);
+        if stays {
+            let before = cluster.writes.len();
+            cluster.pass(60);
+            assert_eq!(&cluster.writes[before..], &[], "quiet at rest");
+        }
+    }
+}
+
+/// Half of a group was made before: it waits behind its gates, and starts with those that were let in.
+#[test]
+fn let_in_member_starts_its_group_with_those_that_wait() {
+    let mut cluster = pod_queue("2");
+    cluster.put(Kind::Pod, member("a", "1", 2, &[]));
+    cluster.pass(3);
+    assert!(gated(&cluster, "a"), "{:?}", cluster.writes);
+    cluster.put_unreviewed(member("b", "1", 2, &[]));
+    cluster.pass(10);
+    assert!(runs(&cluster, "a") && runs(&cluster, "b"), "{:?}", cluster.writes);
+}
+
+#[test]
+fn let_in_member_of_an_incomplete_group_goes() {
+    let mut cluster = pod_queue("9");
+    cluster.put_unreviewed(member("a", "1", 2, &[]));
+    cluster.pass(3);
+    assert!(runs(&cluster, "a") && charged(&cluster) == json!("1"), "{:?}", cluster.writes);
+    cluster.pass(7);
+    assert!(cluster.pod("a").is_none(), "{:?}", cluster.writes);
+}
+
+/// A pod too many has no place in its group, as any pod without a gate.
+#[test]
+fn let_in_member_beyond_its_place_goes_at_once() {
+    let mut cluster = pod_queue("9");
+    cluster.put(Kind::Pod, member("a", "1", 1, &[]));
+    cluster.pass(5);
+    assert!(runs(&cluster, "a"), "{:?}", cluster.writes);
+    cluster.put_unreviewed(member("b", "1", 1, &[]));
+    cluster.pass(2);
+    assert!(runs(&cluster, "a") && cluster.pod("b").is_none(), "{:?}", cluster.writes);
+}
+
+#[test]
+fn let_in_pod_of_a_deployment_is_admitted_or_goes() {
+    for quota in ["2", "1"] {
+        let mut cluster = pod_queue(quota);
+        cluster.put(Kind::Pod, of_deployment("web-a", "2"));
+        cluster.pass(3);
+        assert_eq!(charged(&cluster), json!("2"), "{:?}", cluster.writes);
+        cluster.pass(7);
+        assert_eq!(cluster.pod("web-a").is_some(), quota == "2", "{quota}: {:?}", cluster.writes);
+        assert_eq!(is(&cluster, "web-a", "Admitted"), quota == "2", "{quota}: {:?}", cluster.writes);
+        if let Some(pod) = cluster.pod("web-a") {
+            assert!(pod["metadata"].get("finalizers").is_none(), "its Deployment makes another one: {pod}");
+        }
+    }
+}
+
+/// Pods of a StatefulSet name no queue: it says it for them, and its Workload is the one that they run by.
+#[test]
+fn let_in_pods_of_a_stateful_set_run_by_its_workload() {
+    for quota in ["2", "1"] {
+        let mut cluster = pod_queue(quota);
+        cluster.put(Kind::StatefulSet, set(2));
+        cluster.pass(3);
+        for index in [0, 1] {
+            of_set(&mut cluster, index);
+        }
+        cluster.pass(3);
+        let name = set_workload(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+        let stays = quota == "2";
+        if !stays {
+            assert_eq!(charged(&cluster), json!("2"), "{:?}", cluster.writes);
+        }
+        cluster.pass(7);
+        assert_eq!(cluster.workload_is(&name, "Admitted"), stays, "{quota}: {:?}", cluster.writes);
+        assert_eq!((runs(&cluster, "web-0"), runs(&cluster, "web-1")), (stays, stays), "{quota}: {:?}", cluster.writes);
+    }
+    // A pod that is made again finds its place.
+    let (mut cluster, _) = running_set();
+    cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
+    cluster.pass(1);
+    of_set(&mut cluster, 1);
+    cluster.pass(10);
+    assert!(runs(&cluster, "web-0") && runs(&cluster, "web-1"), "{:?}", cluster.writes);
+}
+
+/// A pod as the controller of StatefulSet `web` makes it.
+fn of_set(cluster: &mut Cluster, index: i32) {
+    let uid = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
+    let maker =
+        json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": true}]);
+    let mut made = pod(&format!("web-{index}"), "1");
+    made["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/queue-name");
+    let parent = json!({"kueue.x-k8s.io/pod-suspending-parent": "statefulset"});
+    merge(&mut made, &json!({"metadata": {"annotations": parent, "ownerReferences": maker}}));
+    cluster.put_unreviewed(made);
+}
+
+/// Without webhooks a tenant may take the mark off again: that begins no other trial.
+#[test]
+fn mark_that_is_taken_off_prolongs_no_trial() {
+    let mut cluster = used("2", "2");
+    cluster.put_unreviewed(pod("a", "2"));
+    for _ in 0..4 {
+        cluster.pass(2);
+        if cluster.pod("a").is_some() {
+            cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {MANAGED: null}}}));
+        }
+    }
+    cluster.pass(2);
+    assert!(
+        cluster.pod("a").is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string()),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+/// A pod that a review has gone over is none of these, whoever takes its gate away, and what else he writes into it.
+#[test]
+fn reviewed_pod_without_its_gate_is_not_tried() {
+    let mut cluster = used("2", "2");
+    cluster.put(Kind::Pod, pod("a", "1"));
+    cluster.settle();
+    assert!(gated(&cluster, "a"));
+    cluster.edit(
+        Kind::Pod,
+        "team",
+        "a",
+        &json!({"spec": {"schedulingGates": []}, "metadata": {"labels": {MANAGED: null}}}),
+    );
+    cluster.settle();
+    assert!(
+        cluster.pod("a").is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string()),
+        "{:?}",
+        cluster.writes
+    );
+    // A pod that only says that it was reviewed is not tried either.
+    let mut forged = pod("b", "1");
+    forged["metadata"]["annotations"] = json!({"kueue.x-k8s.io/role-hash": "main"});
+    cluster.put_unreviewed(forged);
+    cluster.settle();
+    assert!(
+        cluster.pod("b").is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string()),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+#[test]
+fn every_write_may_fail_or_be_lost_and_the_let_in_pods_end_the_same() {
+    let purposes = [
+        Purpose::MarkPod,
+        Purpose::CreateWorkload,
+        Purpose::ReserveQuota,
+        Purpose::CondemnPod,
+        Purpose::DeletePod,
+        Purpose::ReleasePod,
+    ];
+    for restarts in [false, true] {
+        with_every_fault(
+            || used("3", "1"),
+            &purposes,
+            |mut cluster, what| {
+                let what = format!("{what} {restarts}");
+                cluster.put_unreviewed(pod("fits", "2"));
+                cluster.put_unreviewed(pod("large", "5"));
+                cluster.settle();
+                if restarts {
+                    cluster.restart();
+                }
+                cluster.pass(60);
+                assert!(runs(&cluster, "fits") && is(&cluster, "fits", "Admitted"), "{what}: {:?}", cluster.writes);
+                assert!(cluster.pod("large").is_none(), "{what}: {:?}", cluster.writes);
+                let before = cluster.writes.len();
+                cluster.pass(300);
+                assert_eq!(&cluster.writes[before..], &[], "{what}: quiet at rest");
+            },
+        );
+    }
+}
