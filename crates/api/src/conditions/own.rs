@@ -144,7 +144,7 @@ pub mod training_types {
         RUNNING = "Running";
         /// It is suspended.
         SUSPENDED = "Suspended";
-        /// It makes no progress until a user changes something.
+        /// The object makes no progress until a user changes something.
         STALLED = "Stalled";
         /// It has succeeded.
         SUCCEEDED = "Succeeded";

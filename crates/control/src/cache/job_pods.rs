@@ -139,7 +139,6 @@ impl Control {
             pod.job = None;
         }
         if self.view.odd_pods.is_empty() && !pod.is_odd() {
-            // This is nearly always so.
             return;
         }
         let name = (pod.namespace.clone(), pod.name.clone());

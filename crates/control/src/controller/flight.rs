@@ -86,7 +86,7 @@ impl Decision {
         }
     }
 
-    /// This decision, where it does something; else the decision `next`, looked at again not later than this wants it.
+    /// The first decision if it does something, else `next`, looked at again not later than the first one asks for.
     pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
         let first = if let Self::Done = self { None } else { Some(self) };
         Self::first_or_earliest(first, next)

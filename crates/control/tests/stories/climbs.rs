@@ -128,7 +128,7 @@ fn who_climbs_takes_what_is_remembered_and_given_up_meanwhile_only_where_nothing
             cluster.pass(3);
             assert_eq!(flavor_of(&cluster, name), json!(tier));
         }
-        // It takes its time to stop, and the reservation is given up meanwhile.
+        // The job takes its time to stop, and the reservation is given up meanwhile.
         cluster.controller_sleeps = true;
         cluster.complete("filler");
         cluster.pass(30);

@@ -93,7 +93,7 @@ fn quota_waits_for_relabelled_pods() {
     for evicted in [false, true] {
         let (mut cluster, pod) = running();
         cluster.release_pod(&pod);
-        // It takes its time.
+        // The pod takes its time to end.
         cluster.mark_pod(&pod, &json!({"finalizers": ["example.com/slow"]}));
         if evicted {
             assert!(!urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
@@ -164,7 +164,7 @@ fn job_that_ends_without_its_pods_keeps_its_quota() {
     assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
 }
 
-/// It has ended, and somebody's finalizer keeps it: it uses nothing.
+/// The pod has ended, and somebody's finalizer keeps it: it uses nothing.
 #[test]
 fn relabelled_pod_that_has_ended_holds_up_nothing() {
     let (mut cluster, pod) = running();

@@ -230,7 +230,7 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
     let mut cluster = ladder("1");
     let climb = json!({"minStay": "10m", "hysteresis": "1m"});
     let mut policy = with_tiers(json!({"climbBack": climb}));
-    // It is asked for no other checkpoint than the one that lets it return to a better tier.
+    // The job is asked for no other checkpoint than the one that lets it return to a better tier.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
     cluster.put(Kind::JOB, job("first", "lq", "1", true));

@@ -1,12 +1,12 @@
 //! A claim is the quota that a preemptor had freed for itself: the flavors of all its pod sets, their counts, and its victims. The claim is
 //! kept until the preemptor starts, or could not start with it even after the last victim has left. Kueue looks anew in each cycle instead.
-//! That may find other flavors or other victims than the ones that are leaving, and then the quota of the first victims is free for any
+//! A new search may find other flavors or other victims than the ones that are leaving, and then the quota of the first victims is free for any
 //! workload.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::assign as flavors;
+use crate::assign;
 use crate::assign::assignment::{Choice, Mode};
 use crate::assign::{Pins, Request};
 use crate::cycle::Entry;
@@ -68,7 +68,7 @@ fn once_gone(
     for target in &targets {
         spare::leave(store, &mut trial, target, true);
     }
-    let then = flavors::assign_free(store, trial.tree_mut(), request);
+    let then = assign::assign_free(store, trial.tree_mut(), request);
     if then.mode() == Mode::Fit { Ok((then, targets)) } else { Err(targets) }
 }
 
@@ -86,7 +86,7 @@ impl World {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);
         let request = Request { counts: Some(&claim.counts), pins: Some(&claim.pins), ..request };
-        let now = flavors::assign_free(&self.store, &mut self.tree, &request);
+        let now = assign::assign_free(&self.store, &mut self.tree, &request);
         if now.mode() == Mode::Fit {
             return Some((now, Vec::new()));
         }

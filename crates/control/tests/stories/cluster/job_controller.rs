@@ -79,7 +79,7 @@ impl Cluster {
             });
             let suspended = new["spec"]["suspend"] == json!(true);
             let parallelism = new["spec"]["parallelism"].as_i64().unwrap_or(1);
-            // It makes no more pods than have to end still.
+            // The controller makes no more pods than have to end still.
             let ended = |field: &str| new["status"][field].as_i64().unwrap_or(0);
             let indexes = |field: &str| indexes(&new["status"][field]);
             let ended = ended("succeeded").max(indexes("completedIndexes") + indexes("failedIndexes"));

@@ -71,7 +71,7 @@ impl Cluster {
         !pods.is_empty()
     }
 
-    /// It is gone. One without the label is not shown any more.
+    /// The pod is gone. The watch shows no pod without the label.
     pub(super) fn end_job_pod(&mut self, key: &ObjectKey, mut pod: Value) {
         if pod["metadata"]["labels"][POD_SET].is_string() {
             pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);

@@ -154,7 +154,7 @@ impl Cluster {
         self.control.lead(Some(Term(2)));
     }
 
-    /// It may list them.
+    /// The process may list them.
     pub fn list_again(&mut self) {
         let Some(kind) = self.unlisted.take() else { return };
         let all: Vec<_> = self.objects.iter().filter(|(key, _)| key.kind == kind).collect();
