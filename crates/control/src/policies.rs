@@ -83,6 +83,9 @@ pub(crate) struct Claim {
     pub(crate) of: Vec<Arc<str>>,
 }
 
+/// Labels of an object without any.
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+
 impl Rules {
     fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
         Self {
@@ -328,15 +331,12 @@ impl Control {
         // A job without a Workload may wait for a class that a label stands for.
         self.touch_those_without_class();
         let new = self.view.policies.get(name);
-        let queues = self.view.cluster_queues.iter().map(|(queue, object)| {
-            let labels = object.metadata.labels.clone().unwrap_or_default();
-            (queue.clone(), labels)
+        let claimed = self.view.cluster_queues.iter().filter_map(|(queue, object)| {
+            let labels = object.metadata.labels.as_ref().unwrap_or(&NO_LABELS);
+            let claims = |policy: &Policy| policy.claims(queue, labels);
+            old.as_ref().into_iter().chain(new).any(claims).then(|| (queue.clone(), labels.clone()))
         });
-        let claimed = |queue: &String, labels: &BTreeMap<String, String>| {
-            old.iter().chain(new).any(|policy| policy.claims(queue, labels))
-        };
-        let queues = queues.filter(|(queue, labels)| claimed(queue, labels));
-        for (queue, labels) in queues.collect::<Vec<_>>() {
+        for (queue, labels) in claimed.collect::<Vec<_>>() {
             if self.claim(&queue, &labels, now) {
                 self.tell_queue_again(&queue);
             }

@@ -7,7 +7,7 @@ pub(crate) mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::assign as flavors;
+use crate::assign;
 use crate::assign::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
 use crate::assign::{Pins, Request, count_of, of_all};
 use crate::cycle::nominate::{Nominator, contested};
@@ -152,7 +152,7 @@ impl World {
                     let (flavor, resource) = *store.cells.key(cell);
                     stand_in(store.flavor(flavor), store.resource(resource))
                 };
-                flavors::assign(&self.store, &mut self.tree, &request, &mut oracle)
+                assign::assign(&self.store, &mut self.tree, &request, &mut oracle)
             }
         };
         Some(report(&self.store, &self.store.classes[workload.class].pod_sets, &assignment))

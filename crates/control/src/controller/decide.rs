@@ -2,13 +2,13 @@
 //! the file of the decision that reads it.
 
 use crate::job;
-use crate::pod as pods;
+use crate::pod;
 use crate::pod::job_pods;
 use crate::pod_group;
-use crate::provisioning::check as provisioning;
+use crate::provisioning::check;
 use crate::queues;
-use crate::training_job as training;
-use crate::training_job::stored as checkpoints;
+use crate::training_job;
+use crate::training_job::stored;
 use crate::workload;
 use jiff::Timestamp;
 
@@ -41,16 +41,16 @@ fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
             decision => decision,
         },
         Kind::Cohort => queues::faults(control, key),
-        Kind::TrainingJob => training::decide(control, &name, now),
-        Kind::Checkpoints => checkpoints::decide(control, &name, now),
-        Kind::Pod => pods::decide(control, &name, now),
+        Kind::TrainingJob => training_job::decide(control, &name, now),
+        Kind::Checkpoints => stored::decide(control, &name, now),
+        Kind::Pod => pod::decide(control, &name, now),
         Kind::JobPod => job_pods::decide(control, &name, now),
         Kind::PodGroup => pod_group::decide(control, &name, now),
         Kind::AdmissionCheck => match queues::finalizer(control, key) {
-            Decision::Done => provisioning::check(control, key, now),
+            Decision::Done => check::check(control, key, now),
             decision => decision,
         },
-        Kind::ProvisioningRequest => provisioning::request(control, &name),
+        Kind::ProvisioningRequest => check::request(control, &name),
         Kind::Node => crate::capacity::reclaim::ask(control, key),
         Kind::LocalQueue
         | Kind::QueuePolicy
@@ -66,7 +66,7 @@ fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
 pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::TrainingJob if control.is_unlisted(key.kind) => None,
-        Kind::TrainingJob => training::status::status(control, key, now),
+        Kind::TrainingJob => training_job::status::status(control, key, now),
         _ => queues::status(control, key, now),
     }
 }

@@ -10,8 +10,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 
 use super::known;
-use crate::cache::pods::PodBook;
-use crate::cache::pods::{group_of, group_uid};
+use crate::cache::pods::{PodBook, group_of, group_uid};
 use crate::cache::{Name, WorkloadView};
 use crate::controller::{Control, key};
 use crate::event::{Change, FoundBy};
@@ -38,9 +37,9 @@ impl Control {
         let shown = |pod: &PodState| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue);
         let shows = |pods: &PodBook, name: &Name| pods.get(name).is_some_and(shown);
         let known = known(&change, self.view.pods.marked(false).filter(|name| shows(&self.view.pods, name)).cloned());
-        self.each_namespaced(change, known, |me, name, object| match object.filter(|pod| me.may_be_let_in(pod)) {
-            Some(pod) => {
-                let mut state = PodState::read(&pod);
+        let let_in = |me: &Self, pod: Box<Pod>| Some((me.let_in_state(&pod)?, pod));
+        self.each_namespaced(change, known, |me, name, object| match object.and_then(|pod| let_in(me, pod)) {
+            Some((mut state, pod)) => {
                 state.marked = false;
                 // The pod comes to its group with its mark.
                 state.group = None;

@@ -11,7 +11,7 @@ use berth_jobs::pods::{PodState, place};
 use super::Case;
 use crate::cache::WorkloadView;
 use crate::controller::flight::Decision;
-use crate::workload as workloads;
+use crate::workload;
 use crate::write::{Purpose, Request, Subresource};
 
 /// Reason of the eviction of a workload that has no place for its pod: Kueue's reason where it finds no other node.
@@ -38,7 +38,7 @@ impl Case<'_> {
              topology-aware scheduling is not supported yet",
             self.name.1
         );
-        Decision::write(workloads::evict(workload, self.now, (NO_PLACE, ""), &message))
+        Decision::write(workload::evict(workload, self.now, (NO_PLACE, ""), &message))
     }
 
     /// The place of this pod among those of its role.

@@ -42,11 +42,12 @@ impl Control {
         self.session.pods_counted_since = since;
     }
 
-    /// Whether a pod without the label of managed pods is to be counted all the same.
-    pub(crate) fn may_be_let_in(&self, pod: &Pod) -> bool {
-        let state = PodState::read(pod);
-        let is_younger = self.session.pods_counted_since.is_some_and(|since| state.created >= since.as_second());
-        is_younger && may_be_let_in(pod) && !state.ended()
+    /// The state of a pod without the label of managed pods, if the pod counts all the same. Most pods without the label do not, and are not read.
+    pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
+        let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        let state = (created >= since.as_second()).then(|| PodState::read(pod))?;
+        (!state.ended()).then_some(state)
     }
 
     /// Begins the trials of pods that were seen since. Costs the pods that are tried: nearly always none.

@@ -7,7 +7,7 @@ use crate::cache::WorkloadView;
 use crate::controller::flight::Decision;
 use crate::controller::{Control, key};
 use crate::job;
-use crate::pod as pods;
+use crate::pod;
 use crate::workload::gates::{self, GATED};
 use crate::workload::orphan::{Standing, parts_of, standing};
 use crate::workload::status::find;
@@ -95,7 +95,7 @@ pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<Stri
     }
     if whole.kind == Kind::Pod {
         let name = (whole.namespace, whole.name);
-        return pods::unasked(control, &name, control.view.pods.get(&name)?);
+        return pod::unasked(control, &name, control.view.pods.get(&name)?);
     }
     (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
 }

@@ -1,12 +1,10 @@
 //! The cost of an edit of a QueuePolicy or ClusterQueue: the jobs of the queues that it concerns are looked at again, and no other job.
 
-use std::fs;
-use std::time::Duration;
-
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::crowds::spent;
 use crate::stories::policies::policy;
 
 /// Jobs of one ClusterQueue.
@@ -17,12 +15,6 @@ const OTHERS: usize = 5;
 /// Jobs of all ClusterQueues (`BERTH_EDIT_JOBS`).
 fn jobs() -> usize {
     std::env::var("BERTH_EDIT_JOBS").map_or(400, |text| text.parse().expect("BERTH_EDIT_JOBS: a number"))
-}
-
-/// Time that this thread has had a core.
-fn spent() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 /// ClusterQueues without quota, each with its flavor and as many jobs.

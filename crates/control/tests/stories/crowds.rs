@@ -14,7 +14,7 @@ const PODS: usize = 8_000;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Time that this thread has had a core: where others have the machine it may wait for minutes.
-fn spent() -> Duration {
+pub(crate) fn spent() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }

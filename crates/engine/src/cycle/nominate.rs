@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::assign as flavors;
+use crate::assign;
 use crate::assign::assignment::{Assignment, Mode};
 use crate::assign::partial;
 use crate::assign::{Pins, Request};
@@ -138,7 +138,7 @@ impl Nominator<'_> {
         let mut oracle = |store: &Store, tree: &mut Tree, cell: CellId, value| {
             preempt::possibility(store, tree, options, &ask, cell, value)
         };
-        flavors::assign(self.store, self.tree, request, &mut oracle)
+        assign::assign(self.store, self.tree, request, &mut oracle)
     }
 
     fn targets(&mut self, workload: &Workload, queue: QueueId, assignment: &Assignment) -> Result<Vec<Target>, Breach> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::rights::{self, Judged};
 use super::{CellAccount, Holding, Right, Unblock};
-use crate::assign as flavors;
+use crate::assign;
 use crate::assign::Request;
 use crate::assign::assignment::{Assignment, Mode, PodSetResult};
 use crate::cycle::nominate::contested;
@@ -147,7 +147,7 @@ impl<'a> Subject<'a> {
 
     /// The cells of one pod set, in the order in which flavors are tried.
     fn tell(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
-        let asked = flavors::requests(self.store, self.request.queue, part.pod_set, part.pods);
+        let asked = assign::requests(self.store, self.request.queue, part.pod_set, part.pods);
         for group in &self.request.queue.groups {
             let line = self.request.line(self.store, part.pod_set, group);
             let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));
@@ -274,7 +274,7 @@ impl<'a> Subject<'a> {
     fn hinder(&self, tree: &Tree, part: &Part<'_>, wanted: &Wanted<'_>, account: &mut CellAccount) {
         let (store, request) = (self.store, &self.request);
         let Wanted { group, flavor, resource, asked, .. } = *wanted;
-        if let Some(text) = flavors::why_not(store, request, part.index, part.pod_set, group, flavor) {
+        if let Some(text) = assign::why_not(store, request, part.index, part.pod_set, group, flavor) {
             account.mismatch = Some(text);
             account.unblock = Unblock::ChangeRequirements;
         } else if let Some(text) = store.stock_outs.find(store, flavor, part.pod_set, part.pods) {
