@@ -60,6 +60,11 @@ impl Overruns {
         let overrun = self.known.get(object)?;
         Some((overrun.doubled?, overrun.pods))
     }
+
+    /// True where the queue of a job, pod or group has room for all that it is charged with; `None` where nothing runs beyond quota.
+    pub(crate) fn has_room(&self, object: &ObjectKey) -> Option<bool> {
+        self.known.get(object).map(|overrun| overrun.charge.is_some() && !overrun.crowded)
+    }
 }
 
 impl Overrun {

@@ -17,7 +17,7 @@ const NO_ROOM: &str = "The pod was created while Berth did not answer, and its q
 impl Case<'_> {
     /// Whether the pod runs without a review, and may get quota still.
     pub(super) fn is_tried(&self) -> bool {
-        self.pod.is_let_in() && !self.control.quota.trials.is_over(self.pod, self.now)
+        self.pod.is_let_in() && !self.control.trial_is_over(self.name, self.pod, self.now)
     }
 
     /// The stop of a pod that runs without an admission.
@@ -32,7 +32,7 @@ impl Case<'_> {
         if goes || !self.managed() {
             return Decision::Done;
         }
-        if self.pod.condemned || self.control.quota.trials.is_over(self.pod, self.now) {
+        if self.pod.condemned || self.control.trial_is_over(self.name, self.pod, self.now) {
             // The mark may be refused: the pod goes all the same.
             return self.not_admitted();
         }

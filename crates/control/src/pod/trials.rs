@@ -8,17 +8,21 @@ use berth_jobs::pods::{PodState, may_be_let_in};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::cache::pods::group_of;
 use crate::cache::{Name, WorkloadView};
 use crate::controller::{Control, after, key};
 use crate::write::Kind;
 
 /// Time in which such a pod gets quota, in milliseconds, from when a leader sees it first. The writes before that (the mark, the Workload, the
-/// reservation) take a round trip each, and a plan some milliseconds. After ten seconds no more may run than holds quota: the other half of that
-/// time is for the end of the pod.
+/// reservation) take a round trip each, and a plan some milliseconds. After ten seconds no more may run than there is quota for: the other half of
+/// that time is for the end of the pod.
 const TRIAL_MS: i64 = 5_000;
+/// The same while the queue has room for all that it is charged with, in milliseconds: nothing runs beyond its quota, and after an outage many writes
+/// may be waiting for a busy API server.
+const TRIAL_WITH_ROOM_MS: i64 = 60_000;
 /// Time for which the begin of a trial is remembered of a pod that is not seen any more, in milliseconds: a pod that comes out of sight by its labels is
 /// not tried again.
-const KEPT_MS: i64 = 60_000;
+const KEPT_MS: i64 = 120_000;
 
 /// Begins of trials, by the uid of the pod. Nothing of it is stored: a process that comes to lead tries each pod anew.
 #[derive(Debug, Default)]
@@ -29,9 +33,10 @@ impl Trials {
         self.0.clear();
     }
 
-    /// Whether the time is over in which a pod is tried.
-    pub(crate) fn is_over(&self, pod: &PodState, now: Timestamp) -> bool {
-        self.0.get(&pod.uid).is_some_and(|began| after(*began, TRIAL_MS) <= now)
+    /// Whether the trial of a pod is over where its queue has room, and where the queue has none.
+    fn is_over(&self, pod: &PodState, now: Timestamp, has_room: bool) -> bool {
+        let time = if has_room { TRIAL_WITH_ROOM_MS } else { TRIAL_MS };
+        self.0.get(&pod.uid).is_some_and(|began| after(*began, time) <= now)
     }
 }
 
@@ -50,6 +55,22 @@ impl Control {
         (!state.ended()).then_some(state)
     }
 
+    /// Whether the time is over in which a pod is tried.
+    pub(crate) fn trial_is_over(&self, name: &Name, pod: &PodState, now: Timestamp) -> bool {
+        let trials = &self.quota.trials;
+        trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
+    }
+
+    /// Whether a queue has room for all that a pod, or the group of the pod, uses: it holds that quota, or is charged with it.
+    fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
+        let group = group_of(&name.0, pod);
+        let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
+        self.quota.overruns.has_room(&object).unwrap_or_else(|| match &group {
+            Some(group) => self.view.workloads.get(group).is_some_and(WorkloadView::holds_quota),
+            None => self.view.workloads.owned_by(&pod.uid).any(WorkloadView::holds_quota),
+        })
+    }
+
     /// Begins the trials of pods that were seen since. Costs the pods that are tried: nearly always none.
     pub(crate) fn begin_trials(&mut self, now: Timestamp) {
         if !self.view.pods.has_let_in() && self.quota.trials.0.is_empty() {
@@ -66,7 +87,9 @@ impl Control {
         for (name, uid) in tried {
             if let Entry::Vacant(trial) = self.quota.trials.0.entry(uid) {
                 trial.insert(now);
-                self.wait(key(Kind::Pod, &name), after(now, TRIAL_MS));
+                for time in [TRIAL_MS, TRIAL_WITH_ROOM_MS] {
+                    self.wait(key(Kind::Pod, &name), after(now, time));
+                }
             }
         }
     }

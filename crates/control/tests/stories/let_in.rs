@@ -1,11 +1,11 @@
 //! Pods that were created while Berth did not answer: they run, and no review has gone over them. Each is charged to its queue at once, admitted where that has
 //! room for it, and gone in ten seconds where it has none.
 
-use berth_control::write::{Kind, Purpose};
+use berth_control::write::{Kind, Outcome, Purpose};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, job, merge};
+use crate::stories::cluster::{Cluster, cluster_queue, job, merge};
 use crate::stories::faults::with_every_fault;
 use crate::stories::groups::{gated, member, running_set, set, set_workload};
 use crate::stories::pod_queue;
@@ -227,12 +227,39 @@ fn let_in_member_starts_its_group_with_those_that_wait() {
 
 #[test]
 fn let_in_member_of_an_incomplete_group_goes() {
-    let mut cluster = pod_queue("9");
-    cluster.put_unreviewed(member("a", "1", 2, &[]));
-    cluster.pass(3);
-    assert!(runs(&cluster, "a") && charged(&cluster) == json!("1"), "{:?}", cluster.writes);
-    cluster.pass(7);
-    assert!(cluster.pod("a").is_none(), "{:?}", cluster.writes);
+    for (quota, stays) in [("9", 50), ("1", 0)] {
+        let mut cluster = pod_queue(quota);
+        cluster.put_unreviewed(member("a", "2", 2, &[]));
+        cluster.pass(3);
+        assert!(runs(&cluster, "a") && charged(&cluster) == json!("2"), "{quota}: {:?}", cluster.writes);
+        cluster.pass(stays);
+        assert!(runs(&cluster, "a"), "{quota}: {:?}", cluster.writes);
+        cluster.pass(10);
+        assert!(cluster.pod("a").is_none(), "{quota}: {:?}", cluster.writes);
+    }
+}
+
+/// After an outage the API server is busy: a pod is not stopped because its admission is slow.
+#[test]
+fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
+    for purpose in [Purpose::MarkPod, Purpose::CreateWorkload, Purpose::ReserveQuota] {
+        for room_goes in [false, true] {
+            let mut cluster = pod_queue("2");
+            for _ in 0..3 {
+                cluster.faults.push((purpose, Outcome::Busy(6_000), false));
+            }
+            cluster.put_unreviewed(pod("a", "2"));
+            cluster.pass(12);
+            let what = format!("{purpose:?}, {room_goes}: {:?}", cluster.writes);
+            assert!(runs(&cluster, "a") && !is(&cluster, "a", "Admitted"), "{what}");
+            if room_goes {
+                cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "1")]));
+            }
+            cluster.pass(18);
+            let what = format!("{purpose:?}, {room_goes}: {:?}", cluster.writes);
+            assert_eq!((runs(&cluster, "a"), is(&cluster, "a", "Admitted")), (!room_goes, !room_goes), "{what}");
+        }
+    }
 }
 
 /// A pod too many has no place in its group, as any pod without a gate.

@@ -268,6 +268,7 @@ impl World {
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Held(Box::new(held));
         }
+        self.cover_charge(id);
         self.recharge_around(id);
     }
 
@@ -295,6 +296,7 @@ impl World {
         self.mark(held.queue);
         self.changed_local_queues.insert(local_queue);
         self.store.local_queues[local_queue].remove(&held);
+        self.cover_charge(id);
         self.recharge_around(id);
         if !quiet {
             let generation = &mut self.tree.nodes[node].generation;
