@@ -8,6 +8,7 @@ mod compatibility;
 mod dependencies;
 mod layout;
 mod purity;
+mod renamed;
 mod requirements;
 mod source;
 mod text;
@@ -54,6 +55,7 @@ pub(crate) fn findings(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     found.extend(purity::check(tree));
     found.extend(unaware::check(tree));
     found.extend(layout::check(tree));
+    found.extend(renamed::check(tree));
     found.extend(requirements::check(tree));
     found.extend(compatibility::check(tree));
     found.extend(text::check(tree));
