@@ -402,7 +402,7 @@ fn jobs_do_not_swing_between_tiers_once_capacity_is_stable() {
 }
 
 #[test]
-fn jobs_in_cohort_with_reclaim_do_not_swing_between_tiers() {
+fn jobs_do_not_swing_between_tiers_when_cohort_reclaims_quota() {
     nobody_swings_on(Ground::Cohort, 30);
 }
 
