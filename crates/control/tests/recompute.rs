@@ -98,7 +98,7 @@ fn lived() -> Offline {
 }
 
 #[test]
-fn fresh_lists_give_the_same_digest() {
+fn digest_of_kept_state_equals_digest_of_fresh_lists() {
     let mut cluster = lived();
     let stored: Stored = cluster.objects().clone().into_iter().collect();
     let kept = cluster.control().recompute();
@@ -122,7 +122,7 @@ fn fresh_lists_give_the_same_digest() {
 }
 
 #[test]
-fn what_was_missed_shows() {
+fn digest_differs_when_an_object_was_missed() {
     let mut cluster = lived();
     let stored: Stored = cluster.objects().clone().into_iter().collect();
     let kept = cluster.control().recompute();

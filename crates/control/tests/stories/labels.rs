@@ -12,7 +12,7 @@ use crate::stories::{one_queue, with_queue};
 
 /// Kueue asks all pods of a group, whatever their roles are called.
 #[test]
-fn the_workload_of_a_group_takes_over_what_one_of_its_pods_says_and_none_says_otherwise() {
+fn pod_group_workload_copies_label_unless_its_pods_disagree() {
     for (other, copied) in [(None, Some("a")), (Some("a"), Some("a")), (Some("b"), None)] {
         for (first, second) in [("1", "2"), ("2", "1")] {
             let mut settings = settings();
@@ -57,7 +57,7 @@ fn bastion_rule(mut queues: Value) -> Value {
 }
 
 #[test]
-fn tier_0_takes_the_reservation_and_all_else_spot() {
+fn policy_label_rule_beats_default_tiers_but_not_job_annotation() {
     let mut cluster = ladder("2");
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
     for (job, flavor) in [
@@ -85,7 +85,7 @@ fn tier_0_takes_the_reservation_and_all_else_spot() {
 }
 
 #[test]
-fn pods_that_select_a_kind_of_capacity_are_pinned_whatever_their_label_says() {
+fn pod_capacity_selector_beats_tier_label_unless_policy_overrides_selectors() {
     let mut cluster = ladder("2");
     let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
@@ -106,7 +106,7 @@ fn pods_that_select_a_kind_of_capacity_are_pinned_whatever_their_label_says() {
 }
 
 #[test]
-fn pods_that_require_a_kind_of_capacity_are_pinned_and_no_policy_overrides_that() {
+fn required_node_affinity_pins_job_to_tier_despite_overriding_policy() {
     let mut cluster = ladder("2");
     let spot = json!({"spec": {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &spot);
@@ -126,7 +126,7 @@ fn pods_that_require_a_kind_of_capacity_are_pinned_and_no_policy_overrides_that(
 }
 
 #[test]
-fn a_reservation_that_is_not_there_is_not_waited_for() {
+fn job_gets_default_tier_when_queue_has_no_reserved_flavor() {
     let mut cluster = ladder("1");
     let groups = |flavors: &[(&str, &str)]| {
         let queue = cluster_queue("cq", None, flavors);
@@ -154,7 +154,7 @@ fn a_reservation_that_is_not_there_is_not_waited_for() {
 }
 
 #[test]
-fn who_waits_follows_its_queue_to_a_policy() {
+fn waiting_job_follows_policy_that_starts_to_select_its_queue() {
     let mut cluster = ladder("1");
     let selector = json!({"matchLabels": {"team": "a"}});
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueueSelector": selector})));
@@ -175,7 +175,7 @@ fn who_waits_follows_its_queue_to_a_policy() {
 }
 
 #[test]
-fn a_label_counts_in_a_local_queue_that_comes_late() {
+fn tier_label_counts_when_local_queue_is_created_after_job() {
     let mut cluster = ladder("1");
     cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
     cluster.put(Kind::QueuePolicy, bastion_rule(json!({"clusterQueues": ["cq"]})));
@@ -215,7 +215,7 @@ fn told<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a Notice> {
 }
 
 #[test]
-fn a_label_of_the_pods_says_the_class() {
+fn pod_label_sets_priority_class_and_unknown_value_is_reported() {
     let mut cluster = by_label("1");
     let usual = |mut job: Value| {
         job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("usual");
@@ -251,7 +251,7 @@ fn a_label_of_the_pods_says_the_class() {
 }
 
 #[test]
-fn a_label_goes_before_a_class_that_does_not_exist() {
+fn priority_from_policy_label_beats_missing_priority_class_without_event() {
     let mut cluster = by_label("1");
     let mut job = labelled("a", "job-priority", "1");
     job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("nowhere");
@@ -262,7 +262,7 @@ fn a_label_goes_before_a_class_that_does_not_exist() {
 }
 
 #[test]
-fn waiting_jobs_follow_the_policy() {
+fn waiting_job_follows_priority_policy_and_running_job_does_not() {
     let mut cluster = by_label("1");
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     let pods = json!({"metadata": {"name": "of-pods"}, "value": 3});
@@ -311,7 +311,7 @@ fn slices(own: Value, pods: Value) -> Value {
 }
 
 #[test]
-fn a_job_that_a_runner_may_delete_is_told_of_once() {
+fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
     for (selectors, own, pods, label) in [
         ("Override", json!({}), json!({"bastion-tier": "spot"}), Some("bastion-tier: \"spot\"")),
         ("Override", json!({}), json!({"bastion-job-version": "3"}), Some("bastion-job-version: \"3\"")),
@@ -342,7 +342,7 @@ fn a_job_that_a_runner_may_delete_is_told_of_once() {
 }
 
 #[test]
-fn whoever_comes_under_an_overriding_policy_is_told_then() {
+fn policy_edit_warns_job_set_about_bastion_and_priority_labels() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.put(Kind::JOB_SET, slices(json!({}), json!({"bastion-tier": "spot", "job-priority": "9"})));
@@ -359,7 +359,7 @@ fn whoever_comes_under_an_overriding_policy_is_told_then() {
 
 /// While it waits and while it runs, of every kind: the job keeps the priority that it has, and takes the class's once that is there.
 #[test]
-fn a_class_that_does_not_exist_is_told_once_to_a_job_that_has_a_workload() {
+fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
     for quota in ["9", "0"] {
         let mut cluster = crate::stories::pod_queue(quota);
         cluster.set_class("high", 9);

@@ -18,7 +18,7 @@ fn args(object: &Value) -> usize {
 }
 
 #[test]
-fn large_job_is_read_for_its_workload_and_runs_as_it_was_written() {
+fn large_job_is_read_once_and_runs_with_whole_spec() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, large("a"));
     cluster.pass(5);
@@ -41,7 +41,7 @@ fn large_job_is_read_for_its_workload_and_runs_as_it_was_written() {
 
 /// After a restart nothing is read again, unless the Workload is gone.
 #[test]
-fn large_job_is_read_again_for_another_workload_only() {
+fn large_job_is_reread_only_for_new_workload_or_edit() {
     let mut cluster = one_queue("0");
     cluster.put(Kind::JOB, large("a"));
     cluster.pass(5);
@@ -63,7 +63,7 @@ fn large_job_is_read_again_for_another_workload_only() {
 }
 
 #[test]
-fn large_job_that_cannot_be_read_now_is_read_later() {
+fn large_job_with_failed_read_is_read_again_and_admitted() {
     for outcome in [Outcome::Busy(1_000), Outcome::Unknown("lost".into()), Outcome::Gone, Outcome::NotSent] {
         let mut cluster = one_queue("1");
         cluster.faults.push((Purpose::ReadJob, outcome.clone(), false));
@@ -75,7 +75,7 @@ fn large_job_that_cannot_be_read_now_is_read_later() {
 
 /// As many as a namespace may have: they are read a few at a time, and small ones are not kept waiting for them.
 #[test]
-fn many_large_jobs_all_get_their_workloads() {
+fn large_jobs_created_together_get_workloads_with_one_read_each() {
     let mut cluster = one_queue("3");
     for index in 0..40 {
         cluster.put(Kind::JOB, large(&format!("large-{index:02}")));
@@ -89,7 +89,7 @@ fn many_large_jobs_all_get_their_workloads() {
 
 /// Somebody edits all of them at once: as few are on their way at a time as when they are made, and each Workload follows.
 #[test]
-fn many_large_jobs_that_are_edited_are_read_a_few_at_a_time() {
+fn large_jobs_edited_together_are_read_few_at_a_time() {
     let mut cluster = one_queue("0");
     let names: Vec<String> = (0..40).map(|index| format!("large-{index:02}")).collect();
     names.iter().for_each(|name| cluster.put(Kind::JOB, large(name)));

@@ -110,7 +110,7 @@ fn let_in_pod_without_room_is_charged_and_gone_in_ten_seconds() {
 
 /// Berth is back, and sees a job and a pod that want the same place: the pod has it already.
 #[test]
-fn let_in_pod_keeps_its_place_from_the_first_plan_on() {
+fn let_in_pod_gets_quota_before_waiting_job_after_restart() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::JOB, job("next", "lq", "2", true));
     cluster.now = cluster.now.checked_add(SignedDuration::from_secs(1)).unwrap();
@@ -140,7 +140,7 @@ fn let_in_pod_preempts_nobody() {
 }
 
 #[test]
-fn pod_older_than_the_counting_of_pods_is_left_alone() {
+fn let_in_pod_older_than_pod_counting_is_left_alone() {
     for since in [Some(1), None] {
         let mut cluster = pod_queue("2");
         let since = since.map(|seconds| cluster.now.checked_add(SignedDuration::from_secs(seconds)).unwrap());
@@ -157,7 +157,7 @@ fn pod_older_than_the_counting_of_pods_is_left_alone() {
 }
 
 #[test]
-fn pods_that_wait_with_others_or_have_ended_are_left_alone() {
+fn unreviewed_job_pods_mirror_pods_and_ended_pods_stay_untouched() {
     let mut cluster = pod_queue("2");
     let owned = |version: &str, kind: &str| {
         json!({"metadata": {"ownerReferences":
@@ -192,7 +192,7 @@ fn let_in_pod_is_left_alone_where_pods_are_not_managed() {
 }
 
 #[test]
-fn let_in_group_is_admitted_or_goes_as_a_whole() {
+fn let_in_pod_group_is_admitted_or_deleted_whole() {
     for (quota, leaves_first) in [("2", false), ("2", true), ("1", false)] {
         let mut cluster = pod_queue(quota);
         cluster.leaves_first = leaves_first;
@@ -215,7 +215,7 @@ fn let_in_group_is_admitted_or_goes_as_a_whole() {
 
 /// Half of a group was made before: it waits behind its gates, and starts with those that were let in.
 #[test]
-fn let_in_member_starts_its_group_with_those_that_wait() {
+fn let_in_member_starts_its_group_with_the_gated_pods() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.pass(3);
@@ -226,7 +226,7 @@ fn let_in_member_starts_its_group_with_those_that_wait() {
 }
 
 #[test]
-fn let_in_member_of_an_incomplete_group_goes() {
+fn let_in_member_of_incomplete_pod_group_is_deleted() {
     for (quota, stays) in [("9", 50), ("1", 0)] {
         let mut cluster = pod_queue(quota);
         cluster.put_unreviewed(member("a", "2", 2, &[]));
@@ -264,7 +264,7 @@ fn let_in_pod_with_room_stays_while_its_writes_are_refused() {
 
 /// A pod too many has no place in its group, as any pod without a gate.
 #[test]
-fn let_in_member_beyond_its_place_goes_at_once() {
+fn let_in_member_beyond_group_size_is_deleted_at_once() {
     let mut cluster = pod_queue("9");
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.pass(5);
@@ -275,7 +275,7 @@ fn let_in_member_beyond_its_place_goes_at_once() {
 }
 
 #[test]
-fn let_in_pod_of_a_deployment_is_admitted_or_goes() {
+fn let_in_pod_of_deployment_is_admitted_or_deleted() {
     for quota in ["2", "1"] {
         let mut cluster = pod_queue(quota);
         cluster.put(Kind::Pod, of_deployment("web-a", "2"));
@@ -292,7 +292,7 @@ fn let_in_pod_of_a_deployment_is_admitted_or_goes() {
 
 /// Pods of a StatefulSet name no queue: it says it for them, and its Workload is the one that they run by.
 #[test]
-fn let_in_pods_of_a_stateful_set_run_by_its_workload() {
+fn let_in_pods_of_stateful_set_run_under_its_workload() {
     for quota in ["2", "1"] {
         let mut cluster = pod_queue(quota);
         cluster.put(Kind::StatefulSet, set(2));
@@ -333,7 +333,7 @@ fn of_set(cluster: &mut Cluster, index: i32) {
 
 /// Without webhooks a tenant may take the mark off again: that begins no other trial.
 #[test]
-fn mark_that_is_taken_off_prolongs_no_trial() {
+fn removed_managed_label_prolongs_no_trial_of_let_in_pod() {
     let mut cluster = used("2", "2");
     cluster.put_unreviewed(pod("a", "2"));
     for _ in 0..4 {
@@ -352,7 +352,7 @@ fn mark_that_is_taken_off_prolongs_no_trial() {
 
 /// A pod that a review has gone over is none of these, whoever takes its gate away, and what else he writes into it.
 #[test]
-fn reviewed_pod_without_its_gate_is_not_tried() {
+fn reviewed_pod_without_its_gate_is_deleted_without_trial() {
     let mut cluster = used("2", "2");
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.settle();
@@ -382,7 +382,7 @@ fn reviewed_pod_without_its_gate_is_not_tried() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_the_let_in_pods_end_the_same() {
+fn let_in_pods_reach_same_end_after_failed_or_lost_writes() {
     let purposes = [
         Purpose::MarkPod,
         Purpose::CreateWorkload,

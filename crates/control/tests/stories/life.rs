@@ -8,7 +8,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::stories::one_queue;
 
 #[test]
-fn a_job_is_admitted_runs_and_gives_its_quota_back() {
+fn job_is_admitted_runs_and_frees_its_quota_when_finished() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -31,7 +31,7 @@ fn a_job_is_admitted_runs_and_gives_its_quota_back() {
 }
 
 #[test]
-fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
+fn finished_job_causes_no_writes_after_edits_or_workload_deletion() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -65,7 +65,7 @@ fn what_is_over_is_left_alone_whatever_is_forgotten_of_it() {
 }
 
 #[test]
-fn a_job_that_comes_running_is_suspended_first() {
+fn job_created_unsuspended_is_suspended_and_waits_for_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", false));
     cluster.settle();
@@ -82,7 +82,7 @@ fn a_job_that_comes_running_is_suspended_first() {
 }
 
 #[test]
-fn the_second_waits_until_the_first_is_over() {
+fn second_job_waits_for_quota_until_first_job_completes() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -96,7 +96,7 @@ fn the_second_waits_until_the_first_is_over() {
 }
 
 #[test]
-fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
+fn job_unsuspended_by_user_without_quota_is_suspended_again() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -108,7 +108,7 @@ fn a_running_job_resumed_by_hand_without_quota_is_suspended_again() {
 }
 
 #[test]
-fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
+fn workload_deactivation_stops_job_restores_template_and_frees_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -135,7 +135,7 @@ fn deactivation_stops_the_job_restores_its_template_and_frees_the_quota() {
 
 /// A condition that goes by being left out of an apply goes in part where another manager, as Kueue's of this one, has written it before.
 #[test]
-fn pods_that_were_ready_wait_for_their_start_again_and_the_condition_stays() {
+fn pods_ready_condition_turns_false_and_stays_after_deactivation() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -149,7 +149,7 @@ fn pods_that_were_ready_wait_for_their_start_again_and_the_condition_stays() {
 }
 
 #[test]
-fn a_deleted_job_frees_its_quota_in_each_phase() {
+fn deleted_job_frees_its_quota_and_loses_its_workload() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -164,7 +164,7 @@ fn a_deleted_job_frees_its_quota_in_each_phase() {
 }
 
 #[test]
-fn pods_may_still_come_when_a_job_is_deleted_right_after_its_start() {
+fn job_deleted_after_start_keeps_quota_until_late_pods_end() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -182,7 +182,7 @@ fn pods_may_still_come_when_a_job_is_deleted_right_after_its_start() {
 }
 
 #[test]
-fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
+fn deleted_job_keeps_its_quota_until_its_pods_are_gone() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -197,7 +197,7 @@ fn a_deleted_jobs_quota_is_in_use_until_its_pods_are_gone() {
 }
 
 #[test]
-fn a_changed_limit_range_is_asked_of_those_who_wait() {
+fn limit_range_change_applies_to_waiting_jobs_only() {
     use berth_control::event::{Change, Observation};
     let range = |cpu: &str| {
         let object = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": [
@@ -241,7 +241,7 @@ fn counted(cluster: &mut Cluster, name: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn reservations_admissions_evictions_and_ends_are_counted_once() {
+fn metrics_count_each_reservation_admission_eviction_and_finish_once() {
     let run = |name: &str| {
         let mut cluster = one_queue("1");
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -269,7 +269,7 @@ fn reservations_admissions_evictions_and_ends_are_counted_once() {
 }
 
 #[test]
-fn admission_waits_for_the_pods_of_those_before() {
+fn admission_is_blocked_until_pods_of_earlier_job_are_ready() {
     let mut settings = crate::stories::cluster::settings();
     settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
     let mut cluster = Cluster::with(settings);
@@ -290,7 +290,7 @@ fn admission_waits_for_the_pods_of_those_before() {
 }
 
 #[test]
-fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays() {
+fn retention_deletes_job_deactivated_by_berth_but_not_by_user() {
     let mut settings = crate::stories::cluster::settings();
     settings.retain_deactivated_ms = Some(60_000);
     let mut cluster = Cluster::with(settings);
@@ -323,7 +323,7 @@ fn what_berth_deactivated_goes_after_its_retention_and_what_the_user_did_stays()
 }
 
 #[test]
-fn only_who_holds_quota_is_told_to_be_evicted() {
+fn deactivated_workload_gets_eviction_event_only_if_it_held_quota() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -342,7 +342,7 @@ fn only_who_holds_quota_is_told_to_be_evicted() {
 }
 
 #[test]
-fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
+fn job_waits_for_missing_priority_class_and_follows_its_value() {
     let mut cluster = one_queue("1");
     let mut object = job("a", "lq", "1", true);
     object["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
@@ -361,7 +361,7 @@ fn a_missing_priority_class_is_told_once_and_its_value_is_followed() {
 }
 
 #[test]
-fn a_flood_of_jobs_waits_in_the_view() {
+fn workload_creations_under_way_are_limited_to_64() {
     let mut cluster = one_queue("1");
     for number in 0..200 {
         cluster.put(Kind::JOB, job(&format!("job-{number:03}"), "lq", "1", true));
@@ -389,7 +389,7 @@ fn a_flood_of_jobs_waits_in_the_view() {
 }
 
 #[test]
-fn a_waiting_workload_shows_what_it_asks_for() {
+fn workload_status_shows_resource_requests_only_while_it_waits() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "3", true));
     cluster.settle();
@@ -403,7 +403,7 @@ fn a_waiting_workload_shows_what_it_asks_for() {
 }
 
 #[test]
-fn a_workload_that_its_job_left_behind_is_finished() {
+fn orphaned_workload_of_deleted_job_is_finished_and_frees_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -422,7 +422,7 @@ fn a_workload_that_its_job_left_behind_is_finished() {
 }
 
 #[test]
-fn pods_that_fail_have_a_time_to_recover() {
+fn job_with_unready_pods_is_evicted_after_recovery_timeout() {
     let mut settings = crate::stories::cluster::settings();
     let wait = settings.wait_for_pods_ready.as_mut().unwrap();
     wait.timeout_ms = 600_000;
@@ -458,7 +458,7 @@ fn pods_that_fail_have_a_time_to_recover() {
 }
 
 #[test]
-fn a_boost_counts_as_priority_where_the_gate_is_on() {
+fn priority_boost_orders_waiting_jobs_only_with_gate_on() {
     // A sum beyond 32 bits is distinguished from the largest priority by itself.
     for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
         let mut settings = crate::stories::cluster::settings();

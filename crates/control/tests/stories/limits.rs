@@ -58,7 +58,7 @@ fn given(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn an_elastic_job_has_as_many_workers_as_it_may() {
+fn elastic_training_job_gets_workers_up_to_policy_gpu_limit() {
     for kind in ["PyTorchJob", "JAXJob"] {
         let mut cluster = allowing(settings(), 3);
         cluster.put(Kind::TrainingJob, workers(kind));
@@ -73,7 +73,7 @@ fn an_elastic_job_has_as_many_workers_as_it_may() {
 }
 
 #[test]
-fn cards_of_any_vendor_and_those_of_the_configuration_count() {
+fn policy_gpu_limit_counts_configured_and_other_vendors_accelerators() {
     let mut told = settings();
     let label = "cloud.google.com/gke-tpu-accelerator";
     told.cards = Cards { resource: "google.com/tpu".into(), type_label: label.into() };
@@ -101,7 +101,7 @@ fn cards_of_any_vendor_and_those_of_the_configuration_count() {
 }
 
 #[test]
-fn a_growth_stops_at_the_limit() {
+fn elastic_scale_up_stops_at_policy_gpu_limit() {
     let mut cluster = allowing(settings(), 2);
     cluster.put(Kind::TrainingJob, workers("PyTorchJob"));
     cluster.pass(60);
@@ -112,7 +112,7 @@ fn a_growth_stops_at_the_limit() {
 }
 
 #[test]
-fn who_may_not_even_have_its_fewest_pods_is_kept_out() {
+fn job_whose_minimum_exceeds_policy_gpu_limit_waits_with_reason() {
     let mut cluster = allowing(settings(), 1);
     cluster.put(Kind::JOB, wide());
     cluster.pass(5);
@@ -134,7 +134,7 @@ fn who_may_not_even_have_its_fewest_pods_is_kept_out() {
 }
 
 #[test]
-fn with_the_gate_off_all_pods_count() {
+fn policy_gpu_limit_counts_all_pods_without_partial_admission() {
     let mut settings = settings();
     settings.engine.partial_admission = false;
     let mut cluster = allowing(settings, 4);

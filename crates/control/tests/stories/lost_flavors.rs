@@ -17,7 +17,7 @@ fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String,
 }
 
 #[test]
-fn flavor_taken_out_of_its_queue_stays_charged_and_shown() {
+fn removed_flavor_stays_charged_and_shown_while_job_uses_it() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::ResourceFlavor, flavor("new", json!({"tier": "new"})));
     cluster.put(Kind::JOB, job("a", "lq", "4", true));
@@ -44,7 +44,7 @@ fn flavor_taken_out_of_its_queue_stays_charged_and_shown() {
 }
 
 #[test]
-fn reservation_on_a_lost_flavor_is_given_back_and_its_check_asked_again() {
+fn reservation_on_removed_flavor_is_released_and_check_asked_again() {
     let (mut cluster, name) = checked();
     cluster.put(Kind::ResourceFlavor, flavor("new", json!({})));
     rely_on_budget(&mut cluster, &[("new", "1")], json!([]));

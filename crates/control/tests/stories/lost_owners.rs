@@ -45,7 +45,7 @@ fn workload_without_owner_reference_comes_back_to_job_without_queue() {
 
 /// Somebody else's Workload has the name that the job's own is to have: the job says so, once, and goes on when the name is free.
 #[test]
-fn workload_name_that_is_taken_is_told_once() {
+fn job_whose_workload_name_is_taken_reports_conflict_once() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("t", "lq", "1", true));
     cluster.pass(5);
@@ -102,7 +102,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
 
 /// Our finalizer is gone already, as one that an earlier process left behind: the quota is free all the same.
 #[test]
-fn leaving_workload_without_our_finalizer_holds_no_quota() {
+fn deleted_workload_without_own_finalizer_holds_no_quota() {
     let mut cluster = running();
     let name = name_of(&cluster, "job-t-");
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": ["example.com/never"]}}));
@@ -113,7 +113,7 @@ fn leaving_workload_without_our_finalizer_holds_no_quota() {
 
 /// Nobody has made anything of a Workload without owner: it is preempted at once, and comes back when there is room.
 #[test]
-fn workload_of_nobody_gives_its_quota_back_when_evicted() {
+fn workload_without_owner_frees_its_quota_when_evicted() {
     let group = json!({"kueue.x-k8s.io/is-group-workload": "true"});
     for annotations in [json!({}), group] {
         let mut cluster = contested("1");
@@ -211,7 +211,7 @@ fn evicted_workload_without_owner_stops_its_pods() {
 
 /// The Workload of a job that was deleted without it, and of which no pod is left, goes when it is deleted.
 #[test]
-fn orphaned_workload_without_pods_is_let_go() {
+fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {
     let (mut cluster, key, begins) = to_be_orphaned(Kind::JOB);
     cluster.delete_orphaning(&key);
     cluster.left_behind.clear();
@@ -228,7 +228,7 @@ fn orphaned_workload_without_pods_is_let_go() {
 /// A Job is deleted without its pods while nobody could be asked about its Workload: the collector has let the pods go, and not the Workload yet. They
 /// hold its quota, and are stopped when somebody else is to have that.
 #[test]
-fn pods_that_are_being_let_go_hold_their_quota() {
+fn pods_being_orphaned_hold_their_quota_until_preempted() {
     for kind in [Kind::JOB, Kind::TrainingJob] {
         for restarts in [false, true] {
             let (mut cluster, key, begins) = to_be_orphaned(kind);

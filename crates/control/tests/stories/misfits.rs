@@ -99,7 +99,7 @@ fn queues_again(cluster: &mut Cluster, kind: &str, all: usize) {
 }
 
 #[test]
-fn admission_for_other_pods_than_its_workload_has_is_evicted() {
+fn workload_admitted_with_wrong_pod_count_is_evicted() {
     for (kind, all) in KINDS {
         let pods = if kind == "Pod" { 1 } else { 2 };
         for count in [0, pods - 1, pods + 1] {
@@ -114,7 +114,7 @@ fn admission_for_other_pods_than_its_workload_has_is_evicted() {
 }
 
 #[test]
-fn admission_that_lacks_a_pod_set_is_evicted() {
+fn workload_admitted_without_one_pod_set_is_evicted() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::JOB, job("holder", "lq", "2", true));
     cluster.pass(5);
@@ -128,7 +128,7 @@ fn admission_that_lacks_a_pod_set_is_evicted() {
 }
 
 #[test]
-fn reservation_for_other_pods_than_its_workload_has_is_taken_back() {
+fn reservation_with_wrong_pod_count_is_released_without_eviction() {
     for (kind, all) in KINDS {
         let (mut cluster, workload) = waits(kind);
         admit(&mut cluster, &workload, &[("main", 7)], &["QuotaReserved"]);
@@ -138,7 +138,7 @@ fn reservation_for_other_pods_than_its_workload_has_is_taken_back() {
 }
 
 #[test]
-fn workload_admitted_without_quota_is_told_so_at_once() {
+fn admitted_condition_without_reservation_is_cleared_and_starts_nothing() {
     for (kind, all) in KINDS {
         let (mut cluster, workload) = waits(kind);
         admit(&mut cluster, &workload, &[("main", 2)], &["Admitted"]);
@@ -147,7 +147,7 @@ fn workload_admitted_without_quota_is_told_so_at_once() {
 }
 
 #[test]
-fn running_job_whose_admission_was_changed_stops_by_an_eviction() {
+fn job_with_changed_admission_is_evicted_and_restarts_in_full() {
     let (mut cluster, workload) = waits("Job");
     cluster.complete("holder");
     cluster.pass(10);
@@ -161,7 +161,7 @@ fn running_job_whose_admission_was_changed_stops_by_an_eviction() {
 }
 
 #[test]
-fn training_job_makes_no_job_for_an_admission_that_does_not_fit() {
+fn training_job_creates_no_job_for_admission_with_missing_workers() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::JOB, job("holder", "lq", "2", true));
     cluster.pass(5);

@@ -20,7 +20,7 @@ fn suspended() -> Value {
 
 /// A manifest that says `suspend: true` was applied again: the job is started again, and an event says how to stop it.
 #[test]
-fn job_suspended_by_another_is_resumed_and_told() {
+fn running_job_suspended_by_user_is_resumed_with_warning_event() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -38,7 +38,7 @@ fn job_suspended_by_another_is_resumed_and_told() {
 
 /// A start after an eviction is no resumption.
 #[test]
-fn job_started_again_after_its_eviction_is_told_nothing_of_suspension() {
+fn job_restarted_after_eviction_gets_no_suspension_event() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -76,7 +76,7 @@ fn job_suspended_and_moved_waits_in_its_new_queue() {
 
 /// The queue is changed in the moment between the admission and the start.
 #[test]
-fn admitted_job_that_is_moved_before_its_start_starts_in_its_new_queue_only() {
+fn admitted_job_moved_before_start_is_admitted_in_new_queue() {
     let mut cluster = two_queues();
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();

@@ -34,7 +34,7 @@ fn tries(cluster: &Cluster) -> usize {
 }
 
 #[test]
-fn a_job_that_is_made_with_more_gives_its_quota_back_and_tells_why() {
+fn training_job_whose_job_is_altered_frees_quota_with_reason() {
     for (adds, words) in [
         (with_sidecar(), "1500m of cpu for each pod, where quota is held for 1"),
         (json!({"parallelism": 50, "completions": 50}), "50 pods, where quota is held for 2"),
@@ -61,7 +61,7 @@ fn a_job_that_is_made_with_more_gives_its_quota_back_and_tells_why() {
 }
 
 #[test]
-fn a_job_that_is_made_with_more_each_time_is_given_up() {
+fn training_job_altered_in_each_of_five_tries_is_deactivated() {
     for restarts in [false, true] {
         let mut cluster = mutating("2", with_sidecar(), json!({}));
         for (seconds, made) in [(50, 1), (50, 2), (300, 3), (450, 4), (3_600, 5), (7_200, 5)] {
@@ -86,7 +86,7 @@ fn a_job_that_is_made_with_more_each_time_is_given_up() {
 }
 
 #[test]
-fn what_was_given_up_is_tried_again_when_somebody_has_done_something_about_it() {
+fn deactivated_training_job_restarts_after_edit_reactivation_or_resume() {
     for way in ["edit", "activate", "resume"] {
         let mut cluster = mutating("3", with_sidecar(), json!({}));
         cluster.pass(1_000);
@@ -125,7 +125,7 @@ fn what_was_given_up_is_tried_again_when_somebody_has_done_something_about_it() 
 }
 
 #[test]
-fn tries_are_counted_anew_after_reactivation() {
+fn altered_training_job_gets_five_new_tries_after_reactivation() {
     let mut cluster = mutating("2", with_sidecar(), json!({}));
     cluster.pass(1_000);
     let workload = cluster.standing("a")["metadata"]["name"].as_str().unwrap().to_owned();
@@ -137,7 +137,7 @@ fn tries_are_counted_anew_after_reactivation() {
 }
 
 #[test]
-fn a_policy_that_comes_while_a_job_runs_is_met_when_a_part_is_made_again() {
+fn mutating_policy_affects_running_training_job_only_after_job_recreation() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(60);
@@ -156,7 +156,7 @@ fn a_policy_that_comes_while_a_job_runs_is_met_when_a_part_is_made_again() {
 }
 
 #[test]
-fn what_is_made_with_more_gets_no_time_to_save() {
+fn altered_training_job_is_evicted_without_checkpoint_grace() {
     let mut cluster = mutating("2", with_sidecar(), json!({"checkpoint": {"interval": "10m"}}));
     cluster.settle();
     assert_eq!(cluster.evictions_of("a", "JobAltered"), 1, "{:?}", cluster.writes);

@@ -39,7 +39,7 @@ fn workload_names(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_job_whose_workload_has_a_strangers_name_is_told_so_and_starts_when_that_is_gone() {
+fn job_with_taken_workload_name_waits_with_conflict_event() {
     for (kind, object) in jobs("x") {
         let mut before = pod_queue("4");
         before.put(kind, object.clone());
@@ -66,7 +66,7 @@ fn a_job_whose_workload_has_a_strangers_name_is_told_so_and_starts_when_that_is_
 
 /// A Workload that a job names as made beforehand is another job's: it waits, and says for whom.
 #[test]
-fn a_job_that_names_anothers_workload_is_told_so() {
+fn job_naming_another_jobs_prebuilt_workload_waits_with_conflict_event() {
     for (kind, mut object) in jobs("x").into_iter().filter(|(kind, _)| *kind != Kind::TrainingJob) {
         let mut cluster = pod_queue("4");
         cluster.put(Kind::JOB, job("owner", "lq", "1", true));
@@ -86,7 +86,7 @@ fn a_job_that_names_anothers_workload_is_told_so() {
 
 /// A Workload that goes with its job is gone in a moment: nothing has to be done about it.
 #[test]
-fn a_name_that_is_free_in_a_moment_is_waited_for_without_a_word() {
+fn prebuilt_workload_being_deleted_causes_no_conflict_event() {
     let mut cluster = pod_queue("4");
     let mut owner = job("owner", "lq", "1", true);
     owner["metadata"]["finalizers"] = json!(["x/y"]);
@@ -104,7 +104,7 @@ fn a_name_that_is_free_in_a_moment_is_waited_for_without_a_word() {
 
 /// A tenant has made an object with the name that Berth is to give to its request to an autoscaler: the check names it, and so does the job.
 #[test]
-fn what_is_in_the_way_of_a_request_for_capacity_is_named_by_its_check() {
+fn admission_check_names_object_that_blocks_its_provisioning_request() {
     for (purpose, kind) in
         [(Purpose::PreparePodTemplate, "PodTemplate"), (Purpose::RequestCapacity, "ProvisioningRequest")]
     {
@@ -137,7 +137,7 @@ fn what_is_in_the_way_of_a_request_for_capacity_is_named_by_its_check() {
 
 /// A creation of ours whose answer was lost is no stranger's: the watch shows it.
 #[test]
-fn our_own_lost_creation_is_no_stranger() {
+fn provisioning_request_with_lost_answer_is_not_reported_as_foreign() {
     for purpose in [Purpose::PreparePodTemplate, Purpose::RequestCapacity] {
         let mut cluster = asked_with(&json!({}), |cluster| {
             cluster.faults.push((purpose, Outcome::Unknown("reset".into()), true));

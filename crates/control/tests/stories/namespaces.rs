@@ -51,7 +51,7 @@ fn group(quota: &str) -> Cluster {
 }
 
 #[test]
-fn group_goes_with_its_namespace() {
+fn pod_groups_and_pods_are_deleted_with_their_namespace() {
     for restarts in [false, true] {
         ends(group("2"), "running", restarts);
         ends(group("1"), "waiting", restarts);
@@ -73,7 +73,7 @@ fn group_goes_with_its_namespace() {
 }
 
 #[test]
-fn nothing_starts_in_a_namespace_that_ends() {
+fn jobs_and_pods_in_terminating_namespace_get_no_quota() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::JOB, job("waits", "lq", "2", true));
     cluster.put(Kind::Pod, pod("alone", "2"));
@@ -101,7 +101,7 @@ fn nothing_starts_in_a_namespace_that_ends() {
 }
 
 #[test]
-fn job_with_quota_is_deleted_with_its_namespace() {
+fn running_job_is_deleted_in_terminating_namespace_and_frees_quota() {
     for restarts in [false, true] {
         let mut cluster = one_queue("2");
         cluster.put(Kind::JOB, job("runs", "lq", "2", true));
@@ -125,7 +125,7 @@ fn job_with_quota_is_deleted_with_its_namespace() {
 }
 
 #[test]
-fn training_job_stops_when_its_namespace_ends() {
+fn running_training_job_is_stopped_in_terminating_namespace() {
     for restarts in [false, true] {
         let mut cluster = crate::stories::training::started("2", json!({}));
         let jobs = |cluster: &Cluster| cluster.objects.keys().filter(|key| key.kind == Kind::JOB).count();

@@ -53,14 +53,14 @@ fn told_of_a_victim_in(tenant: &str) -> (String, String) {
 }
 
 #[test]
-fn a_preemptor_is_not_told_the_names_of_another_namespace() {
+fn preemptor_event_hides_name_of_victim_in_another_namespace() {
     let (message, uid) = told_of_a_victim_in(TENANTS[1]);
     let expected = format!("Preempted a workload of another namespace (UID: {uid}) in ClusterQueue cq; preemptor ");
     assert!(message.starts_with(&expected), "{message}");
 }
 
 #[test]
-fn a_preemptor_is_told_the_names_of_its_own_namespace() {
+fn preemptor_event_names_victim_in_its_own_namespace() {
     let (message, uid) = told_of_a_victim_in(TENANTS[0]);
     assert!(message.starts_with("Preempted workload team/job-low-"), "{message}");
     assert!(message.contains(&format!(" (UID: {uid}) in ClusterQueue cq; preemptor ")), "{message}");
@@ -68,7 +68,7 @@ fn a_preemptor_is_told_the_names_of_its_own_namespace() {
 
 /// The driver holds every event and every message to the law (`cluster/neighbours.rs`); here is much to say.
 #[test]
-fn no_text_names_an_object_of_another_namespace() {
+fn messages_in_random_stories_name_no_object_of_another_namespace() {
     for seed in seeds(20) {
         let mut dice = Dice::new(seed);
         let mut cluster = two_tenants("3");

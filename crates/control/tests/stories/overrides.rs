@@ -34,7 +34,7 @@ fn selected(cluster: &Cluster, job: &str) -> [Value; 3] {
 }
 
 #[test]
-fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_selectors_back() {
+fn overriding_policy_moves_pinned_job_through_tiers_and_restores_selectors() {
     let mut cluster = on_gke();
     let pinned = |name: &str| {
         let mut job = job(name, "lq", "1", true);
@@ -69,7 +69,7 @@ fn an_overriding_policy_takes_pinned_jobs_down_the_ladder_and_gives_their_select
 }
 
 #[test]
-fn a_training_whose_selectors_are_overridden_gets_pods_for_each_tier_that_it_is_given() {
+fn training_job_with_overridden_selectors_gets_pods_for_each_tier() {
     let pinned = |name: &str| {
         let mut job = training(name, json!({"schedulingConfig": {"schedulingTimeout": "1h"}}));
         pin(&mut job["spec"]["template"]);

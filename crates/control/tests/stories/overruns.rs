@@ -66,7 +66,7 @@ fn replaced_pods_are_charged_until_they_have_ended() {
 
 /// A drain replaces all pods of a job at once, and a second one may follow: as long as pods have their usual time to end, nothing becomes of it.
 #[test]
-fn job_goes_on_while_its_pods_move() {
+fn job_is_not_evicted_while_its_pods_are_replaced() {
     let mut cluster = running("4");
     counts(&mut cluster, "t", 2, 2);
     cluster.pass(600);
@@ -79,7 +79,7 @@ fn job_goes_on_while_its_pods_move() {
 
 /// Pods that are deleted while others of the job still end: more than two generations of them do not run beside each other for long.
 #[test]
-fn third_generation_of_pods_evicts() {
+fn job_with_three_generations_of_pods_is_evicted() {
     for restarts in [false, true] {
         let mut cluster = running("9");
         counts(&mut cluster, "t", 2, 3);
@@ -147,7 +147,7 @@ fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
 
 /// A job of which pods run without quota waits until they have ended: they have the place that it would be given, and it goes into no other flavor for them.
 #[test]
-fn job_waits_for_its_own_pods_and_keeps_its_flavor() {
+fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
     for restarts in [false, true] {
         let mut cluster = one_queue("2");
         cluster.put(Kind::ResourceFlavor, flavor("spare", json!({})));
@@ -196,7 +196,7 @@ fn pods_of_a_deleted_job_are_charged_until_they_are_gone() {
 
 /// Nobody can say at first which queue is to be charged, and later it is another one.
 #[test]
-fn charge_follows_the_local_queue() {
+fn usage_beyond_quota_follows_local_queue_to_another_cluster_queue() {
     let mut cluster = one_queue("2");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "2")]));
     cluster.put(Kind::JOB, job("t", "late", "1", true));
@@ -236,7 +236,7 @@ fn raised_parallelism_is_charged_until_its_pods_are_gone() {
 
 /// A job of a higher class is not kept out by pods that a lower one runs beyond its quota: that one leaves with all of its pods.
 #[test]
-fn preempted_job_takes_its_pods_beyond_quota_with_it() {
+fn preemptor_waits_until_victims_pods_beyond_quota_are_gone() {
     let mut cluster = running("2");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
@@ -257,7 +257,7 @@ fn preempted_job_takes_its_pods_beyond_quota_with_it() {
 
 /// The Jobs of a JobSet have more pods than it was admitted with, or there are others that name it as their controller.
 #[test]
-fn jobs_of_a_job_set_are_charged_beyond_its_place() {
+fn job_set_pods_beyond_admission_are_charged_until_gone() {
     for restarts in [false, true] {
         let mut cluster = one_queue("6");
         let mut set = slices();
@@ -286,7 +286,7 @@ fn jobs_of_a_job_set_are_charged_beyond_its_place() {
 
 /// A Job of a TrainingJob that has more pods than its role was admitted with.
 #[test]
-fn jobs_of_a_training_job_are_charged_beyond_its_place() {
+fn training_job_pods_beyond_admission_are_charged_until_gone() {
     let mut cluster = started("4", json!({}));
     cluster.pass(7);
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
@@ -299,7 +299,7 @@ fn jobs_of_a_training_job_are_charged_beyond_its_place() {
 
 /// Pods that lose their gates without a place are stopped, and charged for what they ask for until they have ended.
 #[test]
-fn pods_without_a_place_are_charged_until_they_have_ended() {
+fn pods_ungated_without_quota_are_charged_until_they_end() {
     let mut cluster = pod_queue("4");
     cluster.put(Kind::Pod, pod("alone", "7"));
     cluster.put(Kind::Pod, member("a", "1", 2, &[("role-hash", "x")]));
@@ -330,7 +330,7 @@ fn pods_without_a_place_are_charged_until_they_have_ended() {
 
 /// A pod that runs beyond quota and goes over to another group is charged once, by whoever answers for it.
 #[test]
-fn pod_that_joins_another_group_is_charged_once() {
+fn pod_beyond_quota_that_changes_group_is_charged_once() {
     let mut cluster = pod_queue("4");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "x")]));
@@ -355,7 +355,7 @@ fn pod_that_joins_another_group_is_charged_once() {
 /// Somebody has made a LocalQueue for a ClusterQueue that takes nothing of his namespace, and starts a job of it himself: that queue is not
 /// charged, as long as it does not take the namespace.
 #[test]
-fn queue_that_takes_nothing_of_the_namespace_is_not_charged() {
+fn cluster_queue_that_excludes_the_namespace_is_not_charged() {
     let mut cluster = one_queue("2");
     let mut theirs = cluster_queue("theirs", None, &[("default", "2")]);
     theirs["spec"]["namespaceSelector"] = json!({"matchLabels": {"team": "theirs"}});
@@ -373,7 +373,7 @@ fn queue_that_takes_nothing_of_the_namespace_is_not_charged() {
 
 /// A Job that names a JobSet without a queue as its controller, and is none of its Jobs, is charged like any other.
 #[test]
-fn job_below_a_job_set_without_a_queue_is_charged() {
+fn foreign_job_claiming_queueless_job_set_is_charged_to_queue() {
     let mut cluster = one_queue("2");
     let mut set = slices();
     set["metadata"].as_object_mut().unwrap().remove("annotations");
@@ -414,7 +414,7 @@ fn counted(cluster: &Cluster) -> i64 {
 
 /// A queue is charged the quota of its Workloads, and usage of their jobs beyond that, whatever the Job controller says, and whichever process leads.
 #[test]
-fn queue_is_charged_what_is_held_and_what_runs_beyond() {
+fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
     let mut beyond = 0;
     for seed in seeds(40) {
         let mut dice = Dice::new(seed);

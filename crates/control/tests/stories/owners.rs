@@ -38,7 +38,7 @@ fn the_queue_goes_on(cluster: &mut Cluster) {
 
 /// As a LeaderWorkerSet owns the Workload of its pods, which are made anew all at once.
 #[test]
-fn who_owns_the_workload_of_a_group_beside_its_pods_stays_its_owner() {
+fn group_workload_keeps_leader_worker_set_as_first_owner() {
     let mut cluster = pod_queue("2");
     let owner =
         json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "set", "uid": "set"});
@@ -59,7 +59,7 @@ fn who_owns_the_workload_of_a_group_beside_its_pods_stays_its_owner() {
 }
 
 #[test]
-fn whose_owner_is_not_there_takes_nobodys_quota() {
+fn workload_with_missing_owner_gets_no_quota() {
     for (api_version, kind) in [
         ("batch/v1", "Job"),
         ("jobset.x-k8s.io/v1alpha2", "JobSet"),
@@ -75,7 +75,7 @@ fn whose_owner_is_not_there_takes_nobodys_quota() {
 }
 
 #[test]
-fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
+fn workload_with_owner_of_unmanaged_kind_is_reported_misconfigured() {
     let mut settings = settings();
     settings.job_kinds = [Kind::JOB].into_iter().collect();
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
@@ -106,7 +106,7 @@ fn whose_owner_is_of_a_kind_that_is_not_managed_is_told_so() {
 }
 
 #[test]
-fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
+fn workload_with_owner_of_foreign_kind_is_admitted() {
     for (api_version, kind) in [("batch.volcano.sh/v1alpha1", "Job"), FOREIGN] {
         let mut cluster = one_queue("1");
         cluster.put(Kind::Workload, owned_by(api_version, kind, "theirs"));
@@ -117,7 +117,7 @@ fn whose_owner_is_of_a_foreign_kind_is_admitted_for_whoever_made_it() {
 
 /// Its own controller lets it go, as under Kueue, which deletes jobs.
 #[test]
-fn what_no_job_that_is_known_here_owns_stays_after_it_was_deactivated() {
+fn deactivated_workload_without_known_job_is_not_deleted_after_retention() {
     let mut settings = settings();
     settings.retain_deactivated_ms = Some(60_000);
     let nobodys = made_before(&job("any", "lq", "1", true)["spec"]["template"]);
@@ -153,7 +153,7 @@ fn said_of_the_owner(cluster: &Cluster) -> Vec<(EventType, &str)> {
 }
 
 #[test]
-fn whose_owner_is_of_a_foreign_kind_holds_its_quota_until_its_finalizer_goes_and_says_so() {
+fn foreign_kind_workload_keeps_quota_until_finalizer_is_removed() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Workload, of_a_foreign_kind());
     cluster.pass(60);
@@ -176,7 +176,7 @@ fn whose_owner_is_of_a_foreign_kind_holds_its_quota_until_its_finalizer_goes_and
 }
 
 #[test]
-fn whose_owner_is_of_a_foreign_kind_goes_at_once_where_it_has_no_quota() {
+fn foreign_kind_workload_without_quota_is_deleted_at_once() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
@@ -191,7 +191,7 @@ fn whose_owner_is_of_a_foreign_kind_goes_at_once_where_it_has_no_quota() {
 }
 
 #[test]
-fn a_job_that_is_going_gets_no_quota_any_more() {
+fn waiting_job_kept_in_deletion_by_finalizer_gets_no_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
@@ -207,7 +207,7 @@ fn a_job_that_is_going_gets_no_quota_any_more() {
 }
 
 #[test]
-fn a_job_that_goes_while_nobody_knows_whether_it_was_given_quota_keeps_none() {
+fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     let mut cluster = one_queue("1");
     let mut going = job("going", "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
@@ -264,13 +264,13 @@ fn is_driven_out(pods_stay: bool) {
 }
 
 #[test]
-fn a_job_that_is_kept_by_a_finalizer_can_be_preempted() {
+fn running_job_kept_in_deletion_by_finalizer_can_be_preempted() {
     is_driven_out(false);
     is_driven_out(true);
 }
 
 #[test]
-fn a_job_that_is_kept_by_a_finalizer_and_does_not_run_gives_its_quota_back() {
+fn unstarted_job_kept_in_deletion_by_finalizer_frees_its_quota() {
     let mut cluster = one_queue("1");
     cluster.controller_sleeps = true;
     let mut going = job("going", "lq", "1", true);
@@ -323,7 +323,7 @@ fn said_of_going(cluster: &Cluster, kind: &str) -> Value {
 }
 
 #[test]
-fn a_training_job_that_is_kept_by_a_finalizer_can_be_preempted() {
+fn training_job_kept_in_deletion_by_finalizer_can_be_preempted() {
     for pods_stay in [false, true] {
         let mut cluster = kept_training(json!({}));
         if pods_stay {
@@ -339,7 +339,7 @@ fn a_training_job_that_is_kept_by_a_finalizer_can_be_preempted() {
 }
 
 #[test]
-fn a_training_job_that_is_kept_by_a_finalizer_gives_its_quota_back_when_its_workload_is_deleted() {
+fn training_job_kept_in_deletion_frees_quota_of_deleted_workload() {
     let mut cluster = kept_training(json!({}));
     let owned = |key: &&ObjectKey| key.kind == Kind::Workload && key.name.starts_with("trainingjob-going");
     let workload = cluster.objects.keys().find(owned).unwrap().clone();
@@ -350,7 +350,7 @@ fn a_training_job_that_is_kept_by_a_finalizer_gives_its_quota_back_when_its_work
 }
 
 #[test]
-fn a_training_job_that_ends_while_it_is_kept_by_a_finalizer_gives_its_quota_back() {
+fn training_job_kept_in_deletion_frees_quota_when_it_ends() {
     let mut cluster = kept_training(json!({}));
     cluster.complete("going-worker");
     cluster.pass(10);
@@ -362,7 +362,7 @@ fn a_training_job_that_ends_while_it_is_kept_by_a_finalizer_gives_its_quota_back
 }
 
 #[test]
-fn a_training_job_that_is_kept_by_a_finalizer_gets_no_job_again() {
+fn training_job_kept_in_deletion_does_not_recreate_its_jobs() {
     let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
     let mut cluster = kept_training(json!({"jobType": "TFJob", "resources": {"maxReplicas": 1}, "roles": ps}));
     cluster.keep_pods_of(Kind::TrainingJob, "going");
@@ -379,7 +379,7 @@ fn a_training_job_that_is_kept_by_a_finalizer_gets_no_job_again() {
 }
 
 #[test]
-fn a_job_that_moves_in_the_step_that_would_admit_it_takes_the_quota_of_its_new_queue() {
+fn job_moved_just_before_admission_gets_quota_of_new_queue() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
     cluster.put(Kind::LocalQueue, local_queue("there", "other"));

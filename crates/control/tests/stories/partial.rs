@@ -43,7 +43,7 @@ fn reserved(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn a_job_gets_fewer_pods_and_its_number_back() {
+fn partially_admitted_job_gets_its_parallelism_back_when_stopped() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JOB, job("holder", "lq", "1", true));
     cluster.settle();
@@ -79,7 +79,7 @@ fn a_job_gets_fewer_pods_and_its_number_back() {
 }
 
 #[test]
-fn job_with_more_parallelism_than_completions_has_its_own_back_after_a_stop() {
+fn parallelism_above_completions_is_restored_after_partial_admission() {
     let mut cluster = one_queue("4");
     let mut object = wide("a", "3");
     object["spec"]["parallelism"] = json!(10);
@@ -117,7 +117,7 @@ fn over(cluster: &Cluster) -> &Value {
 }
 
 #[test]
-fn job_with_fewer_pods_gives_back_those_that_ended() {
+fn partially_admitted_job_releases_quota_of_ended_pods() {
     for (follows, completed) in [(false, "0-8"), (true, "0-3")] {
         let mut cluster = one_queue("5");
         cluster.put(Kind::JOB, ten(follows));
@@ -134,7 +134,7 @@ fn job_with_fewer_pods_gives_back_those_that_ended() {
 }
 
 #[test]
-fn job_with_fewer_pods_gives_nothing_back_while_all_of_them_run() {
+fn partially_admitted_job_releases_nothing_while_all_its_pods_run() {
     let mut cluster = one_queue("5");
     cluster.put(Kind::JOB, ten(false));
     cluster.pass(5);
@@ -145,7 +145,7 @@ fn job_with_fewer_pods_gives_nothing_back_while_all_of_them_run() {
 }
 
 #[test]
-fn job_of_which_eight_pods_are_left_asks_for_eight() {
+fn stopped_job_with_eight_remaining_pods_requests_quota_for_eight() {
     let mut cluster = one_queue("5");
     cluster.put(Kind::JOB, ten(false));
     cluster.pass(5);
@@ -163,7 +163,7 @@ fn job_of_which_eight_pods_are_left_asks_for_eight() {
 }
 
 #[test]
-fn completions_of_an_indexed_job_follow_where_it_says_so() {
+fn indexed_job_completions_follow_parallelism_only_when_annotated() {
     for follows in [true, false] {
         let mut cluster = one_queue("4");
         let mut object = wide("a", "2");
@@ -178,7 +178,7 @@ fn completions_of_an_indexed_job_follow_where_it_says_so() {
 }
 
 #[test]
-fn a_job_that_takes_back_that_fewer_do_gets_its_number_back_all_the_same() {
+fn removed_min_parallelism_stops_partial_job_and_restores_its_parallelism() {
     for follows in [true, false] {
         let mut cluster = one_queue("4");
         let mut object = wide("a", "2");
@@ -197,7 +197,7 @@ fn a_job_that_takes_back_that_fewer_do_gets_its_number_back_all_the_same() {
 }
 
 #[test]
-fn a_job_that_asks_for_fewer_than_its_fewest_does_not_start_as_it_asked_before() {
+fn waiting_job_edited_below_its_min_parallelism_does_not_start() {
     let mut cluster = one_queue("6");
     cluster.put(Kind::JOB, job("holder", "lq", "5", true));
     cluster.settle();
@@ -220,7 +220,7 @@ fn a_job_that_asks_for_fewer_than_its_fewest_does_not_start_as_it_asked_before()
 }
 
 #[test]
-fn with_the_gate_off_a_job_is_admitted_whole_or_not_at_all() {
+fn job_is_not_partially_admitted_with_gate_off() {
     let mut settings = crate::stories::cluster::settings();
     settings.engine.partial_admission = false;
     let mut cluster = crate::stories::with_queue(Cluster::with(settings), "4");

@@ -56,7 +56,7 @@ fn lead_and_worker(without: &[&'static str]) -> Cluster {
 }
 
 #[test]
-fn each_pod_is_waited_for_by_the_patience_of_its_own_tier() {
+fn patience_of_each_tier_applies_to_its_own_pods() {
     let mut cluster = chief_and_workers(&["reserved"]);
     cluster.pass(590);
     assert_eq!(cluster.evictions_of("a", "StockOut"), 0, "the workers have their nodes, and the chief ten minutes");
@@ -74,7 +74,7 @@ fn each_pod_is_waited_for_by_the_patience_of_its_own_tier() {
 }
 
 #[test]
-fn a_tier_with_which_there_is_still_patience_is_not_out_of_stock() {
+fn tier_within_its_patience_is_not_reported_out_of_stock() {
     for (what, mut cluster) in [
         ("a TrainingJob", chief_and_workers(&["reserved", "spot"])),
         ("a group of pods", lead_and_worker(&["reserved", "spot"])),
@@ -85,7 +85,7 @@ fn a_tier_with_which_there_is_still_patience_is_not_out_of_stock() {
 }
 
 #[test]
-fn who_takes_over_knows_of_stock_outs_what_the_leader_has_found() {
+fn new_leader_knows_stock_outs_found_by_old_leader() {
     let mut cluster = chief_and_workers(&["spot"]);
     cluster.stand_by();
     cluster.pass(75);
@@ -99,7 +99,7 @@ fn who_takes_over_knows_of_stock_outs_what_the_leader_has_found() {
 }
 
 #[test]
-fn who_takes_over_remembers_stock_outs_that_no_policy_shows() {
+fn new_leader_remembers_stock_outs_that_no_policy_shows() {
     let mut cluster = ladder("8");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));

@@ -27,7 +27,7 @@ fn condition(workload: &Value, kind: &str) -> Value {
 
 /// Quota is reserved, and a check is waited for; meanwhile somebody writes into the flavor what nobody can read.
 #[test]
-fn a_flavor_that_cannot_be_used_for_a_moment_costs_the_reservation_and_not_the_job() {
+fn job_is_evicted_and_requeued_when_reserved_flavor_becomes_invalid() {
     let objects = [
         (Kind::JOB, "a", job("a", "lq", "1", true)),
         (Kind::Pod, "a", pod("a", "1")),
@@ -63,7 +63,7 @@ fn a_flavor_that_cannot_be_used_for_a_moment_costs_the_reservation_and_not_the_j
 
 /// The queue has one flavor for cpu and two for GPUs; the first one for GPUs has another value for the node label `pool`.
 #[test]
-fn job_whose_first_flavors_contradict_each_other_gets_a_pair_of_one_node() {
+fn job_with_contradicting_flavors_waits_and_gets_pair_that_agrees() {
     let mut cluster = pod_queue("9");
     for (name, pool) in [("cpu-a", "a"), ("gpu-b", "b"), ("gpu-a", "a")] {
         cluster.put(Kind::ResourceFlavor, flavor(name, json!({"pool": pool})));

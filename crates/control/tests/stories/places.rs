@@ -45,7 +45,7 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
 }
 
 #[test]
-fn running_member_larger_than_its_role_is_stopped() {
+fn running_group_member_larger_than_its_role_is_stopped() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[("role-hash", "x")]));
     cluster.put(Kind::Pod, member("b", "100", 2, &[("role-hash", "x")]));
@@ -73,7 +73,7 @@ fn running_member_larger_than_its_role_is_stopped() {
 }
 
 #[test]
-fn running_member_of_unknown_role_is_stopped() {
+fn running_group_member_of_unknown_role_is_stopped() {
     let fast = ("pod-group-fast-admission", "true");
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[fast]));
@@ -90,7 +90,7 @@ fn running_member_of_unknown_role_is_stopped() {
 }
 
 #[test]
-fn scaled_set_pod_without_place_is_stopped_once_and_waits() {
+fn ungated_stateful_set_pod_beyond_admission_is_stopped_then_waits() {
     let (mut cluster, _) = running_set();
     for index in [2, 3] {
         replica(&mut cluster, index);
@@ -130,7 +130,7 @@ fn started_pod_with_another_role_hash_keeps_its_place() {
 }
 
 #[test]
-fn pod_of_unknown_role_holds_up_the_next_start() {
+fn group_member_start_waits_until_pod_of_unknown_role_ends() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("p1", "2", 1, &[]));
     cluster.pass(5);
@@ -150,7 +150,7 @@ fn pod_of_unknown_role_holds_up_the_next_start() {
 }
 
 #[test]
-fn resized_pod_leaves_where_it_asks_for_more_than_it_has() {
+fn pod_resized_above_its_quota_is_evicted() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.pass(5);

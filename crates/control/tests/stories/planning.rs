@@ -24,7 +24,7 @@ fn reservations(cluster: &mut Cluster, held: &mut Vec<Write>) -> usize {
 }
 
 #[test]
-fn a_plan_waits_for_room_where_many_admissions_are_under_way() {
+fn plan_waits_while_too_many_admissions_are_under_way() {
     let mut settings = settings();
     settings.max_unacknowledged = 8;
     let mut cluster = with_queue(Cluster::with(settings), "20");

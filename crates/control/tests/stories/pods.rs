@@ -30,7 +30,7 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
 }
 
 #[test]
-fn a_pod_of_somebody_elses_job_is_queued_by_itself() {
+fn pod_of_foreign_job_kind_is_queued_by_itself() {
     // Volcano's Job has the name of ours, and is admitted by nobody here.
     for (api_version, queued) in [("batch.volcano.sh/v1alpha1", true), ("batch/v1", false)] {
         let mut cluster = pod_queue("1");
@@ -44,7 +44,7 @@ fn a_pod_of_somebody_elses_job_is_queued_by_itself() {
 }
 
 #[test]
-fn a_pod_waits_runs_and_is_let_go() {
+fn pod_waits_for_quota_runs_and_is_released_when_finished() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.put(Kind::Pod, pod("b", "1"));
@@ -80,7 +80,7 @@ fn a_pod_waits_runs_and_is_let_go() {
 }
 
 #[test]
-fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
+fn evicted_pod_shows_reason_and_keeps_quota_until_it_ends() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.settle();
@@ -104,7 +104,7 @@ fn an_evicted_pod_is_told_why_and_keeps_its_quota_until_it_has_ended() {
 }
 
 #[test]
-fn a_pod_that_may_not_run_is_told_why() {
+fn pod_that_may_not_run_is_deleted_with_reason() {
     let mut cluster = pod_queue("1");
     // Somebody else keeps them, so that the reasons in their statuses can be read.
     let kept = |name: &str| {
@@ -139,7 +139,7 @@ fn a_pod_that_may_not_run_is_told_why() {
 
 /// Pods of a Deployment are not held, as in Kueue: one that is gone takes its Workload with it, and that its quota, whoever looks on.
 #[test]
-fn a_pod_that_nobody_holds_gives_its_quota_back_when_it_is_gone() {
+fn pod_without_finalizer_frees_its_quota_when_gone() {
     for (evicted, restarts) in [(false, false), (false, true), (true, false)] {
         let mut cluster = pod_queue("1");
         for name in ["a", "b"] {
@@ -167,7 +167,7 @@ fn a_pod_that_nobody_holds_gives_its_quota_back_when_it_is_gone() {
 }
 
 #[test]
-fn a_pod_that_fails_by_itself_during_its_eviction_is_finished() {
+fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
     // A stop that has reached it makes it fail, too, and then its Workload did not come to an end by itself.
     for (told, finished) in [(false, true), (true, false)] {
         let mut cluster = pod_queue("1");
@@ -189,7 +189,7 @@ fn a_pod_that_fails_by_itself_during_its_eviction_is_finished() {
 }
 
 #[test]
-fn a_pod_that_was_never_started_may_be_tried_again_after_an_eviction() {
+fn evicted_pod_that_never_started_is_tried_again() {
     let mut cluster = pod_queue("1");
     cluster.faults.push((Purpose::StartJob, Outcome::Busy(60_000), false));
     cluster.put(Kind::Pod, pod("a", "1"));
@@ -204,7 +204,7 @@ fn a_pod_that_was_never_started_may_be_tried_again_after_an_eviction() {
 }
 
 #[test]
-fn whoever_deletes_a_workload_deletes_its_pod() {
+fn workload_deletion_deletes_its_pod() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::Pod, pod("a", "1"));
     cluster.settle();
@@ -216,7 +216,7 @@ fn whoever_deletes_a_workload_deletes_its_pod() {
 
 /// The garbage collector keeps the pod until its Workload has gone, and control keeps that until the pod has ended.
 #[test]
-fn a_pod_that_is_deleted_in_the_foreground_does_not_wait_for_its_workload_for_ever() {
+fn foreground_deletion_of_pod_does_not_block_on_its_workload() {
     let mut cluster = pod_queue("1");
     let mut made = pod("a", "1");
     made["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -233,7 +233,7 @@ fn a_pod_that_is_deleted_in_the_foreground_does_not_wait_for_its_workload_for_ev
 
 /// A pod that waits may be taken out of its queue: its deletion must not wait for us for ever.
 #[test]
-fn a_pod_that_names_no_queue_any_more_can_be_deleted() {
+fn waiting_pod_taken_out_of_its_queue_can_be_deleted() {
     for made in [pod("a", "2"), member("a", "1", 2, &[])] {
         let mut cluster = pod_queue("1");
         cluster.put(Kind::Pod, made);
@@ -249,7 +249,7 @@ fn a_pod_that_names_no_queue_any_more_can_be_deleted() {
 }
 
 #[test]
-fn pods_that_others_answer_for_are_left_alone() {
+fn job_pods_and_unmanaged_pods_are_left_alone() {
     // Pods of a Job, and all pods where pods are not managed.
     let mut cluster = pod_queue("4");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -270,7 +270,7 @@ fn pods_that_others_answer_for_are_left_alone() {
 
 /// The configuration names pods no more: the finalizer that they were given before keeps none of them.
 #[test]
-fn pod_of_a_framework_that_was_switched_off_can_be_deleted() {
+fn pod_can_be_deleted_after_pod_integration_is_disabled() {
     for made in [pod("a", "1"), member("a", "1", 2, &[])] {
         let mut cluster = one_queue("4");
         cluster.put(Kind::Pod, made);
@@ -284,7 +284,7 @@ fn pod_of_a_framework_that_was_switched_off_can_be_deleted() {
 }
 
 #[test]
-fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
+fn managed_pod_without_queue_name_waits_until_it_gets_one() {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     settings.manage_jobs_without_queue_name = true;
@@ -301,7 +301,7 @@ fn a_pod_that_names_no_queue_waits_until_it_does_where_all_are_managed() {
 }
 
 #[test]
-fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
+fn pod_can_change_queue_and_use_prebuilt_workload() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::LocalQueue, crate::stories::cluster::local_queue("none", "absent"));
     let mut moved = pod("a", "1");
@@ -327,7 +327,7 @@ fn a_pod_may_bring_its_workload_and_move_to_another_queue() {
 }
 
 #[test]
-fn how_long_a_pod_may_run_can_change_while_it_waits() {
+fn waiting_pod_can_change_its_maximum_execution_time() {
     let labelled = |key: &str, value: Value| {
         let key = format!("kueue.x-k8s.io/{key}");
         json!({"metadata": {"labels": {key: value}}})
@@ -368,7 +368,7 @@ fn accepting(name: &str) -> Value {
 }
 
 #[test]
-fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
+fn pod_without_nodes_is_evicted_and_successor_gets_next_tier() {
     let mut cluster = without_reserved_nodes();
     cluster.put(Kind::Pod, accepting("a"));
     cluster.settle();
@@ -384,7 +384,7 @@ fn a_pod_whose_nodes_do_not_turn_up_makes_room_for_one_that_goes_elsewhere() {
 }
 
 #[test]
-fn an_autoscaler_that_gets_no_node_ends_the_patience_with_a_pod() {
+fn pod_is_evicted_early_when_autoscaler_reports_no_nodes() {
     let mut cluster = without_reserved_nodes();
     cluster.put(Kind::Pod, accepting("a"));
     cluster.pass(100);
@@ -399,7 +399,7 @@ fn an_autoscaler_that_gets_no_node_ends_the_patience_with_a_pod() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_the_pods_end_the_same() {
+fn pods_reach_same_end_after_failed_or_lost_writes() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,

@@ -23,7 +23,7 @@ pub fn with_tiers(more: Value) -> Value {
 }
 
 #[test]
-fn jobs_that_say_nothing_go_down_the_policys_ladder() {
+fn job_without_own_tiers_falls_back_through_policy_tiers() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"backoff": {"initial": "10m"}})));
     cluster.without_nodes = vec!["reserved"];
@@ -49,7 +49,7 @@ fn jobs_that_say_nothing_go_down_the_policys_ladder() {
 }
 
 #[test]
-fn stock_outs_survive_a_restart() {
+fn stock_out_shown_in_policy_status_survives_restart() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.without_nodes = vec!["reserved"];
@@ -63,7 +63,7 @@ fn stock_outs_survive_a_restart() {
 }
 
 #[test]
-fn a_restart_begins_patience_anew() {
+fn tier_patience_starts_anew_after_restart() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, with_tiers(json!({})));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -78,7 +78,7 @@ fn a_restart_begins_patience_anew() {
 }
 
 #[test]
-fn limits_keep_out_and_name_themselves() {
+fn job_beyond_policy_admission_limit_waits_with_limit_in_message() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     let mut queue = cluster_queue("cq", None, &[("f", "9")]);
@@ -146,7 +146,7 @@ fn limits_keep_out_and_name_themselves() {
 
 /// Two policies of one queue: each field that one of them has applies, and the status of the younger one names its fields that gave way.
 #[test]
-fn a_queue_that_two_policies_claim_follows_both() {
+fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
     let mut cluster = ladder("4");
     let mut older = with_tiers(json!({}));
     older["spec"]["admission"] = json!({"maxJobs": 1});
@@ -198,7 +198,7 @@ fn a_queue_that_two_policies_claim_follows_both() {
 }
 
 #[test]
-fn a_policy_says_what_is_wrong_with_it() {
+fn policy_status_names_missing_cluster_queue_and_invalid_selector() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq", "gone"]})));
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
@@ -226,7 +226,7 @@ pub fn evictions(cluster: &Cluster, job: &str, reason: &str) -> i64 {
 }
 
 #[test]
-fn a_running_job_climbs_back_when_it_has_saved_its_work() {
+fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
     let mut cluster = ladder("1");
     let climb = json!({"minStay": "10m", "hysteresis": "1m"});
     let mut policy = with_tiers(json!({"climbBack": climb}));
@@ -260,7 +260,7 @@ fn a_running_job_climbs_back_when_it_has_saved_its_work() {
 }
 
 #[test]
-fn who_climbs_comes_to_rest_whatever_the_capacity_does() {
+fn tier_moves_of_jobs_stay_bounded_whatever_nodes_are_missing() {
     for (reserved, demand) in [(false, false), (true, false), (true, true)] {
         let mut cluster = ladder("2");
         let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": "Anytime", "maxTimes": 2});
@@ -304,7 +304,7 @@ fn bounded(limit: Option<&str>, percent: i32) -> Cluster {
 }
 
 #[test]
-fn borrowing_is_bounded_by_the_smaller_limit() {
+fn borrowing_is_bounded_by_smaller_of_limit_and_policy_ratio() {
     // The queue's own limit, the ratio, and what it may use at most.
     for (limit, percent, most) in [
         (None, 50, "6"),
@@ -326,7 +326,7 @@ fn borrowing_is_bounded_by_the_smaller_limit() {
 }
 
 #[test]
-fn a_ratio_that_changes_holds_up_to_the_queues_own_limit() {
+fn changed_borrowing_ratio_applies_up_to_borrowing_limit_of_queue() {
     let mut cluster = bounded(Some("3"), 50);
     for (name, cpu) in [("six", "6"), ("one", "1"), ("another", "1")] {
         cluster.put(Kind::JOB, job(name, "lq", cpu, true));
@@ -347,7 +347,7 @@ fn a_ratio_that_changes_holds_up_to_the_queues_own_limit() {
 }
 
 #[test]
-fn who_has_waited_long_enough_goes_first() {
+fn job_with_waiting_time_bonus_goes_before_higher_priority() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     cluster.put(Kind::ClusterQueue, cluster_queue("mine", None, &[("f", "1")]));
@@ -379,7 +379,7 @@ fn who_has_waited_long_enough_goes_first() {
 }
 
 #[test]
-fn a_queue_holds_no_more_than_its_share_of_a_tier() {
+fn cluster_queue_holds_at_most_its_policy_share_of_tier() {
     let mut cluster = ladder("2");
     let tiers = json!({"default": ["reserved", "spot"], "maxSharePercent": {"reserved": 50}});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "capacityTiers": tiers})));
@@ -407,7 +407,7 @@ fn preempting(cpu: &str) -> Cluster {
 }
 
 #[test]
-fn a_policy_bounds_how_many_are_evicted_and_how_much() {
+fn policy_limits_preemption_by_victim_count_and_evicted_quota() {
     // Running jobs, requests of the higher job, the bound that forbids its victims, and the one that allows them.
     for (running, asks, forbids, allows) in [
         (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
@@ -433,7 +433,7 @@ fn a_policy_bounds_how_many_are_evicted_and_how_much() {
 }
 
 #[test]
-fn a_policy_bounds_preemption() {
+fn preemption_respects_min_priority_difference_and_protected_running_time() {
     let mut cluster = preempting("1");
     let bounds = json!({"minPriorityDifference": 10, "protectedRunningTime": "1m"});
     cluster.put(Kind::QueuePolicy, policy("p", json!({"clusterQueues": ["cq"], "preemption": bounds})));

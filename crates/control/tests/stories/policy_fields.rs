@@ -12,7 +12,7 @@ fn status(cluster: &Cluster) -> &Value {
 }
 
 #[test]
-fn a_selector_that_was_stored_before_the_schema_refused_it_selects_nothing() {
+fn stored_policy_with_invalid_selector_selects_no_cluster_queue() {
     let term = |key: &str, operator: &str, values: &[&str]| {
         let term = json!({"key": key, "operator": operator, "values": values});
         json!({"matchExpressions": [term]})
@@ -41,7 +41,7 @@ fn a_selector_that_was_stored_before_the_schema_refused_it_selects_nothing() {
 }
 
 #[test]
-fn of_the_bounds_of_a_back_off_the_one_that_is_not_said_gives_way() {
+fn unset_stock_out_backoff_bound_yields_to_the_set_one() {
     for (backoff, seconds) in [
         (json!({}), 300),
         (json!({"initial": "10m"}), 600),

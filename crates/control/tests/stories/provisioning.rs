@@ -100,7 +100,7 @@ fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_job_starts_on_the_capacity_that_was_provisioned() {
+fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
     let selector = json!([{"key": "pool", "valueFromProvisioningClassDetail": "pool"}]);
     let mut cluster = asked(&json!({"podSetUpdates": {"nodeSelector": selector}}));
     let check = &cluster.objects[&Cluster::key(Kind::AdmissionCheck, "", CHECK)]["status"]["conditions"][0];
@@ -156,7 +156,7 @@ fn a_job_starts_on_the_capacity_that_was_provisioned() {
 }
 
 #[test]
-fn an_attempt_that_fails_is_made_again_later_and_not_for_ever() {
+fn failed_provisioning_request_is_retried_with_delay_until_limit() {
     let mut cluster = asked(&json!({}));
     for (attempt, delay) in [(1, 60), (2, 120)] {
         let asks = request(&cluster, attempt);
@@ -184,7 +184,7 @@ fn an_attempt_that_fails_is_made_again_later_and_not_for_ever() {
 }
 
 #[test]
-fn capacity_that_is_revoked_ends_the_job() {
+fn revoked_capacity_stops_job_and_deactivates_its_workload() {
     let mut cluster = asked(&json!({}));
     let asks = request(&cluster, 1);
     say(&mut cluster, &asks, &[("Provisioned", "True", "there")]);
@@ -200,7 +200,7 @@ fn capacity_that_is_revoked_ends_the_job() {
 }
 
 #[test]
-fn nothing_is_asked_where_nothing_managed_is_requested() {
+fn job_without_managed_resources_needs_no_provisioning_request() {
     let mut cluster = asked(&json!({"managedResources": ["nvidia.com/gpu"]}));
     assert!(cluster.is("a", "Admitted") && all(&cluster, Kind::ProvisioningRequest).is_empty());
     assert_eq!(state(&cluster)["message"], json!("the provisioning request is not needed"));
@@ -210,7 +210,7 @@ fn nothing_is_asked_where_nothing_managed_is_requested() {
 }
 
 #[test]
-fn a_check_is_active_with_its_configuration_only() {
+fn provisioning_check_is_active_only_while_its_config_exists() {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, &json!({}));
     let gone = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": {"provisioningClassName": "queued"}});
@@ -245,7 +245,7 @@ fn a_check_is_active_with_its_configuration_only() {
 }
 
 #[test]
-fn what_was_asked_for_one_reservation_does_not_serve_another() {
+fn provisioning_request_is_remade_for_a_new_reservation() {
     let mut cluster = asked(&json!({}));
     let first = request(&cluster, 1);
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
@@ -263,7 +263,7 @@ fn what_was_asked_for_one_reservation_does_not_serve_another() {
 }
 
 #[test]
-fn without_the_gate_a_request_outlives_its_reservation() {
+fn provisioning_request_outlives_its_reservation_with_cleanup_gate_off() {
     let mut settings = crate::stories::cluster::settings();
     settings.cleanup_provisioning_requests = false;
     let mut cluster = Cluster::with(settings);
@@ -281,7 +281,7 @@ fn without_the_gate_a_request_outlives_its_reservation() {
 }
 
 #[test]
-fn a_template_of_an_earlier_reservation_is_made_again() {
+fn pod_template_of_earlier_reservation_is_made_again() {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, &json!({}));
     // The template is made, and the request is not, until the quota is gone.
@@ -301,7 +301,7 @@ fn a_template_of_an_earlier_reservation_is_made_again() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
+fn capacity_is_requested_once_despite_failed_or_lost_writes() {
     let purposes = [
         Purpose::ReserveQuota,
         Purpose::SyncAdmissionChecks,
@@ -344,7 +344,7 @@ fn every_write_may_fail_or_be_lost_and_the_capacity_is_asked_for_once() {
 }
 
 #[test]
-fn a_new_leader_takes_over_what_was_asked_for() {
+fn new_leader_takes_over_existing_provisioning_request() {
     let mut cluster = asked(&json!({}));
     let asks = request(&cluster, 1);
     let before = cluster.writes.len();
@@ -360,7 +360,7 @@ fn a_new_leader_takes_over_what_was_asked_for() {
 }
 
 #[test]
-fn capacity_that_is_not_to_be_had_sends_the_job_down_the_ladder_at_once() {
+fn failed_provisioning_request_moves_tiered_job_to_next_tier() {
     let mut cluster = crate::stories::tiers::ladder("4");
     ask_autoscaler(&mut cluster);
     configure(&mut cluster, spec(&json!({"retryStrategy": {"backoffBaseSeconds": 1800}})));
@@ -400,7 +400,7 @@ fn fail(cluster: &mut Cluster, attempt: u32) {
 }
 
 #[test]
-fn on_a_ladder_no_attempt_is_the_last_one() {
+fn tiered_job_is_not_deactivated_by_failed_provisioning_requests() {
     let mut cluster = asked_on_a_ladder(json!({"backoff": {"initial": "1m", "max": "1m"}}));
     let _ = cluster.control.drain_measures();
     for attempt in 1..=6 {
@@ -424,7 +424,7 @@ fn on_a_ladder_no_attempt_is_the_last_one() {
 }
 
 #[test]
-fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
+fn provisioning_failures_follow_check_retries_unless_counted_as_stock_out() {
     let mut cluster = asked_on_a_ladder(json!({"stockOutOn": ["Unschedulable"]}));
     for (attempt, delay) in [(1, 60), (2, 120)] {
         fail(&mut cluster, attempt);
@@ -441,7 +441,7 @@ fn where_it_is_no_stock_out_the_attempts_are_those_of_the_check() {
 
 /// As Kueue counts them: a check that was ready or gave up begins anew.
 #[test]
-fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
+fn provisioning_attempts_restart_at_one_after_success_or_giving_up() {
     let mut cluster = asked(&json!({}));
     let fails = |cluster: &mut Cluster, attempt: u32| {
         fail(cluster, attempt);
@@ -472,7 +472,7 @@ fn attempts_are_counted_anew_once_there_was_capacity_and_once_all_were_made() {
 
 /// The view cannot show whether there is a request, and its answer: the check neither fails nor asks again, and stays active.
 #[test]
-fn request_that_cannot_be_listed_is_neither_answered_nor_made_again() {
+fn unlisted_provisioning_request_is_neither_answered_nor_made_again() {
     let mut cluster = asked(&json!({}));
     let asks = request(&cluster, 1);
     cluster.claim_without(Kind::ProvisioningRequest);

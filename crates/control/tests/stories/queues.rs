@@ -8,7 +8,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::stories::one_queue;
 
 #[test]
-fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
+fn job_evicted_by_hold_and_drain_returns_when_queue_restarts() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -24,7 +24,7 @@ fn hold_and_drain_evicts_and_a_restart_brings_the_job_back() {
 }
 
 #[test]
-fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
+fn job_is_admitted_once_its_late_queue_and_flavor_exist() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -41,7 +41,7 @@ fn a_queue_may_come_after_its_jobs_and_a_flavor_after_the_queue() {
 }
 
 #[test]
-fn jobs_spill_from_tier_to_tier() {
+fn jobs_fill_first_flavor_then_next_and_last_job_waits() {
     let mut cluster = Cluster::new();
     for tier in ["reserved", "spot"] {
         cluster.put(Kind::ResourceFlavor, flavor(tier, json!({"tier": tier})));
@@ -61,7 +61,7 @@ fn jobs_spill_from_tier_to_tier() {
 }
 
 #[test]
-fn what_today_is_refused_is_told_and_not_admitted() {
+fn stored_invalid_workload_is_reported_misconfigured_and_not_admitted() {
     let cases = [
         (json!({"count": -3}), "spec.podSets[0].count: Invalid value: \"-3\""),
         (json!({"template": {"spec": {"containers": []}}}), "spec.podSets[0].template.spec.containers"),
@@ -90,7 +90,7 @@ fn what_today_is_refused_is_told_and_not_admitted() {
 }
 
 #[test]
-fn a_queue_that_says_something_unknown_admits_nothing() {
+fn queue_with_unknown_field_value_is_inactive_and_admits_nothing() {
     for (kind, name, spec) in [
         (Kind::ClusterQueue, "cq", json!({"stopPolicy": "Perhaps"})),
         (Kind::ClusterQueue, "cq", json!({"queueingStrategy": "LIFO"})),
@@ -112,7 +112,7 @@ fn a_queue_that_says_something_unknown_admits_nothing() {
 }
 
 #[test]
-fn stored_objects_that_rules_refuse_stop_nobody_else() {
+fn stored_invalid_flavor_and_cluster_queue_stop_no_other_job() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::ResourceFlavor, {
         let mut bad = flavor("bad", json!({}));
@@ -136,7 +136,7 @@ fn stored_objects_that_rules_refuse_stop_nobody_else() {
 }
 
 #[test]
-fn an_illegal_queue_stays_inactive_when_its_check_changes() {
+fn invalid_cluster_queue_stays_inactive_when_its_check_changes() {
     use berth_control::event::{Change, Observation};
     let check = |status: &str| {
         let check = json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"},
@@ -159,7 +159,7 @@ fn an_illegal_queue_stays_inactive_when_its_check_changes() {
 }
 
 #[test]
-fn a_parked_workload_is_looked_at_again_when_its_eviction_or_requeueing_changes() {
+fn parked_workload_is_reconsidered_when_evicted_or_requeued_condition_changes() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(5);
@@ -186,7 +186,7 @@ fn a_parked_workload_is_looked_at_again_when_its_eviction_or_requeueing_changes(
 }
 
 #[test]
-fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
+fn reservation_without_count_covers_pods_of_spec_minus_reclaimable() {
     let mut cluster = one_queue("3");
     let mut wide = job("a", "lq", "1", true);
     wide["spec"]["parallelism"] = json!(3);
@@ -205,7 +205,7 @@ fn a_reservation_without_a_count_is_for_all_pods_of_the_spec() {
 }
 
 #[test]
-fn quota_of_an_amount_that_cannot_be_read_is_counted_by_its_pods_and_told() {
+fn reservation_with_unreadable_usage_is_counted_by_pods_with_event() {
     let mut cluster = one_queue("3");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -222,7 +222,7 @@ fn quota_of_an_amount_that_cannot_be_read_is_counted_by_its_pods_and_told() {
 }
 
 #[test]
-fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
+fn unknown_node_affinity_operator_matches_no_flavor() {
     let mut cluster = one_queue("1");
     let wish = |operator: &str| {
         let mut wish = job("a", "lq", "1", true);
@@ -243,7 +243,7 @@ fn a_node_affinity_that_nobody_understands_matches_no_flavor() {
 }
 
 #[test]
-fn a_local_queue_says_whether_it_takes_jobs() {
+fn local_queue_active_condition_says_why_it_takes_no_jobs() {
     let mut cluster = one_queue("1");
     let mut active = |kind: Kind, name: &str, patch: serde_json::Value| {
         cluster.edit(kind, if kind == Kind::LocalQueue { "team" } else { "" }, name, &patch);
@@ -281,7 +281,7 @@ fn conditions_of_queue(cluster: &Cluster) -> Vec<(String, String)> {
 }
 
 #[test]
-fn conditions_of_others_outlive_what_is_written_of_a_queue() {
+fn foreign_local_queue_conditions_survive_status_writes() {
     let pair = |kind: &str, status: &str| (kind.to_owned(), status.to_owned());
     let mut cluster = one_queue("1");
     cluster.pass(3);
@@ -322,7 +322,7 @@ fn waits(cluster: &Cluster, kind: Kind) -> Vec<String> {
 }
 
 #[test]
-fn a_queue_and_a_flavor_in_deletion_say_what_they_wait_for() {
+fn deleted_flavor_and_cluster_queue_report_what_keeps_them() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -338,7 +338,7 @@ fn a_queue_and_a_flavor_in_deletion_say_what_they_wait_for() {
 }
 
 #[test]
-fn a_check_in_deletion_names_the_queues_that_hold_it() {
+fn deleted_admission_check_names_cluster_queues_that_use_it() {
     let (mut cluster, _) = crate::stories::checks::checked();
     mark_deleted(&mut cluster, Kind::AdmissionCheck, "budget");
     cluster.pass(60);

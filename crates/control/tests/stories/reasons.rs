@@ -18,7 +18,7 @@ fn told(cluster: &Cluster) -> Vec<&str> {
 }
 
 #[test]
-fn of_many_equals_one_is_told_at_once_and_the_others_in_time() {
+fn pending_reasons_are_written_to_one_workload_per_class_first() {
     let mut cluster = one_queue("1");
     // Two classes of equals, none of which ever fits.
     for (class, cpu) in [("a", "2"), ("b", "3")] {
@@ -63,7 +63,7 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_job_is_told_at_its_first_verdict() {
+fn waiting_job_gets_event_with_first_pending_reason() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.put(Kind::JOB, job("lost", "nowhere", "1", true));
@@ -94,7 +94,7 @@ fn a_job_is_told_at_its_first_verdict() {
 }
 
 #[test]
-fn a_job_is_told_another_reason_after_five_minutes_and_the_same_one_once() {
+fn waiting_job_gets_one_event_per_reason_five_minutes_apart() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(100);
@@ -118,7 +118,7 @@ fn a_job_is_told_another_reason_after_five_minutes_and_the_same_one_once() {
 }
 
 #[test]
-fn a_restart_tells_no_job_again_and_an_admitted_job_is_told_nothing_late() {
+fn pending_reason_event_is_not_repeated_after_restart_or_admission() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(10);

@@ -39,7 +39,7 @@ fn on_spot(job: Value) -> Cluster {
 }
 
 #[test]
-fn a_job_leaves_a_node_before_it_is_gone() {
+fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
     let mut cluster = on_spot(accepting("a", "spot,on-demand"));
     cluster.put(Kind::Node, node(ENDING));
     cluster.settle();
@@ -62,7 +62,7 @@ fn a_job_leaves_a_node_before_it_is_gone() {
 
 /// Its pod becomes ready on the node that goes, after the job was evicted from it: no other job would get that capacity.
 #[test]
-fn a_pod_that_is_ready_after_the_eviction_does_not_bring_the_tier_back() {
+fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
     let mut cluster = ladder("4");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
@@ -84,7 +84,7 @@ fn a_pod_that_is_ready_after_the_eviction_does_not_bring_the_tier_back() {
 }
 
 #[test]
-fn who_lost_a_node_goes_before_those_who_came_later() {
+fn reclaimed_job_goes_before_later_jobs() {
     let mut cluster = ladder("1");
     cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
@@ -100,7 +100,7 @@ fn who_lost_a_node_goes_before_those_who_came_later() {
 }
 
 #[test]
-fn who_lost_a_node_goes_before_those_who_came_earlier_unless_age_counts_between_equals() {
+fn reclaimed_job_precedes_older_jobs_unless_preemption_is_by_age() {
     let by_age = "LowerOrNewerEqualPriority";
     for (policy, last, first, second) in [
         ("Never", None, "a", "old"),
@@ -160,7 +160,7 @@ fn earlier_and_running() -> Cluster {
 
 /// Waiting time of a job: the time for which it was admitted counts as none, however long that was.
 #[test]
-fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
+fn waiting_time_bonus_keeps_earlier_waiting_and_excludes_running_time() {
     for (waits, reason, first, second) in [
         (true, "CapacityReclaimed", "a", "high"),
         (true, "StockOut", "a", "high"),
@@ -214,7 +214,7 @@ fn what_a_job_has_waited_is_not_lost_with_its_capacity() {
 }
 
 #[test]
-fn only_spot_nodes_whose_end_is_announced_count() {
+fn termination_taint_evicts_only_tiered_gangs_on_spot_nodes() {
     let mut independent = accepting("a", "spot,on-demand");
     independent["spec"]["parallelism"] = json!(2);
     independent["spec"]["completions"] = json!(2);
@@ -242,7 +242,7 @@ fn only_spot_nodes_whose_end_is_announced_count() {
 }
 
 #[test]
-fn a_cluster_may_name_taints_of_its_own() {
+fn configured_reclaim_taint_evicts_like_the_built_in_one() {
     const KARPENTER: &str = "karpenter.sh/disrupted";
     for (named, taint, leaves) in
         [(None, KARPENTER, false), (Some(KARPENTER), KARPENTER, true), (Some(KARPENTER), ENDING, true)]
@@ -261,7 +261,7 @@ fn a_cluster_may_name_taints_of_its_own() {
 }
 
 #[test]
-fn a_policy_may_leave_such_nodes_alone() {
+fn policy_without_node_reclaimed_keeps_job_on_terminating_node() {
     for (on, flavor) in [(json!(["NodeReclaimed"]), "on-demand"), (json!(["Unschedulable", "ScaleUpFailed"]), "spot")] {
         let mut cluster = ladder("4");
         cluster.put(Kind::QueuePolicy, with_tiers(json!({"default": ["spot", "on-demand"], "stockOutOn": on})));
@@ -275,7 +275,7 @@ fn a_policy_may_leave_such_nodes_alone() {
 }
 
 #[test]
-fn a_question_without_answer_is_asked_again() {
+fn unanswered_query_for_pods_on_node_is_repeated() {
     let mut cluster = on_spot(accepting("a", "spot,on-demand"));
     cluster.faults = vec![
         (Purpose::FindPodsOnNode, Outcome::Busy(1_000), false),
@@ -288,7 +288,7 @@ fn a_question_without_answer_is_asked_again() {
 }
 
 #[test]
-fn a_node_that_was_tainted_before_berth_began_is_asked_about() {
+fn node_tainted_before_berth_started_evicts_its_job() {
     let mut cluster = on_spot(accepting("a", "spot,on-demand"));
     cluster.faults = vec![(Purpose::FindPodsOnNode, Outcome::NotSent, false)];
     cluster.put(Kind::Node, node(ENDING));
@@ -299,7 +299,7 @@ fn a_node_that_was_tainted_before_berth_began_is_asked_about() {
 }
 
 #[test]
-fn another_node_of_that_name_is_asked_about_anew() {
+fn recreated_node_with_same_name_is_queried_again() {
     let mut cluster = on_spot(accepting("a", "spot"));
     cluster.put(Kind::Node, node(ENDING));
     cluster.pass(1_000);
@@ -315,7 +315,7 @@ fn another_node_of_that_name_is_asked_about_anew() {
 }
 
 #[test]
-fn a_training_leaves_whole() {
+fn training_job_on_terminating_node_moves_to_next_tier_whole() {
     let mut cluster = ladder("8");
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["spot", "on-demand"]})));
     cluster.pass(60);
@@ -330,7 +330,7 @@ fn a_training_leaves_whole() {
 }
 
 #[test]
-fn pods_and_their_groups_leave() {
+fn pod_and_pod_group_on_terminating_node_are_evicted() {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let single = || vec![pod("p", "1")];
@@ -356,7 +356,7 @@ fn pods_and_their_groups_leave() {
 }
 
 #[test]
-fn a_job_that_has_grown_leaves_with_its_node_too() {
+fn scaled_up_training_job_on_terminating_node_is_evicted() {
     let mut cluster = ladder("4");
     let accepts = json!({"spec": {"capacityTiers": ["spot"]}});
     let mut grown = crate::stories::elastic::elastic("a", json!({"scaleUpStep": 2}));

@@ -37,7 +37,7 @@ fn reason(cluster: &Cluster, job: &str) -> Value {
 /// A workload whose status can never be written, and one whose status writes are never answered: the statuses of jobs of other queues say why they
 /// wait, and the jobs are admitted.
 #[test]
-fn a_reservation_that_is_never_written_leaves_others_their_reasons() {
+fn unwritable_reservation_stops_no_reasons_or_admissions_of_others() {
     for outcome in [refusal(), no_answer()] {
         let mut cluster = poisoned(one_queue("2"), outcome.clone());
         another_queue(&mut cluster, "1");
@@ -53,7 +53,7 @@ fn a_reservation_that_is_never_written_leaves_others_their_reasons() {
 }
 
 #[test]
-fn a_reservation_that_is_never_written_leaves_block_admission_open_for_others() {
+fn unwritable_reservation_holds_up_no_others_under_block_admission() {
     for outcome in [refusal(), no_answer()] {
         let mut settings = settings();
         settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
@@ -68,7 +68,7 @@ fn a_reservation_that_is_never_written_leaves_block_admission_open_for_others() 
 
 /// As many plans as may be unacknowledged are never written: the next one is made all the same.
 #[test]
-fn reservations_that_are_never_written_do_not_fill_what_may_be_under_way() {
+fn unwritable_reservations_do_not_fill_limit_of_unacknowledged_plans() {
     for outcome in [refusal(), no_answer()] {
         let settings = Settings { max_unacknowledged: 1, ..settings() };
         let mut cluster = poisoned(with_queue(Cluster::with(settings), "2"), outcome.clone());
@@ -80,7 +80,7 @@ fn reservations_that_are_never_written_do_not_fill_what_may_be_under_way() {
 }
 
 #[test]
-fn a_refused_head_leaves_a_strict_queue_to_those_behind_it() {
+fn strict_fifo_queue_passes_over_head_with_refused_reservation() {
     let mut cluster = one_queue("1");
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"queueingStrategy": "StrictFIFO"}}));
     let mut cluster = poisoned(cluster, refusal());
@@ -92,7 +92,7 @@ fn a_refused_head_leaves_a_strict_queue_to_those_behind_it() {
 
 /// Nobody knows whether the last of its writes was made: others get the rest of the quota, and not the part that it may have.
 #[test]
-fn a_reservation_without_an_answer_keeps_its_quota_booked() {
+fn unanswered_reservation_keeps_its_quota_charged() {
     let mut cluster = poisoned(one_queue("2"), no_answer());
     cluster.pass(5);
     for name in ["a", "b"] {
@@ -109,7 +109,7 @@ fn a_reservation_without_an_answer_keeps_its_quota_booked() {
 
 /// While the API server makes no write at all, plans do not pile up.
 #[test]
-fn an_outage_sets_no_plan_aside() {
+fn plans_do_not_pile_up_during_api_server_outage() {
     let settings = Settings { max_unacknowledged: 2, ..settings() };
     let mut cluster = with_queue(Cluster::with(settings), "9");
     for index in 0..6 {
@@ -135,7 +135,7 @@ fn an_outage_sets_no_plan_aside() {
 
 /// A user looks at his job first: an event there says what the API server refuses.
 #[test]
-fn what_is_refused_of_a_workload_is_told_to_its_job() {
+fn write_refused_for_workload_is_reported_on_its_job() {
     let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"namespace": "team", "name": "x", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"suspend": true, "replicatedJobs": [{"name": "job", "replicas": 1, "template": {"spec": {
@@ -168,7 +168,7 @@ fn what_is_refused_of_a_workload_is_told_to_its_job() {
 
 /// Its victims would come back, and be evicted again with each of its tries.
 #[test]
-fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
+fn workload_with_refused_reservation_preempts_only_once() {
     let mut cluster = one_queue("1");
     cluster.edit(
         Kind::ClusterQueue,
@@ -201,7 +201,7 @@ fn a_workload_whose_reservation_is_refused_takes_quota_from_others_once() {
 
 /// Where no webhook refuses a job whose Workload would be too large, the job says why it waits, with the size and the limit.
 #[test]
-fn a_stored_job_above_the_size_limit_is_told_why_it_waits() {
+fn stored_job_above_size_limit_gets_one_event_with_limit() {
     let args = |bytes: usize| json!(["x".repeat(bytes)]);
     let most = 1_048_576;
     let mut large = job("x", "lq", "1", true);

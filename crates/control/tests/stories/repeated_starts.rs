@@ -53,7 +53,7 @@ fn started_five_times() -> Cluster {
 }
 
 #[test]
-fn a_job_that_is_stopped_within_its_admission_is_started_later_each_time() {
+fn job_stopped_within_its_admission_restarts_after_doubling_delays() {
     let mut cluster = running();
     assert!(told(&cluster).is_empty(), "the first start never waits");
     let mut pauses = Vec::new();
@@ -72,7 +72,7 @@ fn a_job_that_is_stopped_within_its_admission_is_started_later_each_time() {
 }
 
 #[test]
-fn an_eviction_forgets_the_starts_before_it() {
+fn eviction_resets_count_of_repeated_starts() {
     let mut cluster = started_five_times();
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     for active in [false, true] {
@@ -86,7 +86,7 @@ fn an_eviction_forgets_the_starts_before_it() {
 }
 
 #[test]
-fn what_asks_for_something_else_is_started_at_once() {
+fn edited_job_is_started_without_repeated_start_delay() {
     let mut cluster = started_five_times();
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 2}}));
     cluster.pass(3);
@@ -94,7 +94,7 @@ fn what_asks_for_something_else_is_started_at_once() {
 }
 
 #[test]
-fn ten_minutes_of_running_forget_the_starts_before_them() {
+fn ten_minutes_of_running_reset_count_of_repeated_starts() {
     let mut cluster = started_five_times();
     cluster.pass(600);
     suspend(&mut cluster);
@@ -102,7 +102,7 @@ fn ten_minutes_of_running_forget_the_starts_before_them() {
 }
 
 #[test]
-fn a_stop_never_waits() {
+fn job_stop_is_never_delayed_by_repeated_starts() {
     let mut cluster = started_five_times();
     suspend(&mut cluster);
     cluster.settle();
@@ -115,7 +115,7 @@ fn a_stop_never_waits() {
 }
 
 #[test]
-fn a_start_whose_answer_was_lost_counts_once() {
+fn start_with_lost_answer_counts_once() {
     let mut cluster = one_queue("4");
     cluster.faults.push((Purpose::StartJob, Outcome::Unknown("lost".into()), true));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -126,7 +126,7 @@ fn a_start_whose_answer_was_lost_counts_once() {
 }
 
 #[test]
-fn a_job_set_is_started_later_each_time_too() {
+fn job_set_stopped_within_its_admission_restarts_after_doubling_delays() {
     use crate::stories::jobsets::{jobset, slices, stopped};
     let mut cluster = one_queue("4");
     let mut suspended = slices();
@@ -151,7 +151,7 @@ fn a_job_set_is_started_later_each_time_too() {
 }
 
 #[test]
-fn the_job_of_a_training_job_that_somebody_deletes_is_made_later_each_time() {
+fn deleted_job_of_training_job_is_remade_after_doubling_delays() {
     let mut cluster = training_cluster("4");
     cluster.put(Kind::TrainingJob, training("t", json!({})));
     cluster.pass(5);
@@ -172,7 +172,7 @@ fn the_job_of_a_training_job_that_somebody_deletes_is_made_later_each_time() {
 }
 
 #[test]
-fn who_takes_over_after_watching_goes_on_counting() {
+fn standby_that_takes_over_continues_count_of_repeated_starts() {
     let mut cluster = one_queue("4");
     cluster.stand_by();
     cluster.put(Kind::JOB, job("a", "lq", "1", true));

@@ -39,7 +39,7 @@ fn charged(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
+fn sidecars_and_runtime_class_overhead_are_charged() {
     let mut cluster = one_queue("10");
     set_overhead(&mut cluster, "250m");
     let (side, step) = (container("side", "500m", true), container("step", "2", false));
@@ -57,7 +57,7 @@ fn sidecars_and_the_overhead_of_a_runtime_class_are_charged() {
 }
 
 #[test]
-fn limit_of_the_pod_beside_container_requests_is_not_charged() {
+fn pod_level_limit_without_pod_level_request_is_not_charged() {
     let mut cluster = one_queue("4");
     let mut limited = job("a", "lq", "1", true);
     limited["spec"]["template"]["spec"]["resources"] = json!({"limits": {"cpu": "6"}});
@@ -73,7 +73,7 @@ fn limit_of_the_pod_beside_container_requests_is_not_charged() {
 }
 
 #[test]
-fn a_job_waits_while_its_runtime_class_costs_too_much() {
+fn job_waits_while_runtime_class_overhead_exceeds_quota() {
     let mut cluster = one_queue("2");
     set_overhead(&mut cluster, "1500m");
     cluster.put(Kind::JOB, sandboxed("a", json!([])));
@@ -90,7 +90,7 @@ fn a_job_waits_while_its_runtime_class_costs_too_much() {
 }
 
 #[test]
-fn what_a_job_asks_for_is_shown_anew_though_it_waits_for_the_same() {
+fn changed_resource_requests_are_shown_though_pending_reason_stays() {
     let mut cluster = one_queue("2");
     let quota = |name: &str, amount: &str| json!({"name": name, "nominalQuota": amount});
     let flavors = json!([{"name": "default", "resources": [quota("cpu", "2"), quota("memory", "8Gi")]}]);
@@ -120,7 +120,7 @@ fn what_a_job_asks_for_is_shown_anew_though_it_waits_for_the_same() {
 }
 
 #[test]
-fn requests_beyond_limits_and_limit_ranges_are_named() {
+fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
     let mut cluster = one_queue("9");
     let most = json!([{"type": "Container", "max": {"cpu": "2"}}]);
     let range = json!({"metadata": {"name": "limits", "namespace": "team"}, "spec": {"limits": most}});
@@ -148,7 +148,7 @@ fn requests_beyond_limits_and_limit_ranges_are_named() {
 
 /// Its pods would be refused, and what they take beside their containers is not known.
 #[test]
-fn a_runtime_class_that_does_not_exist_is_waited_for_and_charged_with_its_overhead_when_it_is_there() {
+fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut cluster = one_queue("2");
     let mut object = job("a", "lq", "1", true);
     object["spec"]["template"]["spec"]["runtimeClassName"] = json!("sandbox");

@@ -60,7 +60,7 @@ pub fn tell(cluster: &Cluster, reason: &str) -> String {
 }
 
 #[test]
-fn workers_are_given_up_by_a_restart_of_all_roles() {
+fn scale_down_restarts_all_roles_with_fewer_workers() {
     let mut job = told_once("a", &json!({"roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]}));
     job["spec"]["jobType"] = json!("TFJob");
     let mut cluster = started(job);
@@ -98,7 +98,7 @@ fn workers_are_given_up_by_a_restart_of_all_roles() {
 }
 
 #[test]
-fn it_saves_before_it_restarts_with_fewer() {
+fn training_job_saves_checkpoint_before_scale_down_restart() {
     let mut cluster = started(saving("a"));
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(5, "asked");
@@ -132,7 +132,7 @@ pub fn saves_when_idle(cluster: &mut Cluster) {
 }
 
 #[test]
-fn another_leader_at_any_moment_goes_on() {
+fn new_leader_at_any_step_completes_scaling_restart() {
     for (moment, grows) in (1..60).flat_map(|moment| [(moment, false), (moment, true)]) {
         let what = format!("moment {moment}, grows: {grows}");
         let mut cluster = if grows { held_small(saving("a")) } else { started(saving("a")) };
@@ -172,7 +172,7 @@ fn another_leader_at_any_moment_goes_on() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
+fn scaling_restarts_reach_same_end_after_failed_or_lost_writes() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -212,7 +212,7 @@ fn short() -> Value {
 }
 
 #[test]
-fn the_restarted_run_has_its_own_time_to_get_nodes() {
+fn scheduling_timeout_starts_anew_after_scaling_restart() {
     let mut cluster = started(told_once("a", &short()));
     cluster.pass_judged(60, "long after its start");
     cluster.nodes = Some(1);
@@ -232,7 +232,7 @@ fn the_restarted_run_has_its_own_time_to_get_nodes() {
 }
 
 #[test]
-fn workers_that_were_added_and_get_no_nodes_are_given_up_by_a_restart() {
+fn added_workers_without_nodes_are_given_up_by_restart() {
     let mut job = saving("a");
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
@@ -248,7 +248,7 @@ fn workers_that_were_added_and_get_no_nodes_are_given_up_by_a_restart() {
 }
 
 #[test]
-fn who_cannot_start_again_gives_up_more() {
+fn training_job_that_cannot_restart_gives_up_more_workers() {
     let mut cluster = started(told_once("a", &json!({})));
     for _ in 0..100 {
         cluster.faults.push((Purpose::StartTraining, Outcome::Refused("no more Jobs".into()), false));
@@ -266,7 +266,7 @@ fn who_cannot_start_again_gives_up_more() {
 }
 
 #[test]
-fn lowered_bounds_are_followed_by_one_restart() {
+fn lowered_max_workers_are_followed_by_one_restart() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
     cluster.pass_judged(60, "lowered");
@@ -278,7 +278,7 @@ fn lowered_bounds_are_followed_by_one_restart() {
 }
 
 #[test]
-fn with_too_little_to_spare_it_goes_whole_and_what_it_gave_up_before_is_forgotten() {
+fn shrunk_training_job_is_evicted_and_returns_at_full_size() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "two go");
@@ -296,7 +296,7 @@ fn with_too_little_to_spare_it_goes_whole_and_what_it_gave_up_before_is_forgotte
 }
 
 #[test]
-fn who_asks_for_other_pods_meanwhile_is_preempted_whole() {
+fn edited_training_job_is_preempted_whole_instead_of_scaled_down() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.edit(
         Kind::TrainingJob,
@@ -312,7 +312,7 @@ fn who_asks_for_other_pods_meanwhile_is_preempted_whole() {
 }
 
 #[test]
-fn pods_of_before_a_restart_do_not_pass_for_those_after_it() {
+fn pods_from_before_scaling_restart_do_not_count_as_new() {
     let mut job = saving("a");
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
@@ -336,7 +336,7 @@ fn pods_of_before_a_restart_do_not_pass_for_those_after_it() {
 }
 
 #[test]
-fn pods_that_are_slow_to_go_take_none_of_the_time_of_those_that_come() {
+fn old_pods_ending_slowly_cost_new_pods_no_scheduling_time() {
     for fails_over in [false, true] {
         let mut cluster = started(told_once("a", &short()));
         cluster.keep_pods_of(Kind::TrainingJob, "a");
@@ -360,7 +360,7 @@ fn pods_that_are_slow_to_go_take_none_of_the_time_of_those_that_come() {
 }
 
 #[test]
-fn a_job_that_somebody_suspends_after_a_restart_is_made_again_soon() {
+fn job_suspended_by_user_after_scaling_restart_is_remade_soon() {
     let mut cluster = started(told_once("a", &json!({})));
     cluster.pass(1_000);
     cluster.put(Kind::JOB, other("urgent", "4", 100));
@@ -375,7 +375,7 @@ fn a_job_that_somebody_suspends_after_a_restart_is_made_again_soon() {
 }
 
 #[test]
-fn a_job_that_goes_slowly_after_a_restart_is_bounded_by_every_leader() {
+fn new_leader_bounds_slow_deletion_of_job_after_scaling_restart() {
     let mut cluster = started(told_once("a", &short()));
     cluster.put(Kind::JOB, other("urgent", "4", 100));
     cluster.pass_judged(10, "it restarts");

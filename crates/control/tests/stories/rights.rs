@@ -45,7 +45,7 @@ const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
 ];
 
 #[test]
-fn no_verb_is_granted_that_no_write_uses() {
+fn chart_grants_exactly_the_write_verbs_that_berth_uses() {
     let of_jobs = Kind::jobs().flat_map(|kind| WRITTEN_OF_JOBS.map(|(verb, _)| right(kind, Subresource::None, verb)));
     let used: BTreeSet<Right> = WRITTEN
         .iter()
@@ -71,7 +71,7 @@ fn no_verb_is_granted_that_no_write_uses() {
 /// The maker of an object that blocks the deletion of its owner must be allowed to update the owner's finalizers, where the API server enforces that
 /// (OwnerReferencesPermissionEnforcement).
 #[test]
-fn owners_let_their_deletion_be_blocked() {
+fn chart_grants_update_of_finalizers_for_all_owner_kinds() {
     let others = ["pods", "provisioningrequests", "statefulsets", "trainingjobs", "workloads"];
     let owners = Kind::jobs().map(|kind| kind.resource().2).chain(others);
     let granted: BTreeSet<String> =
@@ -81,7 +81,7 @@ fn owners_let_their_deletion_be_blocked() {
 }
 
 #[test]
-fn no_secret_of_a_tenant_can_be_read() {
+fn chart_grants_no_read_of_tenant_secrets() {
     assert!(of_secrets("rules.yaml").is_empty(), "in the whole cluster: {:?}", of_secrets("rules.yaml"));
     // In Berth's own namespace those that it may read are named.
     let own = of_secrets("namespace-rules.yaml");

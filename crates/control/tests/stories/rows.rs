@@ -66,7 +66,7 @@ fn lend(cluster: &mut Cluster) {
 }
 
 #[test]
-fn who_waits_for_a_victim_says_so_and_the_victim_says_for_what() {
+fn preemptor_and_victim_conditions_show_preemption_under_way() {
     let mut cluster = gated("", true, false);
     lend(&mut cluster);
     // It is slow to stop.
@@ -85,7 +85,7 @@ fn who_waits_for_a_victim_says_so_and_the_victim_says_for_what() {
 }
 
 #[test]
-fn a_share_that_is_taken_back_has_a_reason_of_its_own() {
+fn victim_of_fair_sharing_gets_fair_sharing_reason() {
     let mut cluster = gated("", true, true);
     let reclaims = json!({"preemption": {"reclaimWithinCohort": "Any"}});
     for (name, quota) in [("pool", "4"), ("large", "0"), ("small", "0")] {
@@ -107,7 +107,7 @@ fn a_share_that_is_taken_back_has_a_reason_of_its_own() {
 }
 
 #[test]
-fn what_is_missing_for_an_admission_is_said() {
+fn admitted_and_pods_ready_conditions_say_what_is_missing() {
     let (mut cluster, name) = checked();
     assert_eq!(reason(&cluster, "a", "Admitted"), "UnsatisfiedAdmissionChecks");
     assert_eq!(reason(&cluster, "a", "PodsReady"), "WaitForStart");
@@ -126,7 +126,7 @@ fn active(cluster: &Cluster, key: &ObjectKey) -> (Value, Value) {
 }
 
 #[test]
-fn a_queue_that_is_deleted_takes_nobody_in_and_goes_with_its_last_workload() {
+fn deleted_cluster_queue_admits_nothing_and_goes_with_last_workload() {
     let mut cluster = one_queue("2");
     let queue = Cluster::key(Kind::ClusterQueue, "", "cq");
     let local = Cluster::key(Kind::LocalQueue, "team", "lq");
@@ -148,7 +148,7 @@ fn a_queue_that_is_deleted_takes_nobody_in_and_goes_with_its_last_workload() {
 }
 
 #[test]
-fn who_comes_back_says_what_had_kept_it_away() {
+fn requeued_condition_says_what_kept_workload_away() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -166,7 +166,7 @@ fn who_comes_back_says_what_had_kept_it_away() {
 }
 
 #[test]
-fn what_is_deactivated_while_it_waits_says_so() {
+fn waiting_workload_that_is_deactivated_shows_deactivated_reason() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -193,7 +193,7 @@ fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn who_is_to_be_deactivated_is_told_why_before_it_is() {
+fn deactivation_target_reason_is_written_before_deactivation() {
     let later = |cluster: &mut Cluster| {
         cluster.now = cluster.now.checked_add(SignedDuration::from_secs(11)).unwrap();
     };
@@ -228,7 +228,7 @@ fn who_is_to_be_deactivated_is_told_why_before_it_is() {
 }
 
 #[test]
-fn a_finalizer_is_taken_from_the_state_that_was_read() {
+fn finalizer_removal_does_not_drop_finalizer_added_meanwhile() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -253,7 +253,7 @@ fn a_finalizer_is_taken_from_the_state_that_was_read() {
 }
 
 #[test]
-fn a_job_goes_like_any_other_when_what_owned_it_is_gone() {
+fn job_with_missing_owner_frees_its_quota_when_deleted() {
     let mut cluster = one_queue("1");
     let mut orphan = job("orphan", "lq", "1", true);
     orphan["metadata"]["ownerReferences"] =
@@ -269,7 +269,7 @@ fn a_job_goes_like_any_other_when_what_owned_it_is_gone() {
 }
 
 #[test]
-fn the_first_flavor_that_fits_is_taken_where_flavors_are_not_fungible() {
+fn first_fitting_flavor_is_taken_with_flavor_fungibility_off() {
     for (on, expected) in [(true, "second"), (false, "first")] {
         let mut cluster = gated("FlavorFungibility", on, false);
         member(&mut cluster, "pool", &[("first", "1")], &json!({}));
@@ -282,7 +282,7 @@ fn the_first_flavor_that_fits_is_taken_where_flavors_are_not_fungible() {
 }
 
 #[test]
-fn who_lost_its_round_goes_on_with_the_next_flavor_where_progress_is_kept() {
+fn losing_workload_continues_with_next_flavor_when_gate_keeps_progress() {
     for (on, expected) in [(true, "second"), (false, "first")] {
         let mut cluster = gated("FlavorFungibilityPreserveScanProgress", on, false);
         member(&mut cluster, "pool", &[("first", "1"), ("second", "1")], &json!({}));
@@ -303,7 +303,7 @@ fn who_lost_its_round_goes_on_with_the_next_flavor_where_progress_is_kept() {
 }
 
 #[test]
-fn priority_orders_the_heads_of_a_cohort_where_the_gate_is_on() {
+fn cohort_heads_are_ordered_by_priority_only_with_gate_on() {
     for on in [true, false] {
         let mut cluster = gated("PrioritySortingWithinCohort", on, false);
         for (name, quota) in [("pool", "1"), ("one", "0"), ("two", "0")] {
@@ -323,7 +323,7 @@ fn priority_orders_the_heads_of_a_cohort_where_the_gate_is_on() {
 }
 
 #[test]
-fn who_does_not_borrow_goes_before_a_smaller_share_where_the_gate_is_on() {
+fn non_borrowing_workload_beats_smaller_share_only_with_gate_on() {
     for on in [true, false] {
         let mut cluster = gated("FairSharingPrioritizeNonBorrowing", on, true);
         for (name, cpu, memory) in [("pool", "0", "10Gi"), ("large", "10", "0"), ("small", "0", "0")] {
@@ -347,7 +347,7 @@ fn who_does_not_borrow_goes_before_a_smaller_share_where_the_gate_is_on() {
 }
 
 #[test]
-fn within_its_quota_a_queue_takes_back_without_regard_to_shares_where_the_gate_is_on() {
+fn reclaim_within_nominal_quota_ignores_shares_with_gate_on() {
     for (on, expected) in [(true, "InCohortReclamation"), (false, "InCohortFairSharing")] {
         let mut cluster = gated("FairSharingPreemptWithinNominal", on, true);
         lend(&mut cluster);
@@ -359,7 +359,7 @@ fn within_its_quota_a_queue_takes_back_without_regard_to_shares_where_the_gate_i
 }
 
 #[test]
-fn what_no_queue_declares_counts_for_nothing_where_that_is_asked_for() {
+fn undeclared_resource_is_ignored_only_when_configured() {
     for ignored in [true, false] {
         let mut settings = settings();
         settings.engine.ignore_undeclared = ignored;
@@ -375,7 +375,7 @@ fn what_no_queue_declares_counts_for_nothing_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_pods_leave_that_have_ended_is_free_where_the_gate_is_on() {
+fn quota_of_ended_pods_is_free_only_with_gate_on() {
     for on in [true, false] {
         let mut settings = settings();
         settings.reclaimable_pods = on;
@@ -395,7 +395,7 @@ fn what_pods_leave_that_have_ended_is_free_where_the_gate_is_on() {
 }
 
 #[test]
-fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
+fn local_queue_cohort_and_unadmitted_metrics_can_be_disabled() {
     for on in [true, false] {
         let mut settings = settings();
         settings.local_queue_metrics = on;
@@ -419,7 +419,7 @@ fn figures_of_local_queues_cohorts_and_those_who_wait_can_be_left_out() {
 }
 
 #[test]
-fn the_quota_of_what_is_deactivated_is_free_when_its_pods_are_gone() {
+fn deactivated_job_frees_its_quota_when_its_pods_are_gone() {
     let mut cluster = one_queue("1");
     for name in ["holds", "waits"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -437,7 +437,7 @@ fn the_quota_of_what_is_deactivated_is_free_when_its_pods_are_gone() {
 }
 
 #[test]
-fn nobody_is_preempted_while_admission_waits_for_pods() {
+fn preemption_waits_while_admission_is_blocked_on_unready_pods() {
     let mut settings = settings();
     settings.wait_for_pods_ready.as_mut().unwrap().block_admission = true;
     let mut cluster = with_queue(Cluster::with(settings), "2");
@@ -462,7 +462,7 @@ fn nobody_is_preempted_while_admission_waits_for_pods() {
 }
 
 #[test]
-fn a_job_that_ends_as_soon_as_it_is_ready_is_told_its_end_alone() {
+fn pods_ready_is_not_written_for_job_about_to_finish() {
     for ends in [true, false] {
         let mut cluster = with_queue(Cluster::with(settings()), "1");
         cluster.pods_stay_unready = true;

@@ -30,7 +30,7 @@ fn activate(cluster: &mut Cluster, active: bool) {
 }
 
 #[test]
-fn a_group_that_serves_has_no_end_and_gives_nothing_back() {
+fn serving_pod_group_never_finishes_and_keeps_its_quota() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"], SERVING);
     for name in ["a", "b"] {
@@ -43,7 +43,7 @@ fn a_group_that_serves_has_no_end_and_gives_nothing_back() {
 }
 
 #[test]
-fn a_failed_pod_of_a_group_that_serves_is_waited_for_and_starts_without_another_admission() {
+fn failed_pod_of_serving_group_is_replaced_without_new_admission() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"], SERVING);
     cluster.end_pod("a", "Failed");
@@ -56,7 +56,7 @@ fn a_failed_pod_of_a_group_that_serves_is_waited_for_and_starts_without_another_
 }
 
 #[test]
-fn an_evicted_group_that_serves_takes_no_quota_before_it_is_there_again() {
+fn evicted_serving_group_gets_no_quota_until_its_pods_return() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"], SERVING);
     activate(&mut cluster, false);
@@ -68,7 +68,7 @@ fn an_evicted_group_that_serves_takes_no_quota_before_it_is_there_again() {
 }
 
 #[test]
-fn a_group_that_serves_stays_in_its_queue() {
+fn serving_pod_group_cannot_move_to_another_queue() {
     for (notes, queue) in [(SERVING, "lq"), (&[][..], "other")] {
         let mut cluster = pod_queue("1");
         cluster.put(Kind::LocalQueue, local_queue("other", "cq"));
@@ -84,7 +84,7 @@ fn a_group_that_serves_stays_in_its_queue() {
 }
 
 #[test]
-fn of_a_group_that_starts_with_its_first_pod_one_that_goes_on_is_enough() {
+fn fast_admission_group_waits_for_pods_only_when_none_remain() {
     let fast = [("pod-group-fast-admission", "true")];
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"], &fast);

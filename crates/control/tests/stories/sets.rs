@@ -95,7 +95,7 @@ fn replica_without_queue(cluster: &mut Cluster, index: i32) {
 }
 
 #[test]
-fn a_pod_of_a_stateful_set_needs_no_queue_of_its_own() {
+fn stateful_set_pod_without_queue_label_runs_under_sets_workload() {
     let (mut cluster, name) = running_set();
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-1"));
     cluster.settle();
@@ -119,7 +119,7 @@ fn a_pod_of_a_stateful_set_needs_no_queue_of_its_own() {
 }
 
 #[test]
-fn a_pod_that_nobody_could_tell_its_queue_is_told_when_it_starts() {
+fn stateful_set_pod_without_queue_label_gets_it_when_started() {
     let mut cluster = pod_queue("5");
     cluster.set_class("high", 100);
     let mut asked = set(2);
@@ -142,7 +142,7 @@ fn a_pod_that_nobody_could_tell_its_queue_is_told_when_it_starts() {
 /// The labels and annotations that Kueue writes on its pods are enough for the Workload of a group; the Workload of a StatefulSet is made of the set
 /// all the same.
 #[test]
-fn pods_that_are_seen_before_their_stateful_set_wait_for_it() {
+fn pods_seen_before_their_stateful_set_wait_for_it() {
     let mut cluster = pod_queue("5");
     let group = group_of_stateful_set("web", "set-uid");
     let total = json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}}});
@@ -161,7 +161,7 @@ fn pods_that_are_seen_before_their_stateful_set_wait_for_it() {
 }
 
 #[test]
-fn a_stateful_set_that_waits_moves_to_another_queue() {
+fn waiting_stateful_set_moves_to_another_queue() {
     let (mut cluster, name) = waiting(queues(), &json!({}));
     follows(&mut cluster, &labelled(QUEUE, "narrow"));
     assert_eq!(set_workload(&cluster)["spec"]["queueName"], json!("narrow"));
@@ -178,7 +178,7 @@ fn a_stateful_set_that_waits_moves_to_another_queue() {
 }
 
 #[test]
-fn the_write_may_fail_or_be_lost_and_the_stateful_set_moves_all_the_same() {
+fn stateful_set_move_succeeds_after_failed_or_lost_write() {
     with_every_fault(
         || waiting(queues(), &json!({})).0,
         &[Purpose::UpdateWorkload],
@@ -192,7 +192,7 @@ fn the_write_may_fail_or_be_lost_and_the_stateful_set_moves_all_the_same() {
 }
 
 #[test]
-fn a_stateful_set_is_tried_when_nobody_holds_it_any_more() {
+fn stateful_set_is_admitted_once_its_admission_gates_are_removed() {
     let (mut cluster, name) = waiting(pod_queue("5"), &annotated(GATES, &json!("a.io/one,b.io/two")));
     assert_eq!(note(&cluster, GATES), json!("a.io/one,b.io/two"));
     follows(&mut cluster, &annotated(GATES, &json!("b.io/two")));
@@ -204,7 +204,7 @@ fn a_stateful_set_is_tried_when_nobody_holds_it_any_more() {
 }
 
 #[test]
-fn a_stateful_set_takes_another_class_before_its_admission_and_after_it() {
+fn stateful_set_priority_class_can_change_before_and_after_admission() {
     let mut cluster = pod_queue("1");
     cluster.set_class("low", 1);
     cluster.set_class("high", 100);
@@ -222,7 +222,7 @@ fn a_stateful_set_takes_another_class_before_its_admission_and_after_it() {
 }
 
 #[test]
-fn a_stateful_set_that_waits_may_change_what_it_accepts() {
+fn waiting_stateful_set_can_change_its_accepted_tiers() {
     let (mut cluster, name) = waiting(ladder(), &annotated(TIERS, &json!("spot")));
     assert_eq!(note(&cluster, TIERS), json!("spot"), "its pods say nothing of it");
     follows(&mut cluster, &annotated(TIERS, &Value::Null));
@@ -238,7 +238,7 @@ fn a_stateful_set_that_waits_may_change_what_it_accepts() {
 }
 
 #[test]
-fn what_changes_at_once_is_one_write() {
+fn simultaneous_stateful_set_edits_update_workload_in_one_write() {
     let mut cluster = queues();
     cluster.set_class("high", 100);
     let (mut cluster, name) = waiting(cluster, &annotated(GATES, &json!("a.io/one")));
@@ -254,7 +254,7 @@ fn what_changes_at_once_is_one_write() {
 }
 
 #[test]
-fn what_a_stateful_set_leaves_open_its_template_says() {
+fn stateful_set_takes_class_and_tiers_from_template_by_default() {
     let mut cluster = ladder();
     cluster.set_class("low", 1);
     let template = json!({"metadata": {"labels": {CLASS: "low"}, "annotations": {TIERS: "reserved"}}});
@@ -265,7 +265,7 @@ fn what_a_stateful_set_leaves_open_its_template_says() {
 }
 
 #[test]
-fn what_a_stateful_set_got_its_quota_for_stays() {
+fn running_stateful_set_ignores_new_queue_tiers_and_first_class() {
     let (mut cluster, name) = running_set();
     cluster.set_class("high", 100);
     cluster.pass(60);
@@ -278,7 +278,7 @@ fn what_a_stateful_set_got_its_quota_for_stays() {
 }
 
 #[test]
-fn a_stateful_set_without_a_queue_has_a_workload_without_one_where_all_are_managed() {
+fn stateful_set_without_queue_gets_workload_only_with_all_managed() {
     for all_managed in [true, false] {
         let mut settings = settings();
         settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);

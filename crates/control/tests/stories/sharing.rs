@@ -24,7 +24,7 @@ fn lent_out() -> Cluster {
 }
 
 #[test]
-fn a_victim_is_evicted_once_and_comes_back() {
+fn victim_is_evicted_once_and_returns_when_preemptor_is_gone() {
     let mut cluster = lent_out();
     cluster.put(Kind::JOB, job("mine", "owner", "2", true));
     cluster.pass(30);
@@ -37,7 +37,7 @@ fn a_victim_is_evicted_once_and_comes_back() {
 }
 
 #[test]
-fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller() {
+fn victim_stopped_right_after_start_keeps_quota_until_pods_end() {
     let mut cluster = lent_out();
     // The controller has made pods and has not said so yet.
     cluster.controller_sleeps = true;
@@ -65,7 +65,7 @@ fn the_quota_of_a_job_stopped_right_after_its_start_waits_for_the_job_controller
 }
 
 #[test]
-fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
+fn victim_keeps_running_when_preemptor_is_deleted_before_eviction() {
     let mut cluster = lent_out();
     cluster.faults.push((Purpose::Evict, Outcome::Busy(20_000), false));
     cluster.put(Kind::JOB, job("mine", "owner", "2", true));
@@ -80,7 +80,7 @@ fn a_victim_stays_when_its_preemptor_goes_before_it_was_told() {
 }
 
 #[test]
-fn a_cohort_counts_what_is_below_it() {
+fn cohort_metrics_include_queues_and_cohorts_below_it() {
     let mut cluster = Cluster::new();
     let cohort = |name: &str, parent: &str| {
         let group = json!({"coveredResources": ["cpu"], "flavors": [{"name": "default",
@@ -117,7 +117,7 @@ fn a_cohort_counts_what_is_below_it() {
 }
 
 #[test]
-fn who_waits_for_victims_in_a_flavor_that_the_queue_loses_gets_nothing_for_nothing() {
+fn preemptor_gets_no_quota_of_flavor_removed_while_victim_stops() {
     for kept in ["first", "second"] {
         let mut cluster = Cluster::new();
         for name in ["first", "second"] {
@@ -158,7 +158,7 @@ fn who_waits_for_victims_in_a_flavor_that_the_queue_loses_gets_nothing_for_nothi
 }
 
 #[test]
-fn a_status_that_could_not_be_written_is_written_later() {
+fn queue_status_that_could_not_be_written_is_written_later() {
     for fault in [Outcome::Busy(100), Outcome::Unknown("lost".into()), Outcome::Refused("no".into())] {
         let mut cluster = lent_out();
         cluster.pass(10);
@@ -192,7 +192,7 @@ fn shares(cluster: &Cluster) -> [(f64, Value); 2] {
 }
 
 #[test]
-fn shares_are_rounded_in_the_status_and_not_in_the_metrics() {
+fn weighted_share_is_rounded_in_status_and_exact_in_metrics() {
     let mut settings = settings();
     settings.engine.fair_sharing = Some(FairSharing::default());
     let mut cluster = Cluster::with(settings);

@@ -62,7 +62,7 @@ fn variable(cluster: &Cluster, name: &str, variable: &str) -> Option<String> {
 }
 
 #[test]
-fn a_job_goes_on_from_what_its_store_shows() {
+fn training_job_resumes_from_latest_checkpoint_in_its_store() {
     let mut cluster = with_store();
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(5);
@@ -93,7 +93,7 @@ fn a_job_goes_on_from_what_its_store_shows() {
 }
 
 #[test]
-fn what_was_saved_in_the_second_of_an_eviction_but_before_it_is_no_answer() {
+fn checkpoint_saved_just_before_suspension_does_not_end_its_grace() {
     // A store with times in full seconds leaves open which came first: its checkpoint counts.
     for (saved, counts) in [("2026-11-21T12:00:14.2Z", false), ("2026-11-21T12:00:14Z", true)] {
         let mut cluster = with_store();
@@ -116,7 +116,7 @@ fn what_was_saved_in_the_second_of_an_eviction_but_before_it_is_no_answer() {
 }
 
 #[test]
-fn a_store_is_looked_into_every_second_while_workers_are_to_go() {
+fn store_is_listed_every_second_while_scale_down_awaits_checkpoint() {
     let mut cluster = with_store();
     let mut elastic = saving(json!({"interval": "10m"}));
     elastic["resources"] = json!({"minReplicas": 1, "maxReplicas": 2});
@@ -139,7 +139,7 @@ fn a_store_is_looked_into_every_second_while_workers_are_to_go() {
 }
 
 #[test]
-fn only_the_last_ones_are_kept_and_the_one_it_began_from() {
+fn old_checkpoints_are_deleted_except_the_resumed_one() {
     let mut cluster = with_store();
     save(&mut cluster, "a", 1);
     cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
@@ -167,7 +167,7 @@ fn only_the_last_ones_are_kept_and_the_one_it_began_from() {
 }
 
 #[test]
-fn a_missed_interval_is_told_and_a_kept_one_too() {
+fn checkpoint_overdue_condition_follows_missed_and_kept_intervals() {
     for store in [true, false] {
         let mut cluster = with_store();
         let mut more = saving(json!({}));
@@ -201,7 +201,7 @@ fn a_missed_interval_is_told_and_a_kept_one_too() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_delays_a_start_for_a_while() {
+fn unavailable_store_delays_training_start_by_about_a_minute() {
     let mut cluster = with_store();
     save(&mut cluster, "a", 1);
     cluster.store_fault = Some("CheckpointStore main: connection refused".into());
@@ -220,7 +220,7 @@ fn a_store_that_does_not_answer_delays_a_start_for_a_while() {
 }
 
 #[test]
-fn a_fault_of_a_deletion_is_told_and_tried_again_later() {
+fn failed_checkpoint_deletion_is_retried_later() {
     let mut cluster = with_store();
     cluster.put(Kind::TrainingJob, training("a", saving(json!({"maxCheckpoints": 1}))));
     cluster.pass(5);
@@ -235,7 +235,7 @@ fn a_fault_of_a_deletion_is_told_and_tried_again_later() {
 }
 
 #[test]
-fn a_store_that_does_not_exist_is_named_with_those_that_do() {
+fn missing_store_stalls_training_job_and_names_existing_stores() {
     let mut cluster = cluster("2");
     declare(&mut cluster, "other");
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
@@ -254,7 +254,7 @@ fn a_store_that_does_not_exist_is_named_with_those_that_do() {
 }
 
 #[test]
-fn of_equals_the_one_goes_whose_store_shows_the_last_checkpoint() {
+fn victim_among_equals_is_the_one_with_latest_checkpoint() {
     let mut cluster = cluster("4");
     declare(&mut cluster, "main");
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
@@ -272,7 +272,7 @@ fn of_equals_the_one_goes_whose_store_shows_the_last_checkpoint() {
 }
 
 #[test]
-fn what_another_place_has_counts_for_nothing() {
+fn checkpoints_of_former_store_are_neither_resumed_nor_deleted() {
     // The store gets another bucket, or the job names another store that has it.
     for renamed in [false, true] {
         let what = if renamed { "another store" } else { "another bucket" };
@@ -317,7 +317,7 @@ fn what_another_place_has_counts_for_nothing() {
 }
 
 #[test]
-fn an_answer_of_another_place_is_passed_over() {
+fn store_listing_from_before_store_edit_is_ignored() {
     let mut cluster = with_store();
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(5);
@@ -343,7 +343,7 @@ fn an_answer_of_another_place_is_passed_over() {
 }
 
 #[test]
-fn who_waits_gets_no_quota_once_its_store_is_gone() {
+fn waiting_training_job_gets_no_quota_after_store_is_deleted() {
     let mut cluster = with_store();
     cluster.put(Kind::TrainingJob, training("first", json!({})));
     cluster.pass(3);

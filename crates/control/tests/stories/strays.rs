@@ -15,7 +15,7 @@ fn told(cluster: &Cluster, reason: &str, part: &str) -> bool {
 }
 
 #[test]
-fn a_pod_that_says_it_is_like_a_smaller_one_does_not_start() {
+fn group_pod_larger_than_its_claimed_role_does_not_start() {
     let mut cluster = pod_queue("8");
     cluster.put(Kind::Pod, member("a", "1", 2, &[(HASH, "same")]));
     cluster.put(Kind::Pod, member("b", "4", 2, &[(HASH, "same")]));
@@ -26,7 +26,7 @@ fn a_pod_that_says_it_is_like_a_smaller_one_does_not_start() {
 
 /// To Kueue's hash, what prepares a pod and what runs on beside it are the same.
 #[test]
-fn a_pod_whose_sidecar_makes_it_ask_for_more_than_its_role_does_not_start() {
+fn group_pod_with_sidecar_beyond_its_role_does_not_start() {
     let beside = |name: &str, policy: Value| {
         let mut pod = member(name, "1", 2, &[]);
         let requests = json!({"requests": {"cpu": "1"}});
@@ -44,7 +44,7 @@ fn a_pod_whose_sidecar_makes_it_ask_for_more_than_its_role_does_not_start() {
 }
 
 #[test]
-fn a_pod_of_a_role_that_its_group_was_not_admitted_with_is_told_what_to_do() {
+fn group_pod_of_unadmitted_role_waits_with_event_naming_fix() {
     // One pod is enough for the Workload, which says that all others are like it.
     let fast = |role| [(HASH, role), ("pod-group-fast-admission", "true")];
     let mut cluster = pod_queue("8");
@@ -66,7 +66,7 @@ fn a_pod_of_a_role_that_its_group_was_not_admitted_with_is_told_what_to_do() {
 }
 
 #[test]
-fn a_job_that_names_the_workload_of_another_does_not_run() {
+fn unsuspended_job_naming_another_jobs_workload_is_suspended_again() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -82,7 +82,7 @@ fn a_job_that_names_the_workload_of_another_does_not_run() {
 }
 
 #[test]
-fn a_pod_without_queue_is_part_of_no_group() {
+fn ended_pod_without_queue_does_not_finish_its_pod_group() {
     let mut cluster = pod_queue("4");
     let mut stray = member("stray", "1", 1, &[]);
     stray["metadata"]["labels"].as_object_mut().unwrap().remove("kueue.x-k8s.io/queue-name");
@@ -98,7 +98,7 @@ fn a_pod_without_queue_is_part_of_no_group() {
 }
 
 #[test]
-fn a_group_that_ends_before_its_pods_keeps_none_of_them_running() {
+fn finished_group_workload_stops_pods_that_still_run() {
     let mut cluster = pod_queue("4");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));
@@ -112,7 +112,7 @@ fn a_group_that_ends_before_its_pods_keeps_none_of_them_running() {
 }
 
 #[test]
-fn what_has_run_to_its_end_goes_with_the_workload_of_its_group() {
+fn ended_pod_is_deleted_with_the_workload_of_its_group() {
     let mut cluster = pod_queue("4");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
@@ -133,7 +133,7 @@ fn what_has_run_to_its_end_goes_with_the_workload_of_its_group() {
 }
 
 #[test]
-fn a_group_whose_pod_has_left_its_queue_does_not_keep_its_workload() {
+fn pod_that_left_its_queue_does_not_keep_group_workload() {
     let mut cluster = pod_queue("1");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
@@ -148,7 +148,7 @@ fn a_group_whose_pod_has_left_its_queue_does_not_keep_its_workload() {
 }
 
 #[test]
-fn whoever_deletes_the_workload_of_a_stateful_set_stops_its_pods() {
+fn stateful_set_workload_deletion_stops_pods_and_workload_is_remade() {
     let (mut cluster, name) = running_set();
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
     cluster.pass(60);
@@ -165,7 +165,7 @@ fn whoever_deletes_the_workload_of_a_stateful_set_stops_its_pods() {
 }
 
 #[test]
-fn a_deactivated_stateful_set_at_zero_gives_its_quota_back() {
+fn deactivated_stateful_set_scaled_to_zero_frees_its_quota() {
     let (mut cluster, name) = running_set();
     cluster.put(Kind::StatefulSet, set(0));
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));

@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, job};
 use crate::stories::training::{cluster, started, suspend, training};
 
 #[test]
-fn created_suspended_it_takes_nobodys_quota_before_it_is_resumed() {
+fn training_job_created_suspended_takes_no_quota_until_resumed() {
     // Its status is written at once, or refused for a while.
     for refused in [0, 20] {
         let mut cluster = cluster("2");
@@ -59,7 +59,7 @@ fn running() -> Cluster {
 }
 
 #[test]
-fn a_suspension_of_which_no_status_was_taken_is_taken_back_whoever_leads() {
+fn resumed_training_job_runs_though_suspended_status_was_never_written() {
     for restarts in [false, true] {
         let mut cluster = running();
         let refusal = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
@@ -82,7 +82,7 @@ fn a_suspension_of_which_no_status_was_taken_is_taken_back_whoever_leads() {
 }
 
 #[test]
-fn a_workload_that_was_deactivated_before_the_suspension_stays_so_after_it() {
+fn workload_deactivated_before_suspension_stays_inactive_after_resume() {
     let mut cluster = running();
     activate(&mut cluster, false);
     cluster.pass(10);
@@ -100,7 +100,7 @@ fn a_workload_that_was_deactivated_before_the_suspension_stays_so_after_it() {
 }
 
 #[test]
-fn who_wakes_the_workload_of_a_suspended_job_changes_nothing_before_it_is_resumed() {
+fn workload_of_suspended_training_job_cannot_be_activated_before_resume() {
     let mut cluster = running();
     suspend(&mut cluster, true);
     cluster.pass(10);
@@ -120,7 +120,7 @@ fn who_wakes_the_workload_of_a_suspended_job_changes_nothing_before_it_is_resume
 }
 
 #[test]
-fn a_suspension_by_a_berth_that_marked_no_workload_is_taken_back() {
+fn suspension_by_older_berth_without_mark_ends_on_resume() {
     let mut cluster = running();
     suspend(&mut cluster, true);
     cluster.pass(10);

@@ -397,23 +397,23 @@ fn nobody_swings_on(ground: Ground, usual: u64) {
 }
 
 #[test]
-fn nobody_swings_between_tiers_once_the_capacity_holds_still() {
+fn jobs_do_not_swing_between_tiers_once_capacity_is_stable() {
     nobody_swings_on(Ground::Queue, 60);
 }
 
 #[test]
-fn nobody_swings_where_queues_borrow_and_take_back_what_is_theirs() {
+fn jobs_do_not_swing_between_tiers_when_cohort_reclaims_quota() {
     nobody_swings_on(Ground::Cohort, 30);
 }
 
 #[test]
-fn nobody_swings_where_a_tier_has_two_flavors() {
+fn jobs_do_not_swing_between_tiers_with_two_flavors_each() {
     nobody_swings_on(Ground::Families, 30);
 }
 
 /// Each rule keeps jobs from swinging: under a policy without it the laws, which are of the default one, are broken.
 #[test]
-fn without_its_rules_somebody_swings_and_is_caught() {
+fn swing_law_catches_jobs_under_policy_without_backoff_rules() {
     let backoff = |initial: &str, max: &str, decay: &str| json!({"initial": initial, "max": max, "decay": decay});
     for (fault, rules) in [
         ("tries", (backoff("5s", "5s", "1s"), MOST_CLIMBS)),
@@ -427,7 +427,7 @@ fn without_its_rules_somebody_swings_and_is_caught() {
 }
 
 #[test]
-fn who_leaves_what_has_nodes_or_climbs_too_early_is_caught() {
+fn swing_judge_catches_job_leaving_nodes_or_moving_back_early() {
     let quiet: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let at = |second: i64| Timestamp::from_second(quiet.as_second() + second).unwrap();
     let left = |second: i64, tier: &str, reason: &str| {

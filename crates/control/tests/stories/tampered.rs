@@ -44,7 +44,7 @@ fn active(cluster: &Cluster, job: &str) -> Value {
 }
 
 #[test]
-fn a_job_of_a_training_that_names_another_controller_is_made_again() {
+fn job_of_training_job_naming_another_controller_is_remade() {
     let mut cluster = training_runs();
     for owners in [json!(null), cluster.controlled_by(Kind::JOB, "a-worker")] {
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
@@ -56,7 +56,7 @@ fn a_job_of_a_training_that_names_another_controller_is_made_again() {
 }
 
 #[test]
-fn an_evicted_training_whose_job_names_another_controller_gives_its_quota_back() {
+fn evicted_training_job_frees_quota_though_job_names_another_controller() {
     let mut cluster = training_runs();
     let itself = cluster.controlled_by(Kind::JOB, "a-worker");
     cluster.put(Kind::JOB, job("mine", "lender", "2", true));
@@ -66,7 +66,7 @@ fn an_evicted_training_whose_job_names_another_controller_gives_its_quota_back()
 }
 
 #[test]
-fn a_job_of_an_evicted_job_set_that_is_kept_while_it_is_deleted_loses_its_pods() {
+fn evicted_job_set_stops_pods_of_job_kept_in_deletion() {
     let mut cluster = borrowing();
     let mut set = slices();
     set["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = json!(1);
@@ -80,7 +80,7 @@ fn a_job_of_an_evicted_job_set_that_is_kept_while_it_is_deleted_loses_its_pods()
 }
 
 #[test]
-fn a_running_job_that_cannot_be_read_any_more_is_stopped_when_it_grows() {
+fn running_job_with_invalid_annotation_is_suspended_only_if_enlarged() {
     for grows in [false, true] {
         let mut cluster = one_queue("1");
         cluster.jobs_are_resized = true;
@@ -101,7 +101,7 @@ fn a_running_job_that_cannot_be_read_any_more_is_stopped_when_it_grows() {
 /// A job that is being deleted, kept and suspended by its user has its pods probed again and again: these questions do not keep the lender of its
 /// quota from evicting it.
 #[test]
-fn an_eviction_does_not_wait_for_the_answer_where_pods_are() {
+fn eviction_of_deleted_job_does_not_wait_for_pod_probe() {
     let mut cluster = borrowing();
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(5);

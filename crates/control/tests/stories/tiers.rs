@@ -40,7 +40,7 @@ pub fn flavor_of(cluster: &Cluster, job: &str) -> Value {
 }
 
 #[test]
-fn a_job_gets_the_first_tier_that_it_accepts() {
+fn job_gets_first_accepted_tier_with_free_quota() {
     let mut cluster = ladder("1");
     for (name, tiers) in [("a", "reserved,on-demand"), ("b", "reserved,on-demand"), ("c", "reserved,on-demand")] {
         cluster.put(Kind::JOB, accepting(name, tiers));
@@ -62,7 +62,7 @@ fn a_job_gets_the_first_tier_that_it_accepts() {
 }
 
 #[test]
-fn a_waiting_job_may_change_what_it_accepts() {
+fn waiting_job_can_change_its_accepted_tiers() {
     let mut cluster = ladder("1");
     cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.settle();
@@ -75,7 +75,7 @@ fn a_waiting_job_may_change_what_it_accepts() {
 }
 
 #[test]
-fn a_training_says_what_it_accepts_in_its_field_or_else_as_others_do() {
+fn training_job_tier_field_takes_precedence_over_annotation() {
     let tier = |field: Value, annotation: &str| {
         let mut cluster = ladder("2");
         let mut object = training("a", json!({"capacityTiers": field}));
@@ -89,7 +89,7 @@ fn a_training_says_what_it_accepts_in_its_field_or_else_as_others_do() {
 }
 
 #[test]
-fn a_waiting_training_may_change_what_its_metadata_says() {
+fn waiting_training_job_can_change_tiers_and_execution_time_limit() {
     let mut cluster = ladder("2");
     let mut full = job("full", "lq", "2", true);
     full["metadata"]["annotations"] = json!({(TIERS): "reserved"});
@@ -115,7 +115,7 @@ fn a_waiting_training_may_change_what_its_metadata_says() {
 }
 
 #[test]
-fn what_is_no_tier_is_named_and_not_admitted() {
+fn unknown_tier_in_annotation_is_reported_misconfigured_and_not_admitted() {
     let mut cluster = ladder("1");
     cluster.put(Kind::JOB, accepting("a", "reserved,preemptible"));
     cluster.settle();
@@ -129,7 +129,7 @@ fn what_is_no_tier_is_named_and_not_admitted() {
 }
 
 #[test]
-fn a_flavor_of_an_unknown_tier_takes_nobody_and_says_so() {
+fn flavor_of_unknown_tier_is_skipped_with_event() {
     let mut cluster = ladder("1");
     let labels = json!({"metadata": {"labels": {"berth.dev/capacity-tier": "gold"}}});
     cluster.edit(Kind::ResourceFlavor, "", "spot", &labels);
@@ -148,7 +148,7 @@ pub fn eviction(cluster: &Cluster, job: &str) -> (String, String) {
 }
 
 #[test]
-fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
+fn tier_without_nodes_is_left_and_skipped_by_next_job() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
@@ -183,7 +183,7 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_job() {
 }
 
 #[test]
-fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
+fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
     let mut cluster = ladder("4");
     let policy = json!({"patience": {"reserved": "10m"}});
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(policy));
@@ -212,7 +212,7 @@ fn who_asks_for_what_no_node_has_runs_out_of_it_alone() {
 }
 
 #[test]
-fn a_zone_without_nodes_is_out_of_stock_for_who_selects_it_alone() {
+fn stock_out_in_zone_holds_only_for_jobs_selecting_it() {
     let mut cluster = ladder("4");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({})));
     let in_zone = |name: &str, zone: &str| {
@@ -237,7 +237,7 @@ fn a_zone_without_nodes_is_out_of_stock_for_who_selects_it_alone() {
 }
 
 #[test]
-fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
+fn job_leaves_tier_early_when_autoscaler_reports_no_nodes() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
@@ -254,7 +254,7 @@ fn an_autoscaler_that_gets_no_nodes_ends_the_patience() {
 }
 
 #[test]
-fn what_counts_as_a_stock_out_is_in_the_policy() {
+fn policy_decides_which_failures_count_as_stock_out() {
     let refused = || Some("out of resources".to_owned());
     let told = |on: &[&str], words: Option<String>, seconds: i64| {
         let mut cluster = ladder("4");
@@ -281,7 +281,7 @@ fn what_counts_as_a_stock_out_is_in_the_policy() {
 }
 
 #[test]
-fn the_only_tier_is_tried_again_later_and_later() {
+fn job_with_single_tier_retries_it_with_growing_backoff() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::JOB, accepting("a", "reserved"));
@@ -292,7 +292,7 @@ fn the_only_tier_is_tried_again_later_and_later() {
 }
 
 #[test]
-fn pods_that_wait_for_something_else_are_left_alone() {
+fn scheduled_but_unready_pods_do_not_exhaust_tier_patience() {
     let mut cluster = ladder("4");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::JOB, accepting("a", "reserved,on-demand"));
@@ -302,7 +302,7 @@ fn pods_that_wait_for_something_else_are_left_alone() {
 }
 
 #[test]
-fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
+fn job_without_tiers_is_never_checked_for_stuck_pods() {
     let mut cluster = ladder("4");
     cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -312,7 +312,7 @@ fn jobs_that_say_nothing_of_tiers_are_never_asked_about() {
 }
 
 #[test]
-fn who_lost_its_nodes_goes_before_those_who_came_later() {
+fn job_that_lost_its_nodes_goes_before_later_jobs() {
     let mut cluster = ladder("1");
     cluster.put(Kind::JOB, accepting("a", "spot"));
     cluster.pass(1000);
@@ -329,7 +329,7 @@ fn who_lost_its_nodes_goes_before_those_who_came_later() {
 }
 
 #[test]
-fn nodes_taken_back_count_against_their_tier() {
+fn reclaimed_nodes_count_as_stock_out_of_their_tier() {
     let mut cluster = ladder("4");
     cluster.put(Kind::JOB, accepting("a", "spot,on-demand"));
     cluster.pass(1000);
@@ -349,7 +349,7 @@ fn nodes_taken_back_count_against_their_tier() {
 }
 
 #[test]
-fn what_ran_for_hours_tells_nothing_of_a_stock_out_before() {
+fn earlier_stock_out_is_forgotten_when_tier_fails_hours_later() {
     let mut cluster = ladder("4");
     let backoff = json!({"initial": "1m", "max": "8h", "decay": "10m"});
     let policy = json!({"default": ["reserved", "on-demand"], "patience": {"reserved": "1m"}, "backoff": backoff});

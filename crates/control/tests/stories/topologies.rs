@@ -57,7 +57,7 @@ fn evictions(cluster: &Cluster) -> Vec<&str> {
 }
 
 #[test]
-fn a_pod_that_waits_for_the_place_that_kueue_chose_gets_it() {
+fn topology_gated_pod_gets_domain_that_kueue_assigned() {
     for (assignment, wanted) in [(Some(places("rack", &[("r1", 1)])), json!("r1")), (None, Value::Null)] {
         let (mut cluster, name) = left_by_kueue(&[(pod("a", "1"), None)], assignment, &[]);
         assert!(!gated(&cluster, "a"), "{:?}", cluster.writes);
@@ -71,7 +71,7 @@ fn a_pod_that_waits_for_the_place_that_kueue_chose_gets_it() {
 }
 
 #[test]
-fn pods_of_a_group_fill_the_places_that_are_left() {
+fn group_pods_fill_topology_domains_that_are_left() {
     let of_group = |name: &str| member(name, "1", 3, &[]);
     let pods = [(of_group("a"), Some("r2")), (of_group("b"), None), (of_group("c"), None)];
     let (cluster, name) = left_by_kueue(&pods, Some(places("rack", &[("r1", 1), ("r2", 2)])), &[]);
@@ -82,7 +82,7 @@ fn pods_of_a_group_fill_the_places_that_are_left() {
 }
 
 #[test]
-fn a_group_without_a_place_for_each_of_its_pods_is_evicted_and_says_why() {
+fn group_with_too_few_topology_domains_is_evicted_with_reason() {
     let pods = [(member("a", "1", 2, &[]), Some("r1")), (member("b", "1", 2, &[]), None)];
     let (cluster, name) = left_by_kueue(&pods, Some(places("rack", &[("r1", 1)])), &[]);
     assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
@@ -92,7 +92,7 @@ fn a_group_without_a_place_for_each_of_its_pods_is_evicted_and_says_why() {
 }
 
 #[test]
-fn a_pod_is_not_sent_to_a_node_that_has_failed() {
+fn pod_assigned_to_failed_node_is_evicted_instead_of_started() {
     let host = places("kubernetes.io/hostname", &[("node-1", 1)]);
     let (cluster, _) = left_by_kueue(&[(pod("a", "1"), None)], Some(host.clone()), &["node-1"]);
     assert!(cluster.pod("a").is_none(), "whoever made it makes another: {:?}", cluster.writes);

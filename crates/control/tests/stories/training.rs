@@ -80,7 +80,7 @@ impl Cluster {
 }
 
 #[test]
-fn it_is_queued_started_and_ends() {
+fn training_job_is_queued_started_and_succeeds() {
     let mut cluster = started("2", json!({}));
     let job = cluster.job("a-worker");
     assert_eq!(job["spec"]["completions"], 2);
@@ -110,7 +110,7 @@ fn it_is_queued_started_and_ends() {
 }
 
 #[test]
-fn it_waits_with_a_reason_and_gives_up_in_time() {
+fn training_job_waiting_with_reason_fails_after_max_wait_time() {
     let mut cluster = cluster("1");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "1m"}})));
     cluster.pass(5);
@@ -126,7 +126,7 @@ fn it_waits_with_a_reason_and_gives_up_in_time() {
 }
 
 #[test]
-fn a_gang_that_has_its_nodes_is_left_to_its_images() {
+fn scheduled_gang_with_unready_pods_does_not_time_out() {
     let mut cluster = ladder("2");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
@@ -141,7 +141,7 @@ fn a_gang_that_has_its_nodes_is_left_to_its_images() {
 }
 
 #[test]
-fn a_gang_without_nodes_in_time_is_released_whole() {
+fn gang_without_nodes_in_time_is_evicted_whole_and_retried() {
     let mut cluster = ladder("2");
     cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
@@ -163,7 +163,7 @@ fn a_gang_without_nodes_in_time_is_released_whole() {
 }
 
 #[test]
-fn a_pod_that_fails_later_is_no_time_out() {
+fn pod_failing_after_start_causes_no_scheduling_timeout() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
     cluster.pass(5);
@@ -175,7 +175,7 @@ fn a_pod_that_fails_later_is_no_time_out() {
 }
 
 #[test]
-fn suspended_it_gives_everything_back_and_resumes() {
+fn suspended_training_job_frees_its_quota_and_resumes() {
     let mut cluster = started("2", json!({}));
     let before = cluster.workload_of_training("a").unwrap()["metadata"]["uid"].clone();
     cluster.keep_pods_of(Kind::TrainingJob, "a");
@@ -198,7 +198,7 @@ fn suspended_it_gives_everything_back_and_resumes() {
 }
 
 #[test]
-fn a_status_that_is_refused_holds_up_nothing() {
+fn refused_status_write_does_not_delay_training_start() {
     let mut cluster = cluster("2");
     for _ in 0..20 {
         cluster.faults.push((Purpose::TrainingStatus, Outcome::Refused("no".into()), false));
@@ -209,7 +209,7 @@ fn a_status_that_is_refused_holds_up_nothing() {
 }
 
 #[test]
-fn suspended_and_resumed_at_once_it_runs() {
+fn training_job_suspended_and_resumed_at_once_runs() {
     let mut cluster = started("2", json!({}));
     for suspend in [true, false, true, false] {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
@@ -220,7 +220,7 @@ fn suspended_and_resumed_at_once_it_runs() {
 }
 
 #[test]
-fn a_workload_that_others_deactivate_stays_so() {
+fn workload_deactivated_by_user_keeps_training_job_suspended() {
     let mut cluster = started("2", json!({}));
     let name = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
@@ -231,7 +231,7 @@ fn a_workload_that_others_deactivate_stays_so() {
 }
 
 #[test]
-fn the_launcher_decides_and_its_workers_go_first() {
+fn training_job_succeeds_with_launcher_after_workers_are_stopped() {
     let mut cluster = cluster("3");
     let launcher = json!([{"name": "launcher", "replicaResources": {"cpu": "1"}}]);
     cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "MPIJob", "roles": launcher})));
@@ -249,7 +249,7 @@ fn the_launcher_decides_and_its_workers_go_first() {
 }
 
 #[test]
-fn bad_specs_are_told_and_others_go_on() {
+fn invalid_training_job_is_stalled_and_others_go_on() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, training("bad", json!({"resources": {"minReplicas": 5}})));
     cluster.put(Kind::TrainingJob, training("good", json!({})));
@@ -265,7 +265,7 @@ fn bad_specs_are_told_and_others_go_on() {
 }
 
 #[test]
-fn a_job_of_somebody_else_under_a_childs_name_is_told_and_left_alone() {
+fn training_job_with_taken_job_name_waits_and_reports_it() {
     let mut cluster = cluster("2");
     let mut other = crate::stories::cluster::job("a-worker", "lq", "1", false);
     other["metadata"].as_object_mut().unwrap().remove("labels");
@@ -280,7 +280,7 @@ fn a_job_of_somebody_else_under_a_childs_name_is_told_and_left_alone() {
 }
 
 #[test]
-fn an_unknown_outcome_creates_nothing_twice() {
+fn unknown_write_outcome_creates_no_training_object_twice() {
     for purpose in [Purpose::PrepareTraining, Purpose::StartTraining, Purpose::TrainingStatus, Purpose::CreateWorkload]
     {
         for happened in [false, true] {
@@ -296,7 +296,7 @@ fn an_unknown_outcome_creates_nothing_twice() {
 }
 
 #[test]
-fn its_nodes_are_counted_once_for_the_same_pods() {
+fn training_job_nodes_are_counted_once_for_the_same_pods() {
     let mut cluster = cluster("4");
     cluster.pods_per_node = 2;
     cluster.pods_stay_unready = true;
@@ -334,7 +334,7 @@ fn its_nodes_are_counted_once_for_the_same_pods() {
 }
 
 #[test]
-fn a_status_is_no_write_per_pod() {
+fn training_status_is_not_written_for_each_ready_pod() {
     let mut cluster = cluster("100");
     let job = training("a", json!({"resources": {"maxReplicas": 100}}));
     cluster.pods_stay_unready = true;
@@ -352,7 +352,7 @@ fn a_status_is_no_write_per_pod() {
 }
 
 #[test]
-fn its_jobs_are_not_queued_by_themselves() {
+fn jobs_of_training_job_are_not_queued_by_themselves() {
     let settings = Settings { manage_jobs_without_queue_name: true, ..crate::stories::cluster::settings() };
     let mut cluster = prepared(Cluster::with(settings), "2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
@@ -370,7 +370,7 @@ fn its_jobs_are_not_queued_by_themselves() {
 }
 
 #[test]
-fn deleted_it_leaves_nothing_behind() {
+fn deleted_training_job_leaves_no_job_or_workload() {
     let mut cluster = started("2", json!({}));
     cluster.delete(&key(Kind::TrainingJob, "a"));
     cluster.pass(5);
@@ -380,7 +380,7 @@ fn deleted_it_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_tier_without_nodes_is_left_and_spared_by_the_next_training() {
+fn training_job_leaves_tier_without_nodes_and_next_skips_it() {
     let mut cluster = ladder("8");
     cluster.without_nodes = vec!["reserved"];
     let tiers = json!({"capacityTiers": ["reserved", "on-demand"], "schedulingConfig": {"schedulingTimeout": "1h"}});
@@ -398,7 +398,7 @@ fn a_tier_without_nodes_is_left_and_spared_by_the_next_training() {
 }
 
 #[test]
-fn nodes_taken_back_send_a_training_to_its_next_tier() {
+fn training_job_moves_to_next_tier_when_nodes_are_reclaimed() {
     let mut cluster = ladder("8");
     let tiers = json!({"capacityTiers": ["spot", "on-demand"]});
     cluster.put(Kind::TrainingJob, training("a", tiers));
@@ -415,7 +415,7 @@ fn nodes_taken_back_send_a_training_to_its_next_tier() {
 }
 
 #[test]
-fn its_timeout_leaves_a_tier_without_nodes_like_the_ladder_does() {
+fn scheduling_timeout_moves_training_job_to_next_tier() {
     let mut cluster = ladder("8");
     cluster.without_nodes = vec!["reserved"];
     cluster.put(Kind::TrainingJob, training("a", json!({"capacityTiers": ["reserved", "on-demand"]})));
@@ -437,7 +437,7 @@ fn its_timeout_leaves_a_tier_without_nodes_like_the_ladder_does() {
 }
 
 #[test]
-fn a_job_that_the_api_server_refuses_is_told_and_given_up_in_time() {
+fn training_job_with_refused_job_creation_is_evicted_after_timeout() {
     let mut cluster = cluster("2");
     for _ in 0..100 {
         cluster.faults.push((Purpose::StartTraining, Outcome::Refused("exceeded quota".into()), false));
@@ -459,7 +459,7 @@ fn a_job_that_the_api_server_refuses_is_told_and_given_up_in_time() {
 }
 
 #[test]
-fn time_for_which_a_job_was_suspended_is_no_waiting() {
+fn suspended_time_does_not_count_towards_max_wait_time() {
     let mut cluster = cluster("1");
     let limits = json!({"schedulingConfig": {"maxWaitTime": "1m"}, "suspend": true});
     cluster.put(Kind::TrainingJob, training("a", limits));
@@ -473,7 +473,7 @@ fn time_for_which_a_job_was_suspended_is_no_waiting() {
 }
 
 #[test]
-fn its_quota_is_kept_while_a_job_of_it_may_still_be_made_by_a_lost_creation() {
+fn training_job_keeps_quota_while_lost_job_creation_may_land() {
     for lands in [true, false] {
         let mut cluster = cluster("2");
         cluster.loses.push(Purpose::StartTraining);

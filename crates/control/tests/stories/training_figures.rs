@@ -61,7 +61,7 @@ fn gauge(cluster: &Cluster, name: &str, label: (&str, &str)) -> Vec<(String, f64
 }
 
 #[test]
-fn waiting_preemption_and_ends_are_measured() {
+fn training_metrics_measure_waiting_preemption_and_completion() {
     let mut cluster = prioritised("2");
     cluster.put(Kind::TrainingJob, training("victim", of("low", json!({}))));
     cluster.pass(10);
@@ -90,7 +90,7 @@ fn waiting_preemption_and_ends_are_measured() {
 }
 
 #[test]
-fn a_preemption_names_who_takes_and_who_loses() {
+fn preemption_metric_and_event_name_preemptor_and_victim_queues() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     for (name, quota) in [("owner", "2"), ("borrower", "0")] {
@@ -119,7 +119,7 @@ fn a_preemption_names_who_takes_and_who_loses() {
 }
 
 #[test]
-fn gangs_and_checkpoints_are_counted() {
+fn gang_and_checkpoint_metrics_count_successes_and_failures() {
     let mut cluster = crate::stories::tiers::ladder("2");
     cluster.without_nodes = vec!["spot"];
     let gang = json!({"schedulingConfig": {"schedulingTimeout": "20s"}, "checkpoint": {"interval": "30s"}});
@@ -158,7 +158,7 @@ fn gangs_and_checkpoints_are_counted() {
 }
 
 #[test]
-fn a_gang_that_goes_down_the_ladder_was_released_by_its_time_out() {
+fn gang_moving_through_tiers_counts_a_timeout_per_tier() {
     let mut cluster = crate::stories::tiers::ladder("2");
     cluster.without_nodes = vec!["reserved", "on-demand"];
     let tiers =
@@ -172,7 +172,7 @@ fn a_gang_that_goes_down_the_ladder_was_released_by_its_time_out() {
 }
 
 #[test]
-fn a_growth_is_neither_a_scheduling_nor_a_beginning() {
+fn scale_up_is_measured_neither_as_scheduling_nor_as_start() {
     let mut cluster = with_priorities(crate::stories::elastic::cluster());
     let mut spot = flavor("spot", json!({"cloud": "spot"}));
     spot["metadata"]["labels"] = json!({"berth.dev/capacity-tier": "spot"});
@@ -202,7 +202,7 @@ fn a_growth_is_neither_a_scheduling_nor_a_beginning() {
 }
 
 #[test]
-fn a_queue_that_borrows_is_above_its_fair_share() {
+fn borrowing_queue_has_positive_fair_share_deviation() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("f", json!({})));
     for name in ["a", "b", "idle"] {

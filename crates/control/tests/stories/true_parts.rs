@@ -23,7 +23,7 @@ fn is_suspended(cluster: &Cluster, name: &str) -> bool {
 }
 
 #[test]
-fn a_job_below_another_job_needs_its_own_quota() {
+fn job_controlled_by_another_job_needs_its_own_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("tiny", "lq", "1", true));
     cluster.pass(5);
@@ -38,7 +38,7 @@ fn a_job_below_another_job_needs_its_own_quota() {
 }
 
 #[test]
-fn jobs_that_control_themselves_or_each_other_wait_for_quota_like_any_other() {
+fn jobs_controlling_themselves_or_each_other_wait_for_quota() {
     for cycle in [&["a"][..], &["a", "b"]] {
         let mut cluster = one_queue("1");
         cluster.put(Kind::JOB, job("first", "lq", "1", true));
@@ -63,7 +63,7 @@ fn jobs_that_control_themselves_or_each_other_wait_for_quota_like_any_other() {
 }
 
 #[test]
-fn a_job_set_that_controls_itself_waits_for_quota_like_any_other() {
+fn job_set_controlling_itself_waits_for_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB_SET, slices());
     let owner = cluster.controlled_by(Kind::JOB_SET, "a");
@@ -126,7 +126,7 @@ fn told(cluster: &Cluster) -> Vec<&str> {
 }
 
 #[test]
-fn a_job_set_one_of_whose_jobs_is_made_larger_is_evicted_as_a_whole() {
+fn job_set_with_enlarged_job_is_evicted_as_a_whole() {
     let more_cpus = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]});
     for (change, words) in [
         (json!({"parallelism": 50}), "Job a-job-0 wants 50 pods, where quota is held for 2"),
@@ -152,7 +152,7 @@ fn a_job_set_one_of_whose_jobs_is_made_larger_is_evicted_as_a_whole() {
 }
 
 #[test]
-fn a_job_of_a_job_set_that_asks_for_less_runs_on() {
+fn job_of_job_set_that_requests_less_runs_on() {
     let mut cluster = running("4");
     let fewer = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]});
     cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"parallelism": 1, "template": {"spec": fewer}}}));
@@ -162,7 +162,7 @@ fn a_job_of_a_job_set_that_asks_for_less_runs_on() {
 
 /// No quota is held for it: neither the JobSet's, whose part it is not, nor its own.
 #[test]
-fn a_job_that_only_names_a_job_set_as_its_controller_costs_that_its_run() {
+fn foreign_job_naming_job_set_as_controller_evicts_job_set() {
     for name in ["other", "a-job-2", "a-job-00", "a-jobs-0"] {
         let mut cluster = running("10");
         let forged = runs_below(&cluster, name, false, (Kind::JOB_SET, "a"));
@@ -178,7 +178,7 @@ fn a_job_that_only_names_a_job_set_as_its_controller_costs_that_its_run() {
 }
 
 #[test]
-fn a_job_set_whose_jobs_are_altered_in_each_of_five_runs_is_given_up() {
+fn job_set_altered_in_each_of_five_runs_is_deactivated() {
     let mut cluster = running("4");
     for run in 1..=5 {
         cluster.edit(Kind::JOB, "team", "a-job-0", &json!({"spec": {"parallelism": 3}}));
@@ -198,7 +198,7 @@ fn a_job_set_whose_jobs_are_altered_in_each_of_five_runs_is_given_up() {
 }
 
 #[test]
-fn what_somebody_has_put_under_the_name_of_a_job_to_come_goes_with_the_stop() {
+fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
     let mut cluster = running("4");
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-job-1"));
     let mut forged = runs_below(&cluster, "a-job-1", false, (Kind::JOB_SET, "a"));
@@ -214,7 +214,7 @@ fn what_somebody_has_put_under_the_name_of_a_job_to_come_goes_with_the_stop() {
 
 /// Its controller stops the Jobs that it knows; any other Job runs on.
 #[test]
-fn what_still_runs_of_a_job_set_that_has_ended_is_suspended() {
+fn jobs_still_running_after_their_job_set_ended_are_suspended() {
     let mut cluster = running("4");
     let over = json!([{"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done",
         "lastTransitionTime": cluster.now.to_string()}]);
@@ -227,7 +227,7 @@ fn what_still_runs_of_a_job_set_that_has_ended_is_suspended() {
 }
 
 #[test]
-fn what_names_a_job_set_that_has_ended_does_not_start() {
+fn job_naming_an_ended_job_set_as_controller_is_suspended() {
     let mut cluster = running("4");
     for name in ["a-job-0", "a-job-1"] {
         cluster.complete(name);
@@ -245,7 +245,7 @@ fn what_names_a_job_set_that_has_ended_does_not_start() {
 
 /// It has the name of a role, and its TrainingJob may not go on: from then on it is a job like any other.
 #[test]
-fn what_a_training_job_leaves_behind_when_it_ends_needs_quota_of_its_own() {
+fn job_left_by_ended_training_job_needs_its_own_quota() {
     let mut settings = settings();
     settings.manage_jobs_without_queue_name = true;
     let mut cluster = training_cluster("2");
@@ -287,7 +287,7 @@ fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
 
 /// Its controller would start them again: nobody can win.
 #[test]
-fn jobs_with_a_queue_below_a_job_set_without_one_are_left_alone_with_one_warning() {
+fn jobs_with_queue_below_queueless_job_set_run_with_warning() {
     let mut cluster = one_queue("1");
     of_jobs_with_a_queue(&mut cluster);
     cluster.pass(60);
@@ -300,7 +300,7 @@ fn jobs_with_a_queue_below_a_job_set_without_one_are_left_alone_with_one_warning
 }
 
 #[test]
-fn a_job_with_its_queue_in_an_annotation_is_told_once_where_the_queue_belongs() {
+fn job_with_queue_in_annotation_gets_one_event_naming_label() {
     for suspended in [true, false] {
         let mut cluster = one_queue("1");
         let mut annotated = job("a", "lq", "1", suspended);
@@ -320,7 +320,7 @@ fn a_job_with_its_queue_in_an_annotation_is_told_once_where_the_queue_belongs() 
 }
 
 #[test]
-fn jobs_with_a_queue_below_a_job_set_of_a_kind_that_is_not_managed_are_left_alone_with_one_warning() {
+fn jobs_with_queue_below_unmanaged_job_set_run_with_warning() {
     let mut settings = settings();
     settings.job_kinds = [Kind::JOB].into_iter().collect();
     let mut cluster = with_queue(Cluster::with(settings), "1");
@@ -336,7 +336,7 @@ fn jobs_with_a_queue_below_a_job_set_of_a_kind_that_is_not_managed_are_left_alon
 }
 
 #[test]
-fn a_job_that_only_says_that_a_job_set_without_a_queue_makes_it_needs_quota_of_its_own() {
+fn job_falsely_claiming_queueless_job_set_needs_its_own_quota() {
     let mut cluster = one_queue("1");
     of_jobs_with_a_queue(&mut cluster);
     for name in ["a-job-2", "other"] {
@@ -349,7 +349,7 @@ fn a_job_that_only_says_that_a_job_set_without_a_queue_makes_it_needs_quota_of_i
 }
 
 #[test]
-fn a_job_that_got_quota_before_its_job_set_was_seen_gives_it_back_and_runs_on() {
+fn job_admitted_before_its_job_set_appears_runs_without_quota() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a-job-0", "lq", "1", true));
     cluster.pass(5);
@@ -367,7 +367,7 @@ fn a_job_that_got_quota_before_its_job_set_was_seen_gives_it_back_and_runs_on() 
 }
 
 #[test]
-fn a_job_set_that_gets_its_queue_later_waits_as_a_whole() {
+fn job_set_that_gets_its_queue_later_is_suspended_whole() {
     let mut cluster = one_queue("1");
     of_jobs_with_a_queue(&mut cluster);
     cluster.pass(5);

@@ -82,7 +82,7 @@ fn workload_of_unlisted_kind_keeps_its_quota_and_others_go_on() {
 }
 
 #[test]
-fn workload_that_waits_is_told_that_its_kind_is_unlisted() {
+fn waiting_workload_says_that_its_kind_is_unlisted() {
     for (kind, mut object) in kinds() {
         let (mut cluster, holder) = running(kind, object.clone());
         object["metadata"]["name"] = json!("waits");
@@ -121,7 +121,7 @@ fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
 
 /// Its job has gone meanwhile: that is found out when the kind can be listed, and its quota is given back then.
 #[test]
-fn job_that_went_while_its_kind_was_unlisted_gives_its_quota_back() {
+fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
     for (kind, object) in kinds() {
         let (mut cluster, workload) = running(kind, object);
         cluster.restart_without(kind);

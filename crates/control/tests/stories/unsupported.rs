@@ -50,7 +50,7 @@ fn with_template(more: &Value) -> Value {
 }
 
 #[test]
-fn a_job_that_asks_for_a_place_in_a_topology_waits_until_it_asks_no_more() {
+fn job_with_topology_request_waits_until_the_request_is_removed() {
     for (annotation, level) in [
         ("kueue.x-k8s.io/podset-required-topology", "rack"),
         ("kueue.x-k8s.io/podset-preferred-topology", "rack"),
@@ -68,7 +68,7 @@ fn a_job_that_asks_for_a_place_in_a_topology_waits_until_it_asks_no_more() {
 }
 
 #[test]
-fn a_job_that_claims_devices_waits_until_it_is_made_without() {
+fn job_with_device_claims_waits_until_recreated_without_them() {
     let claims = json!({"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]});
     let container = |name: &str| json!([{"name": name, "image": "i", "resources": claims}]);
     for (more, field) in [
@@ -89,7 +89,7 @@ fn a_job_that_claims_devices_waits_until_it_is_made_without() {
 }
 
 #[test]
-fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
+fn job_with_foreign_managed_by_waits_until_recreated_with_default() {
     for (kind, usual) in
         [(Kind::JOB, "kubernetes.io/job-controller"), (Kind::JOB_SET, "jobset.sigs.k8s.io/jobset-controller")]
     {
@@ -131,7 +131,7 @@ fn a_job_that_another_controller_runs_waits_until_it_is_made_for_ours() {
 }
 
 #[test]
-fn a_pod_that_claims_devices_waits() {
+fn pod_with_device_claims_stays_gated_with_reason() {
     let mut cluster = pod_queue("2");
     let mut pod = crate::stories::pods::pod("held", "1");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "one"}]);
@@ -156,7 +156,7 @@ fn held_pod(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_workload_made_beforehand_waits_until_the_field_is_gone() {
+fn prebuilt_workload_with_unsupported_field_waits_until_field_is_removed() {
     let plain = made_before(&job("x", "lq", "1", true)["spec"]["template"]);
     let mut gated = plain.clone();
     gated["spec"]["preemptionGates"] = json!([{"name": "example.com/gate"}]);
@@ -177,7 +177,7 @@ fn a_workload_made_beforehand_waits_until_the_field_is_gone() {
 }
 
 #[test]
-fn a_queue_of_concurrent_admission_takes_nobody_in_and_stops_nobody() {
+fn queue_with_concurrent_admission_policy_is_inactive_and_evicts_nothing() {
     for allowed_flavors in [false, true] {
         stops_nobody(Settings { allowed_flavors, ..settings() });
     }

@@ -33,7 +33,7 @@ fn shown(cluster: &Cluster, queue: &str) -> Value {
 }
 
 #[test]
-fn who_used_less_goes_first_and_the_status_says_what_was_used() {
+fn local_queue_with_less_usage_goes_first_and_status_shows_usage() {
     let mut cluster = two_tenants();
     cluster.put(Kind::JOB, job("first", "busy", "2", true));
     cluster.put(Kind::JOB, job("second", "calm", "2", true));
@@ -52,7 +52,7 @@ fn who_used_less_goes_first_and_the_status_says_what_was_used() {
 }
 
 #[test]
-fn statuses_rest_when_hardly_anything_is_left_of_what_was_used() {
+fn status_writes_stop_when_decayed_usage_is_negligible() {
     let mut cluster = two_tenants();
     // Thousandths of a cpu are halved until hardly one is left.
     cluster.pass(1_200);
@@ -65,7 +65,7 @@ fn statuses_rest_when_hardly_anything_is_left_of_what_was_used() {
 }
 
 #[test]
-fn a_new_leader_goes_on_from_the_status() {
+fn new_leader_takes_fair_sharing_usage_from_status() {
     let mut cluster = two_tenants();
     cluster.control.lead(None);
     // Meanwhile another leader has written.
@@ -79,7 +79,7 @@ fn a_new_leader_goes_on_from_the_status() {
 }
 
 #[test]
-fn a_queue_without_the_scope_keeps_its_order() {
+fn cluster_queue_without_admission_scope_keeps_creation_order() {
     let mut cluster = two_tenants();
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "2")]));
     cluster.put(Kind::JOB, job("first", "busy", "2", true));
@@ -90,7 +90,7 @@ fn a_queue_without_the_scope_keeps_its_order() {
 
 /// A half-life of a month makes of a job of some seconds millionths of a cpu.
 #[test]
-fn a_small_usage_survives_a_restart() {
+fn small_fair_sharing_usage_survives_restart() {
     let mut settings = settings();
     let (half_life, sampling_interval) = (720 * 3_600_000, 2_000);
     settings.engine.admission_fair_sharing =

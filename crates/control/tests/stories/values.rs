@@ -72,7 +72,7 @@ fn busy() -> Cluster {
 }
 
 #[test]
-fn queues_are_counted() {
+fn workload_count_metrics_are_right_for_each_queue() {
     let cluster = busy();
     are(
         &cluster,
@@ -108,7 +108,7 @@ fn queues_are_counted() {
 }
 
 #[test]
-fn one_status_of_a_queue_is_1() {
+fn queue_status_metric_is_one_for_exactly_one_status() {
     let cluster = busy();
     let of = |name: &str, active: f64, pending: f64| {
         [("active", active), ("pending", pending), ("terminating", 0.0)]
@@ -132,7 +132,7 @@ fn one_status_of_a_queue_is_1() {
 }
 
 #[test]
-fn amounts_are_in_cpus_and_limits_that_nobody_set_have_no_end() {
+fn quota_metrics_are_in_cpus_and_infinite_without_limit() {
     let cluster = busy();
     let quotas = |cq: f64, idle: f64, lacks: f64| {
         [("cq all default cpu", cq), ("idle all default cpu", idle), ("lacks nowhere cpu", lacks)]
@@ -151,7 +151,7 @@ fn amounts_are_in_cpus_and_limits_that_nobody_set_have_no_end() {
 }
 
 #[test]
-fn what_is_reserved_is_in_use_once_it_is_admitted() {
+fn usage_metrics_include_reservation_only_once_it_is_admitted() {
     let (mut cluster, name) = checks::checked();
     let shown = |cluster: &Cluster| {
         ["kueue_cluster_queue_resource_", "kueue_local_queue_resource_"].map(|family| {
@@ -182,7 +182,7 @@ fn what_is_reserved_is_in_use_once_it_is_admitted() {
 }
 
 #[test]
-fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
+fn wait_time_metrics_run_from_creation_until_pods_are_ready() {
     let mut cluster = crate::stories::one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.pass(2);
@@ -216,7 +216,7 @@ fn waits_of_both_queues_begin_with_the_creation_and_end_with_the_pods() {
 }
 
 #[test]
-fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
+fn preemption_metric_counts_preemptor_and_eviction_metric_counts_victim() {
     let mut cluster = crate::stories::one_queue("1");
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}, "cohortName": "all"}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preemption);
@@ -240,7 +240,7 @@ fn a_preemption_is_counted_for_who_preempts_and_as_an_eviction_for_who_goes() {
 }
 
 #[test]
-fn a_write_that_is_refused_is_counted_by_its_kind() {
+fn refused_write_is_counted_by_object_kind() {
     let mut cluster = crate::stories::one_queue("1");
     cluster.faults.push((Purpose::StartJob, Outcome::Refused("denied".into()), false));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -249,7 +249,7 @@ fn a_write_that_is_refused_is_counted_by_its_kind() {
 }
 
 #[test]
-fn patience_that_ends_in_a_tier_is_measured_there() {
+fn tier_metrics_measure_exhausted_patience_in_its_tier() {
     let mut cluster = crate::stories::tiers::ladder("1");
     cluster.put(Kind::QueuePolicy, crate::stories::policies::with_tiers(json!({"patience": {"reserved": "40s"}})));
     cluster.without_nodes = vec!["reserved"];
@@ -263,7 +263,7 @@ fn patience_that_ends_in_a_tier_is_measured_there() {
 }
 
 #[test]
-fn a_queue_without_waiting_jobs_says_zero_and_nothing_of_a_resource_that_left_it() {
+fn pending_metric_is_zero_without_jobs_and_absent_without_resource() {
     let mut cluster = crate::stories::one_queue("1");
     cluster.put(Kind::JOB, job("waits", "lq", "9", true));
     cluster.pass(3);
@@ -277,7 +277,7 @@ fn a_queue_without_waiting_jobs_says_zero_and_nothing_of_a_resource_that_left_it
 }
 
 #[test]
-fn a_local_queue_whose_cluster_queue_is_gone_says_only_that_it_is_down() {
+fn local_queue_without_cluster_queue_has_only_pending_and_status_metrics() {
     let mut cluster = crate::stories::one_queue("1");
     cluster.put(Kind::LocalQueue, local_queue("astray", "nowhere"));
     cluster.pass(3);

@@ -27,7 +27,7 @@ fn stop(cluster: &mut Cluster, policy: &str) {
 }
 
 #[test]
-fn a_job_that_falls_from_tier_to_tier_waits_all_the_while() {
+fn max_wait_time_runs_on_while_job_falls_through_tiers() {
     for restarts in [false, true] {
         let what = format!("restarts: {restarts}");
         let mut cluster = ladder("8");
@@ -46,7 +46,7 @@ fn a_job_that_falls_from_tier_to_tier_waits_all_the_while() {
 }
 
 #[test]
-fn a_gang_that_is_tried_again_and_again_waits_all_the_while() {
+fn max_wait_time_runs_on_across_repeated_gang_timeouts() {
     let mut cluster = ladder("2");
     cluster.without_nodes = vec!["spot"];
     let times = json!({"schedulingConfig": {"maxWaitTime": "5m", "schedulingTimeout": "30s"}});
@@ -58,7 +58,7 @@ fn a_gang_that_is_tried_again_and_again_waits_all_the_while() {
 }
 
 #[test]
-fn the_wait_of_a_job_that_ran_begins_with_its_eviction() {
+fn max_wait_time_of_evicted_job_starts_at_its_eviction() {
     for restarts in [false, true] {
         let mut cluster = training::cluster("2");
         cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "10m"}})));
@@ -76,7 +76,7 @@ fn the_wait_of_a_job_that_ran_begins_with_its_eviction() {
 }
 
 #[test]
-fn a_job_that_ran_falls_from_tier_to_tier_for_as_long_as_it_may_wait() {
+fn job_that_ran_falls_through_tiers_until_max_wait_time() {
     let mut cluster = ladder("8");
     cluster.put(Kind::TrainingJob, patient("15m"));
     cluster.pass(3_600);
@@ -90,7 +90,7 @@ fn a_job_that_ran_falls_from_tier_to_tier_for_as_long_as_it_may_wait() {
 }
 
 #[test]
-fn who_is_resumed_waits_anew() {
+fn max_wait_time_starts_anew_when_job_is_resumed() {
     let mut cluster = ladder("2");
     cluster.without_nodes = vec!["spot"];
     let times = json!({"schedulingConfig": {"maxWaitTime": "2m", "schedulingTimeout": "100s"}});
@@ -112,7 +112,7 @@ fn who_is_resumed_waits_anew() {
 }
 
 #[test]
-fn time_for_which_a_job_ran_between_two_preemptions_is_no_waiting() {
+fn wait_time_metric_excludes_running_time_between_preemptions() {
     let mut cluster = with_priorities(one_queue("1"));
     cluster.edit(
         Kind::ClusterQueue,

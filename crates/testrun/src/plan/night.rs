@@ -74,7 +74,7 @@ pub(crate) fn parts() -> Vec<Part> {
             runs: vec![
                 wide("small worlds", "engine small", "", &[("BERTH_WORLDS", "757"), ("BERTH_WORLDS_SECONDS", "300")]),
                 wide("random stories", "control stories", "random::", &[("BERTH_STORIES", "2000")]),
-                wide("stories of swings", "control stories", "swings::nobody", &[("BERTH_STORIES", "2000")]),
+                wide("stories of swings", "control stories", "swings::jobs_do_not_swing", &[("BERTH_STORIES", "2000")]),
                 wide("a million objects", "control fuzz", "", &[("BERTH_FUZZ", "1000000")]),
                 wide("every expectation", "testkit leaves", "", &[("BERTH_LEAVES", "0")]),
             ],
