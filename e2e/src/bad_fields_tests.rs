@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_rule_of_every_field_has_a_case() {
+fn rule_of_every_field_has_a_case() {
     for kind in KINDS {
         let cases = cases(kind, &groups(kind).unwrap()).unwrap();
         let gaps = uncovered(&schema(kind).unwrap(), &cases);
@@ -17,7 +17,7 @@ fn case(field: &str, value: Value, words: &str) -> Case {
 }
 
 #[test]
-fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
+fn rule_without_case_and_case_without_field_are_named() {
     let schema = json!({"type": "object", "required": ["size"], "properties": {
         "size": {"type": "integer", "minimum": 1, "maximum": 9},
         "tiers": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "enum": ["a", "b"]}},
@@ -62,7 +62,7 @@ fn a_rule_without_a_case_is_named_and_a_case_without_a_field_too() {
 }
 
 #[test]
-fn values_are_put_where_the_field_is() {
+fn case_value_is_put_at_its_field_path() {
     let good = json!({"spec": {"roles": [{"name": "a"}], "mpi": {"x": 1, "y": 2}}});
     for (field, value, expected) in [
         ("spec.roles[0].name", json!(5), json!({"roles": [{"name": 5}], "mpi": {"x": 1, "y": 2}})),
@@ -94,7 +94,7 @@ fn answer(field: &str, message: &str) -> Value {
 }
 
 #[test]
-fn an_answer_that_lacks_a_part_is_noticed() {
+fn refusal_without_field_value_or_words_is_noticed() {
     let words = "should be greater than or equal to 1";
     let given = case("spec.size", json!(0), words);
     assert_eq!(
@@ -116,7 +116,7 @@ fn an_answer_that_lacks_a_part_is_noticed() {
 }
 
 #[test]
-fn of_a_text_that_is_too_long_field_and_limit_are_named_and_nothing_else() {
+fn refusal_of_too_long_text_names_only_field_and_limit() {
     let words = "may not be more than 3 bytes";
     let given = case("spec.name", json!("aaaa"), words);
     assert_eq!(judge(&given, Some(&answer("spec.name", &format!("Too long: {words}")))), Ok(()));
@@ -131,7 +131,7 @@ fn of_a_text_that_is_too_long_field_and_limit_are_named_and_nothing_else() {
 }
 
 #[test]
-fn a_value_in_words_stands_behind_what_is_allowed() {
+fn value_in_words_must_follow_what_is_allowed() {
     let given = |tells: &str| Case {
         value_told: ValueTold::Behind(tells.to_owned()),
         ..case("spec.roles", json!([{"name": "launcher"}]), "may have the roles ps and chief")
@@ -145,7 +145,7 @@ fn a_value_in_words_stands_behind_what_is_allowed() {
 }
 
 #[test]
-fn how_a_value_is_told_is_one_of_two() {
+fn case_value_is_shown_as_is_or_in_words() {
     assert_eq!(value_told(&[]).unwrap(), ValueTold::AsIs);
     assert_eq!(value_told(&[json!({"tells": "not x"})]).unwrap(), ValueTold::Behind("not x".to_owned()));
     for how in [json!("no value"), json!({"tells": ""}), json!({"told": "x"})] {
@@ -155,7 +155,7 @@ fn how_a_value_is_told_is_one_of_two() {
 }
 
 #[test]
-fn values_are_expected_as_the_server_prints_them() {
+fn expected_value_is_printed_as_the_api_server_prints_it() {
     for (value, words, shown_as) in [
         (json!("x"), "must be of type integer", Some("\"string\"")),
         (json!(5), "must be of type string", Some("\"integer\"")),

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_found_in_what_ldd_says() {
+    fn shared_libraries_are_found_in_ldd_output() {
         let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-x.so.2 (0x00007f)\n";
         assert_eq!(libraries(said), ["/lib/x/libc.so.6", "/lib64/ld-x.so.2"]);
         assert!(libraries("\tstatically linked\n").is_empty());

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_is_cleaned_up_in_the_reverse_order() -> Result<()> {
+    fn example_readme_deletes_its_files_in_reverse_order() -> Result<()> {
         for folder in folders()? {
             told_to_delete(&folder).with_context(|| folder.display().to_string())?;
         }

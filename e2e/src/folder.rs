@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_there_and_nothing_beside_the_folder() -> Result<()> {
+    fn folder_store_holds_what_is_put_and_refuses_outside_paths() -> Result<()> {
         let parent = std::env::temp_dir().join(format!("berth-folder-{}", std::process::id()));
         let folder = Folder::make(&parent, "checkpoints")?;
         let (client, uri) = (folder.client(), format!("file://{}/a/b/c.json", folder.path));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_current_cluster_is_passed_on_and_its_files_are_found_from_anywhere() {
+    fn kubeconfig_passes_on_only_the_current_cluster_with_absolute_paths() {
         let cluster = |name: &str, file: &str| json!({"name": name, "cluster": {"server": "https://s", "certificate-authority": file}});
         let config = json!({
             "current-context": "b", "contexts": [{"name": "a", "context": {"cluster": "one", "user": "admin"}},

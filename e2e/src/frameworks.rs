@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_gets_what_the_kubelet_gives_it() {
+    fn container_process_gets_environment_and_arguments_as_from_the_kubelet() {
         let pod = json!({
             "metadata": {"name": "p", "annotations": {"batch.kubernetes.io/job-completion-index": "3"}},
             "spec": {"containers": [{"command": ["run"], "args": ["--rank=$(RANK)", "$(NO)"], "env": [

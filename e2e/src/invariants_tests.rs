@@ -101,7 +101,7 @@ const EVICTED: &[(&str, &str)] = &[("QuotaReserved", "False"), ("Admitted", "Fal
 const FINISHED: &[(&str, &str)] = &[("QuotaReserved", "True"), ("Admitted", "True"), ("Finished", "True")];
 
 #[test]
-fn a_correct_life_breaks_nothing() {
+fn correct_life_of_a_job_breaks_no_invariant() {
     let mut story = Story::new();
     story.see(JOB, job("j", true, kinds::USER, json!({})));
     story.see(WORKLOAD, workload("w", "j", &[], "4"));
@@ -120,7 +120,7 @@ fn a_correct_life_breaks_nothing() {
 }
 
 #[test]
-fn q1_too_much_in_sum() {
+fn q1_usage_beyond_quota_in_sum_is_reported() {
     let mut story = Story::new();
     story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
     story.see(WORKLOAD, workload("b", "", ADMITTED, "2"));
@@ -128,7 +128,7 @@ fn q1_too_much_in_sum() {
 }
 
 #[test]
-fn q1_a_cut_counts_after_its_time() {
+fn q1_quota_cut_counts_after_its_grace_time() {
     for (seconds, expected) in [(1, vec![]), (6, vec!["Q1"])] {
         let mut story = Story::new();
         story.see(CLUSTER_QUEUE, queue("1"));
@@ -139,7 +139,7 @@ fn q1_a_cut_counts_after_its_time() {
 }
 
 #[test]
-fn q3_status_without_workloads() {
+fn q3_usage_in_status_without_workloads_is_reported() {
     let mut story = Story::new();
     assert_eq!(story.judge.unbalanced(), Vec::<(String, String)>::new());
     let mut told = queue("4");
@@ -149,7 +149,7 @@ fn q3_status_without_workloads() {
 }
 
 #[test]
-fn l1_started_without_admission() {
+fn l1_job_started_without_admission_is_reported() {
     for (manager, expected) in [("berth", vec!["L1"]), (kinds::USER, vec![])] {
         let mut story = Story::new();
         story.see(JOB, job("j", true, kinds::USER, json!({})));
@@ -159,7 +159,7 @@ fn l1_started_without_admission() {
 }
 
 #[test]
-fn l3_loose_job_and_pods_of_a_suspended_job() {
+fn l3_unadmitted_job_or_pods_of_suspended_one_are_reported() {
     let mut story = Story::new();
     story.see(JOB, job("j", false, kinds::USER, json!({})));
     story.wait(11);
@@ -172,7 +172,7 @@ fn l3_loose_job_and_pods_of_a_suspended_job() {
 }
 
 #[test]
-fn l4_freed_while_pods_run() {
+fn l4_quota_freed_while_pods_run_is_reported() {
     let mut story = Story::new();
     story.see(JOB, job("j", true, kinds::USER, json!({})));
     story.see(WORKLOAD, workload("w", "j", ADMITTED, "1"));
@@ -182,7 +182,7 @@ fn l4_freed_while_pods_run() {
 }
 
 #[test]
-fn l7_template_not_restored() {
+fn l7_template_not_restored_at_suspension_is_reported() {
     let mut story = Story::new();
     story.see(JOB, job("j", true, kinds::USER, json!({})));
     story.see(WORKLOAD, workload("w", "j", ADMITTED, "1"));
@@ -193,7 +193,7 @@ fn l7_template_not_restored() {
 }
 
 #[test]
-fn l2_and_l8() {
+fn l2_admission_without_reservation_and_l8_second_workload_are_reported() {
     let mut story = Story::new();
     story.see(WORKLOAD, workload("w", "j", &[("Admitted", "True")], "1"));
     story.see(WORKLOAD, workload("w2", "j", &[], "1"));
@@ -201,7 +201,7 @@ fn l2_and_l8() {
 }
 
 #[test]
-fn q6_pods_of_a_training_job_without_quota() {
+fn q6_pods_of_a_training_job_beyond_quota_are_reported() {
     let training = |uid: &str| {
         let mut pod = pod(uid, "child", "Running");
         pod["metadata"]["labels"] = json!({"berth.dev/training-job-uid": "t"});
@@ -220,7 +220,7 @@ fn q6_pods_of_a_training_job_without_quota() {
 }
 
 #[test]
-fn a_correct_life_of_a_jobset_breaks_nothing() {
+fn correct_life_of_a_jobset_breaks_no_invariant() {
     let mut story = Story::new();
     story.see(JOBSET, job_set(false, kinds::USER));
     story.see(POD, part("early", false, "Running"));
@@ -246,7 +246,7 @@ fn a_correct_life_of_a_jobset_breaks_nothing() {
 }
 
 #[test]
-fn l1_pod_of_a_jobset_without_admission() {
+fn l1_pod_of_a_jobset_without_admission_is_reported() {
     let cases = [
         (true, WAITING, vec!["L1"]),
         (true, EVICTED, vec!["L1"]),
@@ -270,7 +270,7 @@ fn l1_pod_of_a_jobset_without_admission() {
 }
 
 #[test]
-fn l1_jobset_started_without_admission() {
+fn l1_jobset_started_without_admission_is_reported() {
     for (manager, expected) in [("kueue", vec!["L1"]), (kinds::USER, vec![])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(true, "kueue"));
@@ -280,7 +280,7 @@ fn l1_jobset_started_without_admission() {
 }
 
 #[test]
-fn l4_freed_while_pods_of_a_jobset_live() {
+fn l4_quota_freed_while_jobset_pods_live_is_reported() {
     let cases = [(true, "Running", vec!["L4"]), (false, "Pending", vec!["L4"]), (true, "Failed", vec![])];
     for (marked, phase, expected) in cases {
         let mut story = Story::new();
@@ -293,7 +293,7 @@ fn l4_freed_while_pods_of_a_jobset_live() {
 }
 
 #[test]
-fn q6_jobset_started_beside_pods_of_the_users_template() {
+fn q6_jobset_started_beside_pods_of_user_template_is_reported() {
     for (phase, manager, expected) in
         [("Running", "kueue", vec!["Q6"]), ("Failed", "kueue", vec![]), ("Running", kinds::USER, vec![])]
     {
@@ -309,7 +309,7 @@ fn q6_jobset_started_beside_pods_of_the_users_template() {
 }
 
 #[test]
-fn q6_pod_of_the_users_template_while_a_jobset_runs() {
+fn q6_pod_of_user_template_in_running_jobset_is_reported() {
     let mut story = Story::new();
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));

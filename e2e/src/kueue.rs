@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checkout_without_programs_is_told_how_to_build_them() {
+    fn kueue_checkout_without_programs_is_refused_with_build_commands() {
         let folder = std::env::temp_dir().join(format!("berth-kueue-checkout-{}", std::process::id()));
         let of = || Kueue::of_a_checkout(folder.as_os_str());
         assert!(format!("{:#}", of().unwrap_err()).contains("is neither 1 nor a folder"));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_of_metrics_is_put_where_none_is_and_left_where_one_is() {
+    fn metrics_certificate_is_installed_only_where_none_exists() {
         let folder = std::env::temp_dir().join(format!("berth-kueue-metrics-{}", std::process::id()));
         let (from, to) = (folder.join("from"), folder.join("to"));
         fs::create_dir_all(&from).unwrap();

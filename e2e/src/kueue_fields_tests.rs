@@ -4,7 +4,7 @@ use super::asked::holds;
 use super::*;
 
 #[test]
-fn every_rule_of_every_field_has_a_case() {
+fn rule_of_every_field_has_a_case() {
     let (mut gaps, mut count) = (Vec::new(), 0);
     for (plural, version) in PLURALS.iter().flat_map(|plural| VERSIONS.map(|version| (plural, version))) {
         let subject = Subject::read(plural, version).unwrap();
@@ -31,7 +31,7 @@ fn schema() -> Value {
 }
 
 #[test]
-fn rules_are_broken_where_a_good_object_has_the_field() {
+fn rule_is_broken_in_good_object_that_has_the_field() {
     let good = json!([{"good": {"spec": {"size": 3, "word": "b", "list": [{"name": "x"}]}},
         "refused": [{"field": "spec", "says": "field is immutable", "change": {"spec.size": 4}, "of": {}}]}]);
     let subject = subject(schema(), good);
@@ -66,7 +66,7 @@ fn rules_are_broken_where_a_good_object_has_the_field() {
 }
 
 #[test]
-fn what_no_good_object_has_and_no_case_breaks_is_named() {
+fn rule_without_a_good_object_or_case_is_named() {
     let subject = subject(
         schema(),
         json!([{"good": {"spec": {"size": 3, "list": []}},
@@ -89,7 +89,7 @@ fn what_no_good_object_has_and_no_case_breaks_is_named() {
 }
 
 #[test]
-fn answers_are_judged() {
+fn api_server_answer_is_judged_by_the_expected_outcome() {
     let case = |expected: Expected| Case {
         field: "spec.size".to_owned(),
         place: "spec.size".to_owned(),

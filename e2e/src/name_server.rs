@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_is_known() {
+    fn name_server_resolves_only_its_one_name() {
         let known = "a.cluster.local";
         let (name, found) = answer(&question("A.cluster.local", 1), known).unwrap_or_default();
         assert_eq!(name, known);

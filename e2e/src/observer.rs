@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_holds_its_own_names_only() {
+    fn scope_holds_its_own_names_only() {
         let scope = Scope::of("hold");
         for (key, mine) in [
             ("hold", true),

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_came_later_are_left_out() {
+    fn flags_unknown_to_an_older_berth_are_left_out() {
         let help =
             "      --kubeconfig <KUBECONFIG>\n      --metrics-secure-port <N>\n      --metrics-bind-address <A>\n";
         let args = ["manager", "--kubeconfig", "/x=y", "--metrics-secure=false", "--metrics-bind-address=0"];

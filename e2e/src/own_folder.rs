@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_is_for_its_user_and_goes_with_the_folder() -> Result<()> {
+    fn secret_file_is_private_and_removed_with_its_folder() -> Result<()> {
         let path = std::env::temp_dir().join(format!("berth-own-folder-{}", std::process::id()));
         let folder = OwnFolder::make(path.clone())?;
         let secret = folder.path().join("token");

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_goes_slower_on_a_slow_machine_and_never_faster() {
+    fn test_clock_slows_on_a_slow_machine_and_never_hurries() {
         let begun = Instant::now();
         let second = |n: u64| begun + Duration::from_secs(n);
         let mut pace = Pace::new(begun);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_takes_its_time() {
+    fn machine_speed_measurement_takes_wall_and_core_time() {
         let (wall, core) = look().unwrap_or_default();
         assert!(core > 0.0 && wall >= core * 0.9, "{wall} {core}");
     }

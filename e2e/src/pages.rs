@@ -108,19 +108,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_shows_what_it_did() {
+    fn page_manifests_are_parsed_and_not_fewer_than_expected() {
         shown().unwrap();
     }
 
     #[test]
-    fn blocks_and_what_commands_are_handed_are_found() {
+    fn manifest_blocks_and_heredocs_of_a_page_are_found() {
         let page = "a\n```yaml\nkind: A\n---\nkind: B\n```\n<<END\nkind: C\n```\nkind: D\nkubectl apply -f - <<END\nkind: E\nEND\n\
                     kubectl get\n```\n";
         assert_eq!(blocks(page), ["kind: A\n---\nkind: B\n", "kind: E\n"]);
     }
 
     #[test]
-    fn fragments_and_kinds_of_others_are_passed_over() {
+    fn manifest_fragment_or_foreign_kind_in_a_page_is_skipped() {
         for (version, kind, ours) in [
             ("berth.dev/v1alpha1", "TrainingJob", true),
             ("kueue.x-k8s.io/v1beta2", "Cohort", true),

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_out_twice() -> Result<()> {
+    fn free_port_is_never_given_out_twice() -> Result<()> {
         let mut seen = BTreeSet::new();
         for _ in 0..200 {
             let ports: [u16; 4] = free_ports()?;

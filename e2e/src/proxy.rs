@@ -329,7 +329,7 @@ mod tests {
     use crate::kinds::text;
 
     #[test]
-    fn requests_are_read_as_the_server_reads_them() {
+    fn proxied_request_is_classified_as_the_api_server_does() {
         let read = |method: Method, path: &str, query: &str| {
             let asked = Asked::of(&method, path, query, b"");
             format!("{} {} {}/{}", asked.verb, asked.resource, asked.namespace, asked.name)

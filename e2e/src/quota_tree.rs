@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities() {
+    fn quantity_text_is_read_in_thousandths() {
         for (text, expected) in
             [("1", 1000), ("1.5", 1500), ("100m", 100), ("1n", 1), ("2Ki", 2_048_000), ("1e3", 1_000_000)]
         {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn borrowing_and_lending() {
+    fn available_quota_respects_borrowing_and_lending_limits() {
         let mut forest = Forest::default();
         forest.set_queue(&queue("a", "root", "5", Some("3"), None));
         forest.set_queue(&queue("b", "root", "10", None, Some("4")));

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_to_whom_they_concern() {
+    fn recompute_difference_is_shown_only_to_its_scope() {
         let place = ("LocalQueue", "mine/lq", "reserving");
         let wrong = answer(json!([{"kind": place.0, "name": place.1, "field": place.2, "incremental": 1, "fresh": 0}]));
         let told = disagreements(&wrong, &Scope::of("mine"));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_the_same_time_share_an_answer_that_is_newer_than_their_question() {
+    async fn concurrent_recompute_callers_share_an_answer_newer_than_their_question() {
         let (asked, compared) = (Cell::new(0), Comparisons::default());
         let ask = || async {
             asked.set(asked.get() + 1);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_for_equal_by_mistake() {
+    fn incomplete_recompute_answer_is_never_taken_for_equal() {
         assert_eq!(disagreements(&json!({}), &Scope::of("mine")).len(), 1, "no answer");
         let mut unnamed = answer(json!([]));
         unnamed["equal"] = json!(false);

@@ -170,13 +170,13 @@ mod tests {
 
     /// RFC 4231, test case 2.
     #[test]
-    fn codes_are_those_of_the_standard() {
+    fn hmac_sha256_equals_the_rfc_4231_code() {
         let code = hex(&hmac(b"Jefe", "what do ya want for nothing?"));
         assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     }
 
     #[tokio::test]
-    async fn what_is_put_is_there_and_only_who_signs_may_put() -> Result<()> {
+    async fn s3_store_holds_what_is_put_and_refuses_forged_signatures() -> Result<()> {
         let s3 = S3::start("unit").await?;
         s3.client.put("s3://unit/a/b/c.json", "{}").await?;
         assert!(s3.client.has("s3://unit/a/b/c.json").await? && !s3.client.has("s3://unit/a/b/d.json").await?);

@@ -481,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_scenario_is_in_the_scope_of_another() {
+    fn scenario_names_within_the_scope_of_another_are_refused() {
         assert!(are_apart(&["queue-jobs", "queue-pods", "que"]).is_ok());
         for names in [["queue", "queue-pods"], ["queue-pods", "queue"], ["queue", "queue"]] {
             assert!(are_apart(&names).is_err(), "{names:?}");

@@ -170,7 +170,7 @@ mod tests {
     use std::cell::Cell;
 
     #[tokio::test]
-    async fn what_is_not_answered_says_nothing_and_what_is_left_is_told() {
+    async fn stays_check_ignores_errors_and_fails_when_the_state_ends() {
         let period = Duration::from_millis(120);
         let looks = Cell::new(0);
         let look = |left: bool| {

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_charts_files_need_nothing_else_filled_in() {
+    fn chart_webhook_templates_need_no_other_values() {
         for file in ["mutating-webhooks.yaml", "validating-webhooks.yaml"] {
             let list = webhooks(file, 1, "Fail").unwrap();
             assert!(!list.to_string().contains("{{"), "{list}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_of_a_review_is_found() {
+    fn review_paths_of_chart_and_server_are_the_same() {
         let paths: Vec<String> = reviewed().unwrap().into_iter().map(|reviewed| reviewed.path).collect();
         let routes = fs::read_to_string(repository().join("crates/webhook/src/routes.rs")).unwrap();
         let known = routes.lines().filter_map(|line| line.split_once("path: Cow::Borrowed(\"/")).map(|(_, rest)| rest);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_the_cluster_and_berth_going_never_comes_here() {
+    fn kube_system_and_berth_namespace_are_excluded_from_webhooks() {
         for file in ["mutating-webhooks.yaml", "validating-webhooks.yaml"] {
             let list = webhooks(file, 1, "Fail").unwrap();
             for webhook in list.as_array().unwrap() {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_job_sets_are_only_asked_about_by_their_label() {
+    fn opted_in_job_review_skips_labelled_jobs_of_job_sets() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         let of = |name: &str| conditions(&list, name);
         let opted_in = of("mjob-opted-in.berth.dev");
@@ -242,7 +242,7 @@ mod tests {
     /// Berth and a Kueue beside it start and stop jobs themselves. A job that waits and goes on waiting, or that is being deleted, is not
     /// reviewed.
     #[test]
-    fn changes_of_jobs_are_asked_about_where_they_may_start_or_stop_them() {
+    fn job_changes_are_reviewed_where_they_may_start_or_stop() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         for name in ["mjob", "mjob-opted-in", "mjobset", "mjobset-opted-in"] {
             let all = conditions(&list, &format!("{name}.berth.dev"));
@@ -259,7 +259,7 @@ mod tests {
 
     /// The Job controller makes pods of Jobs while Berth is down; a pod from any other user that names a Job as its controller is reviewed.
     #[test]
-    fn new_pods_of_jobs_are_let_by_where_kubernetes_makes_them() {
+    fn new_job_pods_of_kubernetes_controllers_are_not_reviewed() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         for (name, condition) in [("mpod", "not-admitted-with-its-owner"), ("mpod-opted-in", "not-left-to-its-owner")] {
             let all = conditions(&list, &format!("{name}.berth.dev"));
@@ -272,7 +272,7 @@ mod tests {
     /// Pods of Jobs are released, adopted and ended while Berth is down: a review is needed only where another user takes the labels by
     /// which a running pod is counted.
     #[test]
-    fn pods_of_jobs_are_asked_about_where_they_would_not_be_counted() {
+    fn job_pod_changes_are_reviewed_where_accounting_labels_change() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
         let all = conditions(&list, "vpod-of-job.berth.dev");
         for (condition, parts) in [
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_go_with_owners_of_the_groups_that_are_admitted() {
+    fn pod_review_skips_only_owners_of_the_admitted_api_groups() {
         for (file, name) in [
             ("mutating-webhooks.yaml", "mpod.berth.dev"),
             ("mutating-webhooks.yaml", "mpod-opted-in.berth.dev"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_without_a_queue_those_of_a_managed_stateful_set_come_here_and_those_that_are_given_one() {
+    fn pods_without_queue_are_reviewed_for_stateful_sets_or_defaults() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         let about_pods = list.as_array().unwrap().iter();
         let about_pods = about_pods.filter(|webhook| kinds::text(webhook, "/rules/0/resources/0") == "pods");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_given_no_queue() {
+    fn opted_in_webhooks_give_no_queue_to_existing_objects() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
         let opted_in = list.as_array().unwrap().iter();
         let opted_in = opted_in.filter(|webhook| kinds::text(webhook, "/name").contains("-opted-in."));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_change_takes_away_is_looked_at() {
+    fn webhook_condition_on_queue_or_owner_reads_the_old_object() {
         let list = webhooks("validating-webhooks.yaml", 1, "Fail").unwrap();
         for webhook in list.as_array().unwrap() {
             for condition in kinds::items(webhook, "/matchConditions") {

@@ -63,7 +63,7 @@ fn flipped(gate: &Gate) -> BTreeMap<&'static str, bool> {
 }
 
 #[test]
-fn a_gate_that_is_acted_on_reaches_the_settings() {
+fn supported_feature_gate_reaches_the_settings_by_file_or_flag() {
     let names: Vec<&str> = READ.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ACTED_ON, "where do the settings say what a new one is?");
     let plain = file(&BTreeMap::new()).unwrap();
@@ -85,7 +85,7 @@ fn a_gate_that_is_acted_on_reaches_the_settings() {
 }
 
 #[test]
-fn of_any_other_gate_it_is_told_that_it_has_no_effect() {
+fn unsupported_feature_gate_set_away_from_default_causes_a_warning() {
     let plain = file(&BTreeMap::new()).unwrap();
     let always_on = |gate: &Gate| ALWAYS_ON.iter().any(|(name, _)| *name == gate.name);
     for gate in GATES.iter().filter(|gate| !ACTED_ON.contains(&gate.name) && !always_on(gate)) {
@@ -109,7 +109,7 @@ fn of_any_other_gate_it_is_told_that_it_has_no_effect() {
 }
 
 #[test]
-fn of_a_gate_that_is_always_on_it_is_told_only_where_it_is_set_to_off() {
+fn always_on_feature_gate_warns_only_when_set_to_false() {
     let plain = file(&BTreeMap::new()).unwrap();
     assert!(plain.settings.engine.gates.prioritize_preemptors);
     for (name, page) in ALWAYS_ON {
@@ -123,7 +123,7 @@ fn of_a_gate_that_is_always_on_it_is_told_only_where_it_is_set_to_off() {
 }
 
 #[test]
-fn what_no_gate_can_be_is_refused_by_name() {
+fn feature_gate_with_unmet_need_or_unknown_name_is_refused() {
     for gate in GATES.iter().filter(|gate| gate.on && !gate.locked) {
         let needed = GATES.iter().any(|other| other.on && other.needs.contains(&gate.name));
         match file(&BTreeMap::from([(gate.name, false)])) {

@@ -145,7 +145,7 @@ fn assert_warns(loaded: &Loaded, about: &[&str]) {
 }
 
 #[test]
-fn what_kueue_ships_is_what_berth_does_anyhow() {
+fn configuration_shipped_with_kueue_equals_berth_defaults() {
     let left_alone: Vec<&str> = LISTED.into_iter().filter(|name| Kind::of_framework(name).is_none()).collect();
     let kinds: BTreeSet<Kind> = LISTED.into_iter().filter_map(Kind::of_framework).collect();
     assert!(left_alone.len() < LISTED.len() && kinds.contains(&Kind::Pod), "{left_alone:?}");
@@ -166,7 +166,7 @@ fn what_kueue_ships_is_what_berth_does_anyhow() {
 }
 
 #[test]
-fn no_field_of_kueue_is_passed_over() {
+fn kueue_configuration_field_that_changes_is_never_ignored() {
     for (field, other) in [
         ("burst: 500", "burst: 501"),
         ("qps: 300", "qps: 301"),
@@ -192,7 +192,7 @@ fn no_field_of_kueue_is_passed_over() {
 }
 
 #[test]
-fn certificates_of_cert_manager_are_read_from_kueues_folder() {
+fn kueue_configuration_for_cert_manager_reads_kueues_certificate_folder() {
     let begin = CHART.find("  enable: true\n").unwrap();
     let end = CHART.find("kind: Configuration").unwrap();
     let loaded = started(&format!("{}  enable: false\n{}", &CHART[..begin], &CHART[end..]));
@@ -203,7 +203,7 @@ fn certificates_of_cert_manager_are_read_from_kueues_folder() {
 }
 
 #[test]
-fn what_kueue_offers_as_examples_works() {
+fn kueue_example_configuration_is_loaded_with_all_its_settings() {
     let loaded = started(EXAMPLES);
     let asked = ["paddlejob", "pytorchjob", "tfjob", "xgboostjob", "jaxjob"].map(|name| format!("kubeflow.org/{name}"));
     let asked = asked.iter().map(String::as_str).chain(["sparkoperator.k8s.io/sparkapplication"]);
@@ -256,7 +256,7 @@ admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 0s}
 ";
 
 #[test]
-fn a_configuration_of_zeros_is_that_of_defaults() {
+fn configuration_of_zero_values_equals_the_defaults() {
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let zeros = load(ZEROS, &given).unwrap();
     let defaults = load("", &given).unwrap();
@@ -269,7 +269,7 @@ fn a_configuration_of_zeros_is_that_of_defaults() {
 }
 
 #[test]
-fn zeros_that_mean_something_keep_it() {
+fn configuration_zero_with_its_own_meaning_is_kept() {
     let given = Given { home: "kueue-system".to_owned(), ..Given::default() };
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics: {bindAddress: \"0\"}\n\
                 waitForPodsReady: {timeout: 5m, recoveryTimeout: 0s}\n\

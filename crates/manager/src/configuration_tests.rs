@@ -28,7 +28,7 @@ fn refused(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn defaults_without_a_file() {
+fn configuration_without_a_file_has_kueue_defaults() {
     let loaded = read("").unwrap();
     assert_eq!(loaded, body("").unwrap());
     assert!(loaded.warnings.is_empty());
@@ -59,7 +59,7 @@ fn defaults_without_a_file() {
 }
 
 #[test]
-fn v1beta1_waits_only_when_enabled() {
+fn v1beta1_configuration_waits_for_pods_ready_only_when_enabled() {
     assert_eq!(read(V1).unwrap().settings.wait_for_pods_ready, None);
     let on = read(&format!("{V1}waitForPodsReady:\n  enable: true\n")).unwrap().settings.wait_for_pods_ready.unwrap();
     assert_eq!((on.timeout_ms, on.block_admission, on.recovery_timeout_ms), (300_000, true, None));
@@ -68,7 +68,7 @@ fn v1beta1_waits_only_when_enabled() {
 }
 
 #[test]
-fn a_full_file_is_read() {
+fn full_configuration_file_reaches_the_settings() {
     let loaded = body(
         "namespace: jobs-system
 manageJobsWithoutQueueName: true
@@ -113,7 +113,7 @@ health:
 }
 
 #[test]
-fn unknown_keys_are_errors_with_their_line() {
+fn unknown_configuration_key_is_refused_with_its_line() {
     refused("manageJobsWithoutQueueNames: true\n", &["line 3", "manageJobsWithoutQueueNames"]);
     refused("health:\n  healthProbeBindAdress: x\n", &["line 4", "healthProbeBindAdress"]);
     refused("multiKueue:\n  gcInterval: 1m\n  workerLost: 3m\n", &["line 5", "workerLost"]);
@@ -124,7 +124,7 @@ fn unknown_keys_are_errors_with_their_line() {
 }
 
 #[test]
-fn transformations_are_read() {
+fn resource_transformations_are_read_from_the_configuration() {
     let rule = "{input: a, strategy: Replace, multiplyBy: n, outputs: {b: 1, c: 0.5, d: 10m}}";
     let loaded = body(&format!("resources: {{transformations: [{rule}, {{input: e}}]}}\n")).unwrap();
     let outputs = [("b", "1"), ("c", "500m"), ("d", "10m")];
@@ -137,7 +137,7 @@ fn transformations_are_read() {
 }
 
 #[test]
-fn cards_are_those_of_the_flags() {
+fn accelerator_resource_and_label_come_from_the_flags() {
     assert_eq!(read("").unwrap().settings.cards, Cards::default());
     let cards = Cards { resource: "amd.com/gpu".into(), type_label: "amd.com/gpu.product-name".into() };
     let told = Given { cards: cards.clone(), ..given() };
@@ -145,7 +145,7 @@ fn cards_are_those_of_the_flags() {
 }
 
 #[test]
-fn taints_of_flags_are_added_to_those_that_clouds_have() {
+fn reclaim_taints_of_flags_extend_the_built_in_ones() {
     let known = read("").unwrap().settings.reclaim_taints;
     assert_eq!(known, berth_control::settings::Settings::default().reclaim_taints);
     let told = Given { reclaim_taints: vec!["karpenter.sh/disrupted".to_owned()], ..given() };
@@ -155,7 +155,7 @@ fn taints_of_flags_are_added_to_those_that_clouds_have() {
 }
 
 #[test]
-fn bad_values_name_field_and_what_is_allowed() {
+fn invalid_configuration_value_names_field_and_allowed_values() {
     refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
     refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);
     refused("waitForPodsReady:\n  timeout: -5s\n", &["waitForPodsReady.timeout", "negative"]);
@@ -201,7 +201,7 @@ fn bad_values_name_field_and_what_is_allowed() {
 }
 
 #[test]
-fn webhooks_are_where_the_file_says() {
+fn webhook_address_and_certificate_folder_follow_the_configuration() {
     let plain = body("").unwrap().webhook;
     assert_eq!((plain.address.as_str(), plain.folder), (":9443", None));
     let text = "webhook:\n  port: 1234\n  host: \"::1\"\n  certDir: /certs\ninternalCertManagement:\n  \
@@ -233,7 +233,7 @@ fn webhooks_are_where_the_file_says() {
 }
 
 #[test]
-fn what_has_no_effect_is_named() {
+fn configuration_field_without_effect_causes_a_warning() {
     let loaded = body("controller:\n  cacheSyncTimeout: 1m\ntls:\n  minVersion: VersionTLS12\n").unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].contains("`controller`") && loaded.warnings[1].contains("`tls`"));
@@ -254,7 +254,7 @@ fn what_has_no_effect_is_named() {
 }
 
 #[test]
-fn what_changes_decisions_reaches_the_engine() {
+fn fair_sharing_and_gates_of_configuration_reach_the_engine() {
     let plain = body("").unwrap().settings.engine;
     assert!(plain.fair_sharing.is_none() && plain.partial_admission && plain.gates == berth_engine::Gates::default());
     let loaded =
@@ -274,7 +274,7 @@ fn what_changes_decisions_reaches_the_engine() {
 }
 
 #[test]
-fn figures_are_left_out_where_the_file_says_so() {
+fn queue_metrics_are_switched_by_the_configuration() {
     let figures = |text: &str| {
         let settings = body(text).unwrap().settings;
         (settings.queue_resource_metrics, settings.local_queue_metrics)
@@ -296,7 +296,7 @@ fn figures_are_left_out_where_the_file_says_so() {
 }
 
 #[test]
-fn admission_fair_sharing_reaches_the_engine() {
+fn admission_fair_sharing_configuration_reaches_the_engine() {
     let text = "admissionFairSharing:\n  usageHalfLifeTime: 2h\n  resourceWeights: {cpu: 2, memory: 0}\n";
     let loaded = body(text).unwrap();
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
@@ -315,7 +315,7 @@ fn admission_fair_sharing_reaches_the_engine() {
 }
 
 #[test]
-fn gates_and_flags() {
+fn flags_override_configuration_and_gates_in_both_are_refused() {
     let off = body("featureGates: {DisableWaitForPodsReady: true}\n").unwrap();
     assert_eq!((off.settings.wait_for_pods_ready, off.warnings.len()), (None, 0));
     let both = Given { feature_gates: Some(BTreeMap::new()), ..given() };
@@ -338,7 +338,7 @@ fn gates_and_flags() {
 }
 
 #[test]
-fn an_excluded_output_is_warned_of() {
+fn transformation_output_with_excluded_prefix_causes_a_warning() {
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nresources:\n  excludeResourcePrefixes: [example.com/]\n  \
                 transformations: [{input: a.com/card, outputs: {example.com/memory: 1Gi, gpu: 1}}]\n";
     let warnings = load(text, &Given::default()).unwrap().warnings;
@@ -347,7 +347,7 @@ fn an_excluded_output_is_warned_of() {
 }
 
 #[test]
-fn a_selector_that_cannot_be_read_is_refused_with_its_line() {
+fn unreadable_local_queue_selector_is_refused_with_its_line() {
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetrics:\n  localQueueMetrics:\n    \
                 localQueueSelector: {matchExpressions: [{key: a, operator: Near}]}\n";
     let error = load(text, &Given::default()).unwrap_err();

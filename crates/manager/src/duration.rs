@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_go_reads() {
+    fn go_duration_is_parsed_as_go_does() {
         for (text, nanos) in [
             ("0", 0),
             ("0s", 0),

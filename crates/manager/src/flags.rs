@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_consistent_and_read() {
+    fn manager_flags_are_consistent_and_parsed() {
         Cli::command().debug_assert();
         assert_eq!(manager(&[]).leader_elect, None);
         let secure = |words: &[&str]| manager(words).metrics_secure.unwrap_or(true);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_named_as_the_cluster_names_them() {
+    fn accelerator_flags_are_read_and_invalid_values_refused() {
         let cards = |words: &[&str]| manager(words).cards.cards();
         assert_eq!(cards(&[]), Ok(Cards::default()));
         let amd = ["--training-card-resource=amd.com/gpu", "--training-card-label=cloud.google.com/gke-accelerator"];
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_are_named_one_by_one() {
+    fn reclaim_taint_flags_are_read_and_invalid_values_refused() {
         let taints = |words: &[&str]| manager(words).reclaim_taints();
         assert_eq!(taints(&[]), Ok(vec![]));
         let two = ["--reclaim-taint=karpenter.sh/disrupted", "--reclaim-taint", "ToBeDeletedByClusterAutoscaler"];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kueues_logger_is_told_is_taken_and_what_has_no_effect_is_named() {
+    fn zap_flags_are_accepted_and_ineffective_ones_cause_warnings() {
         let warned = |words: &[&str]| manager(words).zap.warnings();
         let flag = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
         assert_eq!(warned(&[]), Vec::<String>::new());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_imported_is_read() {
+    fn import_flags_are_parsed_and_flavors_needs_a_file() {
         let words = "berth import axlearn-quota -f q.toml --tiers reserved,spot --cloud bare-metal --reservation a \
                      --reservation v4=b";
         let Command::Import(ImportFlags { what: Import::AxlearnQuota(flags) }) =

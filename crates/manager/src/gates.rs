@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_errors() {
+    fn feature_gate_flag_sets_values_and_refuses_invalid_ones() {
         let set = |text| Gates::with(&parse_flag(text).unwrap());
         assert!(set("").unwrap().on("PartialAdmission") && set("").unwrap().warnings().is_empty());
         assert!(set("DisableWaitForPodsReady=true").unwrap().warnings().is_empty());

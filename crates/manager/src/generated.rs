@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn documents_are_sorted_and_comments_cannot_be_left() {
+    fn generated_documents_are_sorted_and_comments_stay_on_one_line() {
         let long = "example.com/a=1,".repeat(9);
         let objects = vec![json!({"b": {"d": "true", "c": ["64", "x"]}, "a": long}), json!({"spec": {}})];
         let text = documents(&["from \"a\"\nkind: Secret\u{2028}x".to_owned(), String::new()], objects).unwrap();

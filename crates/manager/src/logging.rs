@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_by_name_and_number() {
+    fn log_level_is_read_by_name_or_number() {
         for (level, start) in [("info", "info,"), ("0", "info,"), ("2", "debug,"), ("9", "trace,"), ("Error", "error,")]
         {
             let filter = filter(level).unwrap();

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_hangs_does_not_keep_the_process() {
+    fn blocked_thread_does_not_keep_the_process_from_ending() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let (begin, begun) = std::sync::mpsc::channel();

@@ -265,7 +265,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[test]
-    fn gates_of_the_file_decide_about_reviews() {
+    fn feature_gates_of_the_configuration_reach_the_webhooks() {
         let read = |gates: &str| {
             let header = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration";
             let given = Given { home: "berth-system".into(), ..Given::default() };
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_before_namespaces_are_known() {
+    async fn webhooks_are_not_ready_before_namespaces_are_listed() {
         let (webhooks, _) = serving(Duration::ZERO);
         let (missing, tap) = (webhooks.missing(), webhooks.tap());
         assert!(missing().is_some_and(|why| why.contains("certificate")));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_shortly_after_the_signal_is_served() {
+    async fn webhooks_keep_serving_for_the_delay_after_shutdown_signal() {
         let (webhooks, port) = serving(Duration::from_secs(2));
         let asked = Instant::now();
         let during = async {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_took_long_before_counts_and_nobody_waits_after_a_failure() {
+    async fn shutdown_delay_counts_from_signal_and_is_skipped_after_failure() {
         for asked in [Instant::now().checked_sub(Duration::from_secs(120)), None] {
             let (webhooks, port) = serving(Duration::from_secs(60));
             assert!(accepts(port).await);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_elector_that_ended_by_itself_is_not_waited_for_again() {
+    async fn elector_task_that_ended_is_not_awaited_twice() {
         let ((resign, _resigned), (release, _released)) = (oneshot::channel(), oneshot::channel());
         let task = tokio::spawn(async {});
         let mut candidacy = Candidacy::Stands(elector::Handle { resign, release, task });

@@ -176,7 +176,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn requests_are_named_as_the_server_names_them() {
+    fn request_is_classified_by_resource_and_verb_like_the_server() {
         let check = |method: Method, path: &str, query: &str, resource: &str, verb: &str| {
             assert_eq!(classify(&method, path, query), (resource.to_owned(), verb_of(verb)), "{method} {path}");
         };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_write_is_sent_twice_by_either_client() {
+    async fn write_refused_by_overloaded_server_is_sent_once_per_client() {
         // kube's own stack is used for what ours does not know, such as another name of the server.
         for server_name in [None, Some("kubernetes.example".to_owned())] {
             let asked = Arc::<Mutex<BTreeMap<String, usize>>>::default();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_is_not_set_back_is_believed() {
+    fn wall_clock_that_is_not_set_back_is_believed() {
         let (mut wall, mut clock) = start();
         for step in [1, 10, 5_000, 10_000_000] {
             wall.passed += Duration::from_millis(step);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_in_ten_seconds_is_due_in_twenty_when_the_clock_was_set_back() {
+    fn deadline_is_reached_within_double_time_after_clock_setback() {
         let (mut wall, mut clock) = start();
         let due = wall.wall().checked_add(SignedDuration::from_secs(10)).unwrap();
         wall.off = -1_800;
@@ -133,7 +133,7 @@ mod tests {
 
     /// Nothing ends for that: the time that cannot be set goes on as ever, and the other catches up in two days.
     #[test]
-    fn a_clock_that_is_set_back_by_a_day_goes_on() {
+    fn clock_set_back_by_a_day_runs_at_half_speed() {
         let (mut wall, mut clock) = start();
         wall.off = -86_400;
         let before = wall.read(&mut clock);

@@ -155,7 +155,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn leads_only_on_lists_newer_than_the_claim() {
+async fn leader_writes_only_on_lists_newer_than_its_claim() {
     let mut world = world(true);
     world.list_all(0).await;
     world.until("ready", |world| world.pulse.ready()).await;
@@ -171,7 +171,7 @@ async fn leads_only_on_lists_newer_than_the_claim() {
 }
 
 #[tokio::test]
-async fn without_election_the_first_lists_are_enough() {
+async fn core_loop_without_election_writes_after_its_first_lists() {
     let mut world = world(false);
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     settle().await;
@@ -181,7 +181,7 @@ async fn without_election_the_first_lists_are_enough() {
 }
 
 #[tokio::test]
-async fn does_not_decide_while_the_lease_runs_short() {
+async fn core_loop_with_short_lease_sends_no_writes() {
     let mut world = world(true);
     let state = |left: u64| State {
         term: Some(Term(2)),
@@ -204,7 +204,7 @@ async fn does_not_decide_while_the_lease_runs_short() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_questions_while_outcomes_never_end() {
+async fn core_loop_answers_queries_during_endless_write_outcomes() {
     let mut world = world(false);
     world.list_all(0).await;
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
@@ -223,7 +223,7 @@ async fn answers_questions_while_outcomes_never_end() {
 }
 
 #[tokio::test]
-async fn who_follows_tells_what_it_holds_too() {
+async fn follower_writes_a_dump_when_asked() {
     let world = world(true);
     let asked = Arc::new(tokio::sync::Notify::new());
     let (told, mut lines) = mpsc::unbounded_channel();
@@ -237,7 +237,7 @@ async fn who_follows_tells_what_it_holds_too() {
 }
 
 #[tokio::test]
-async fn stops_after_the_last_outcome() {
+async fn core_loop_stops_after_the_last_write_outcome() {
     let mut world = world(false);
     world.list_all(0).await;
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });

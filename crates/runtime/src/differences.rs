@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_twice_is_equal() {
+    fn recompute_report_of_equal_digests_is_equal() {
         let digest = digest("1 of 4", json!(["ns/a"]), json!({"ns/a": {"books": "waits"}}));
         let report = report(&digest, &digest);
         assert_eq!(report["equal"], json!(true), "{report}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn recompute_report_names_each_differing_object_and_field() {
         let one = digest("1 of 4", json!(["ns/a", "ns/b"]), json!({"ns/a": {}, "ns/b": {}}));
         let other = digest("2 of 4", json!(["ns/a", "ns/c"]), json!({"ns/a": {}}));
         let report = report(&one, &other);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_count_and_differences_are_bounded() {
+    fn recompute_report_with_problems_is_unequal_and_differences_are_bounded() {
         let sound = digest("1", json!([]), json!({}));
         let mut broken = sound.clone();
         broken["problems"] = json!(["queue cq: usage 1 but workloads hold 0"]);

@@ -126,7 +126,7 @@ mod tests {
     const NOTHING: Line = Line::End { cluster_queues: 0, cohorts: 0, workloads: 0, problems: 0 };
 
     #[test]
-    fn each_queue_and_cohort_has_a_line_and_the_last_one_counts() {
+    fn dump_has_lines_per_cluster_queue_and_cohort_and_totals() {
         let many: Vec<String> = (0..MOST_HOLDERS + 2).map(|number| format!("n/w{number}")).collect();
         let held = json!({
             "ClusterQueue": {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_often_during_a_dump_gets_one_more() {
+    async fn dump_requests_during_a_dump_lead_to_one_more() {
         let asked = Arc::new(Notify::new());
         let (queries, mut questions) = mpsc::channel(16);
         let (told, mut lines) = mpsc::unbounded_channel();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_does_not_answer_is_told_and_asked_again() {
+    async fn unanswered_dump_is_reported_and_next_request_is_answered() {
         let asked = Arc::new(Notify::new());
         let (queries, mut questions) = mpsc::channel(1);
         let (told, mut lines) = mpsc::unbounded_channel();

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_keeps_since_when_pods_are_counted() {
+    fn lease_keeps_start_time_of_pod_counting_until_disabled() {
         let (first, later) = (at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
         let mut metadata = ObjectMeta::default();
         note_pods(&mut metadata, true, first);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_time_in_a_lease_is_written_anew() {
+    fn lease_with_unreadable_pod_counting_time_gets_current_time() {
         let annotations = Some([(PODS_SINCE.to_owned(), "long ago".to_owned())].into());
         let mut metadata = ObjectMeta { annotations, ..ObjectMeta::default() };
         let now = at("2026-01-01T00:00:00Z");

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_cut_at_a_character() {
+    fn event_note_beyond_1024_bytes_is_cut_between_characters() {
         assert_eq!(truncated("short"), "short");
         assert_eq!(truncated(&"a".repeat(1024)).len(), 1024);
         let cut = truncated(&"a".repeat(1025));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn event_has_what_the_server_demands() {
+    fn event_has_fields_and_name_length_that_api_server_requires() {
         let now = Timestamp::from_microsecond(1_700_000_000_123_456).unwrap();
         let event = event(&Packed::new(&notice("no quota"), now), "berth_1", 1);
         assert_eq!(event["eventTime"], "2023-11-14T22:13:20.123456Z");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_to_wait_is_superseded() {
+    fn queued_waiting_event_is_superseded_by_newer_event_of_object() {
         let at = Timestamp::UNIX_EPOCH;
         let of = |uid: &str, reason: &str| {
             let event_type = if reason == "WaitingForQuota" { EventType::Warning } else { EventType::Normal };
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_the_superseded_are_used_again() {
+    fn superseded_event_slots_are_reused_so_the_queue_stays_bounded() {
         let at = Timestamp::UNIX_EPOCH;
         let of =
             |uid: &str| Packed::new(&Notice { uid: uid.into(), reason: "WaitingForQuota".into(), ..notice("x") }, at);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn identical_notices_within_a_minute_are_one() {
+    async fn identical_event_within_a_minute_is_a_repeat() {
         let mut recent = Recent::default();
         let now = Instant::now();
         let notice = |message| Packed::new(&notice(message), Timestamp::UNIX_EPOCH);
@@ -394,7 +394,7 @@ mod tests {
         assert!(!recent.repeats(&notice("a"), now + Duration::from_secs(120)));
     }
     #[tokio::test]
-    async fn what_does_not_fit_is_dropped_and_counted_and_never_waited_for() {
+    async fn event_beyond_the_full_queue_is_dropped_and_counted() {
         let metrics = Arc::new(Metrics::new("test"));
         let service = tower::service_fn(|_: http::Request<Body>| async {
             Ok::<_, kube::Error>(http::Response::builder().status(201).body(Body::empty()).unwrap())

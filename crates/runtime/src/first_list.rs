@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_forbidden_is_given_up_at_its_second_failure() {
+    fn first_list_that_is_forbidden_twice_is_given_up() {
         let now = Instant::now();
         let mut first = FirstList::default();
         first.begin(now);
@@ -94,7 +94,7 @@ mod tests {
 
     /// An API server that answers after a minute only fails twice in two.
     #[test]
-    fn list_that_fails_otherwise_is_waited_for() {
+    fn first_list_with_server_errors_is_given_up_after_patience() {
         let now = Instant::now();
         let mut first = FirstList::default();
         first.begin(now);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn list_that_was_given_up_is_told_when_it_is_complete() {
+    fn first_list_that_was_given_up_reports_its_later_completion() {
         let now = Instant::now();
         let mut first = FirstList::default();
         first.begin(now);

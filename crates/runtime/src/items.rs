@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn objects_come_as_they_were_sent_however_the_text_is_cut() {
+    async fn list_items_arrive_unchanged_however_the_body_is_split() {
         for count in 0..=hard().len() {
             let items = hard()[..count].to_vec();
             // serde_json sorts fields: what the list says of itself comes last here, and first from an API server.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn list_without_objects_is_empty() {
+    async fn list_with_null_or_missing_items_is_empty() {
         for text in [r#"{"metadata":{"resourceVersion":"7"},"items":null}"#, r#"{"metadata":{"resourceVersion":"7"}}"#]
         {
             let (items, meta) = read(text, 5).await.unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_that_breaks_off_is_no_list() {
+    async fn list_body_that_breaks_off_is_an_error() {
         let whole = r#"{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b":2}]}"#;
         for end in 0..whole.len() {
             let error = read(&whole[..end], 4).await.unwrap_err();

@@ -67,7 +67,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn a_flood_is_counted_and_not_written() {
+    async fn journal_lines_beyond_the_rate_are_counted_and_not_written() {
         let start = Instant::now();
         let mut journal = Journal::new(start);
         let told = (0..1_000).filter(|_| journal.room(start).is_some()).count();

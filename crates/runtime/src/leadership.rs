@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_write_needs_the_term_and_time() {
+    async fn write_is_permitted_only_in_its_term_with_time_left() {
         let deadline = Duration::from_secs(10);
         let (sender, leadership) = Leadership::new(deadline);
         let now = Instant::now();

@@ -19,7 +19,7 @@ fn candidate(name: &str) -> Candidate {
 }
 
 #[test]
-fn creates_then_renews() {
+fn candidate_creates_a_missing_lease_and_renews_it() {
     let mut a = candidate("a");
     assert_eq!(a.next(secs(0)), Action::Read);
     a.observe(None, secs(0));
@@ -33,7 +33,7 @@ fn creates_then_renews() {
 }
 
 #[test]
-fn waits_for_its_own_clock_to_say_expired() {
+fn candidate_claims_a_lease_that_expired_by_its_own_clock() {
     let mut b = candidate("b");
     b.observe(Some(record(Some("a"), 3, 10)), secs(100));
     assert_eq!(b.next(secs(100)), Action::Wait(secs(2)));
@@ -55,7 +55,7 @@ fn waits_for_its_own_clock_to_say_expired() {
 }
 
 #[test]
-fn takes_a_released_lease_at_once() {
+fn candidate_claims_a_released_lease_at_once() {
     let mut b = candidate("b");
     b.observe(Some(record(None, 3, 10)), secs(5));
     assert_eq!(b.next(secs(5)), Action::Claim { version: "10".into(), transitions: 4 });
@@ -66,7 +66,7 @@ fn takes_a_released_lease_at_once() {
 }
 
 #[test]
-fn gives_up_before_others_may_claim() {
+fn leader_steps_down_before_others_may_claim_its_lease() {
     let mut a = candidate("a");
     a.observe(None, secs(0));
     a.written(record(Some("a"), 0, 1), secs(0));
@@ -86,7 +86,7 @@ fn gives_up_before_others_may_claim() {
 }
 
 #[test]
-fn steps_down_when_another_holds_it() {
+fn leader_steps_down_when_another_candidate_holds_the_lease() {
     let mut a = candidate("a");
     a.observe(None, secs(0));
     a.written(record(Some("a"), 0, 1), secs(0));
@@ -98,7 +98,7 @@ fn steps_down_when_another_holds_it() {
 
 /// Two candidates on one Lease, one of them stopped for a while at every possible second: their leases never overlap.
 #[test]
-fn never_two_leaders() {
+fn candidates_with_pauses_never_lead_at_the_same_time() {
     for stop in 0..60 {
         for pause in [3, 9, 12, 16, 25, 40] {
             run_world(stop, stop + pause);

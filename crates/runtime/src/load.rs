@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn where_answers_are_slow_others_give_way_sooner() {
+    fn background_writes_yield_sooner_to_a_slow_server() {
         let at = |answered| [20, 40, 60].map(|busy| yielding_with(busy, answered));
         let close = |is: [f64; 3], to: [f64; 3]| is.iter().zip(to).all(|(is, to)| (is - to).abs() < 0.07);
         assert!(close(at(5), [0.0, 0.0, 0.2]), "as quick as ever: {:?}", at(5));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stays_slow_is_taken_for_what_it_is() {
+    fn latency_baseline_adapts_to_a_server_that_stays_slow() {
         let strain_after = |seconds: u64| {
             let start = Instant::now();
             let load = Load::new(start);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_does_not_make_a_server_slow() {
+    fn latency_baseline_survives_a_long_silence() {
         let start = Instant::now();
         let load = Load::new(start);
         load.end(Some(start), start + Duration::from_millis(4));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_answers_are_no_strain_and_what_was_not_sent_is_no_answer() {
+    fn quick_answers_and_unsent_requests_cause_no_strain() {
         let start = Instant::now();
         let load = Load::new(start);
         for number in 0..100 {
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_time_left_is_asked_for_everything() {
+    fn background_writes_do_not_yield_while_server_is_half_idle() {
         for busy in [0, 10, 45] {
             assert!(yielding_after(busy) < 0.01, "{busy} % busy");
         }
     }
 
     #[test]
-    fn the_busier_the_more_others_give_way() {
+    fn background_writes_yield_more_the_busier_the_server_is() {
         let all: Vec<f64> = [60, 80, 100].into_iter().map(yielding_after).collect();
         assert!(
             all.is_sorted() && all.iter().zip([0.2, 0.6, 1.0]).all(|(is, near)| (is - near).abs() < 0.05),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_is_forgotten_within_seconds() {
+    fn load_of_past_requests_is_forgotten_within_seconds() {
         let start = Instant::now();
         let load = Load::new(start);
         load.begin(start);

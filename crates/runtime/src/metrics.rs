@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exposition_has_kueues_names() {
+    fn metrics_exposition_uses_kueue_names_and_labels() {
         let metrics = Arc::new(Metrics::new("0.1.0"));
         metrics.set_role(Role::Leader);
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a"), ("priority_class", "")], 2);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_training_double_from_a_tenth_and_from_a_minute() {
+    fn training_job_histogram_buckets_double_from_100ms_or_one_minute() {
         let metrics = Arc::new(Metrics::new("0"));
         for (name, first) in
             [("training_job_scheduling_duration_seconds", 0.1_f64), ("training_job_completion_seconds", 60.0)]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_queues_leave_no_series() {
+    fn metric_series_of_deleted_queues_are_removed() {
         let metrics = Arc::new(Metrics::new("0"));
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "a")], 1);
         metrics.count("kueue_admitted_workloads", &[("cluster_queue", "b")], 1);

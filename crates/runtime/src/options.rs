@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn deadline_leaves_room_for_renewals() {
+    fn write_deadline_leaves_room_for_lease_renewals() {
         assert_eq!(options(15, 2).write_deadline(), Duration::from_secs(10));
         assert_eq!(options(6, 1).write_deadline(), Duration::from_secs(4));
         assert_eq!(options(2, 1).write_deadline(), Duration::from_secs(1));

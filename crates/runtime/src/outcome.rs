@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn success_carries_the_version() {
+    fn successful_write_outcome_carries_the_resource_version() {
         let body = br#"{"kind":"Workload","metadata":{"name":"a","resourceVersion":"42"},"spec":{}}"#;
         let applied = |rv: &str| Outcome::Applied { resource_version: rv.to_owned() };
         assert_eq!(outcome_of(Verb::Patch, 200, None, body), applied("42"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_told_apart() {
+    fn conflict_answer_is_distinguished_from_gone_and_already_exists() {
         let modified =
             status("Conflict", "Operation cannot be fulfilled on workloads \"w\": the object has been modified");
         assert_eq!(outcome_of(Verb::Patch, 409, None, &modified), Outcome::Conflict);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_carry_the_text() {
+    fn refused_write_outcome_carries_the_server_message() {
         for code in [400, 403, 405, 413, 415, 422] {
             let outcome = outcome_of(Verb::Patch, code, None, &status("Invalid", "spec.x: must not change"));
             assert_eq!(outcome, Outcome::Refused("spec.x: must not change".into()), "{code}");
@@ -183,7 +183,7 @@ mod tests {
 
     /// A write that is too large for etcd fails in the same way however often it is tried.
     #[test]
-    fn a_request_that_the_store_cannot_take_is_a_refusal() {
+    fn write_too_large_for_etcd_is_refused_and_not_unknown() {
         for text in [
             "etcdserver: request is too large",
             "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097301 vs. 2097152)",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_says_how_long() {
+    fn busy_outcome_carries_the_retry_delay() {
         assert_eq!(outcome_of(Verb::Patch, 429, Some(3), b""), Outcome::Busy(3000));
         assert_eq!(outcome_of(Verb::Patch, 503, None, b"x"), Outcome::Busy(1000));
         let body = br#"{"kind":"Status","details":{"retryAfterSeconds":7}}"#;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_happened_is_unknown() {
+    fn outcome_of_a_write_that_may_be_applied_is_unknown() {
         for code in [408, 500, 502, 504] {
             assert!(matches!(outcome_of(Verb::Patch, code, None, b"late"), Outcome::Unknown(_)), "{code}");
         }

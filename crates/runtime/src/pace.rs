@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_keeps_the_gap_and_then_the_interval() {
+    fn turns_of_a_burst_are_spaced_by_gap_then_interval() {
         let mut pace = Pace::new(ms(10), ms(100), 3);
         let mut now = ms(5000);
         let mut turns = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_come_rarely_never_wait() {
+    fn turns_that_come_rarely_are_never_delayed() {
         let mut pace = Pace::new(ms(10), ms(100), 3);
         for turn in 0..100 {
             assert_eq!(pace.rest(ms(turn * 100)), Duration::ZERO);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_earns_a_burst_and_no_more() {
+    fn turns_after_a_rest_get_one_burst_and_no_more() {
         let mut pace = Pace::new(Duration::ZERO, ms(10), 2);
         let waits = |pace: &mut Pace, at: u64| (0..5).map(|_| pace.rest(ms(at))).collect::<Vec<_>>();
         assert_eq!(waits(&mut pace, 0), [0, 0, 0, 10, 20].map(ms));

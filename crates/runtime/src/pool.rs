@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_gives_way_to_a_busy_server_unless_it_piles_up() {
+    fn background_writes_pause_for_busy_server_unless_they_pile_up() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let load = Load::new(begin);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_jobs_goes_first() {
+    fn pool_orders_waiting_writes_by_urgency_of_their_purpose() {
         let mut waiting = Waiting::default();
         for (id, purpose) in [(1, Purpose::CreateWorkload), (2, Purpose::ReserveQuota), (3, Purpose::StartJob)] {
             waiting.push(write(id, purpose));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tells_many_pods_takes_no_place_of_what_moves_jobs() {
+    fn pod_annotation_writes_use_their_own_lane() {
         let load = Load::new(Instant::now());
         let pods = PodsOf { label: "job-uid", uid: "u".to_owned(), jobs: None };
         for purpose in [Purpose::NotifyPods, Purpose::AskToSave] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_quota_back_hurries_when_somebody_waits_for_it() {
+    fn quota_freeing_write_becomes_pressing_when_workloads_wait_for_quota() {
         let load = Load::new(Instant::now());
         let end = write(1, Purpose::FinishWorkload);
         assert!(Freight::of(&end, &load) == Freight::Rest, "nobody needs its quota");

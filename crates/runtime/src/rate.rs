@@ -75,7 +75,7 @@ mod tests {
     use std::pin::pin;
 
     #[tokio::test]
-    async fn burst_then_rate() {
+    async fn token_bucket_allows_a_burst_and_then_the_rate() {
         let start = Instant::now();
         let mut bucket = Bucket::new(Some(10.0), 3.0, start);
         for _ in 0..3 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_not_overtaken() {
+    async fn rate_limited_waiter_is_not_overtaken_by_later_ones() {
         let rate = Rate::new(Bucket::new(Some(50.0), 1.0, Instant::now()));
         rate.take().await;
         let mut first = pin!(rate.take());

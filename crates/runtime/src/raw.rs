@@ -103,7 +103,7 @@ mod tests {
     use kube::core::{ObjectList, WatchEvent};
 
     #[test]
-    fn one_bad_item_does_not_hide_the_others() {
+    fn list_with_an_undecodable_item_keeps_all_items() {
         let list = serde_json::json!({
             "apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "7"},
             "items": [
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_bad_object_is_told() {
+    fn undecodable_object_is_still_identified_by_its_metadata() {
         fn check<K: Resource<DynamicType = ()> + serde::de::DeserializeOwned>() {
             let text =
                 r#"{"metadata": {"name": "bad", "uid": "u"}, "spec": "text", "value": "text", "status": "text"}"#;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_events_keep_the_text() {
+    fn watch_event_keeps_the_text_of_its_object() {
         let line = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"3"},"x":[1, 2]}}"#;
         let WatchEvent::Added(raw) = serde_json::from_str::<WatchEvent<Raw>>(line).unwrap() else { panic!("{line}") };
         assert_eq!(raw.text(), r#"{"metadata":{"name":"a","resourceVersion":"3"},"x":[1, 2]}"#);

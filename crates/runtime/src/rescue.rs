@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_and_names_are_kept() {
+    fn undecodable_workload_keeps_its_admission_and_queue_name() {
         let found = rescued(&holding(json!({}))).unwrap();
         assert_eq!((found.metadata.uid.as_deref(), found.spec.queue_name.as_deref()), (Some("u"), Some("lq")));
         let status = found.status.unwrap();
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_field_beside_the_reservation_does_not_hide_it() {
+    fn workload_with_bad_status_field_keeps_its_reservation() {
         let found = rescued(&holding(json!({"requeueState": "soon"}))).unwrap();
         assert!(found.status.unwrap().admission.is_some());
     }
 
     #[test]
-    fn what_holds_nothing_readable_is_left_to_what_was_known() {
+    fn workload_without_readable_reservation_is_not_rescued() {
         assert!(rescued(&holding(json!({"admission": {"podSetAssignments": "x"}}))).is_none());
         assert!(rescued(&holding(json!({"conditions": 5}))).is_none());
         assert!(workload("[]").is_none() && workload(r#"{"metadata": {}}"#).is_none());

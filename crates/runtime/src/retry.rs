@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_until_something_comes() {
+    fn retry_pauses_double_up_to_30s_until_the_watch_works() {
         let mut retry = Retry::default();
         let mut pauses =
             |times: usize| -> Vec<u128> { (0..times).map(|_| retry.failed(0, &failure(503, 0)).as_millis()).collect() };

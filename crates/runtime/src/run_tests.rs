@@ -114,7 +114,7 @@ async fn runs(versions: Value, most: Duration) -> (bool, bool) {
 }
 
 #[tokio::test]
-async fn who_may_not_lead_serves_and_leaves_the_lease_alone() {
+async fn process_with_old_stored_versions_serves_without_taking_the_lease() {
     let (leased, was_ready) = runs(json!(["v1beta1", "v1beta2"]), Duration::from_secs(20)).await;
     assert!(!leased, "it would take the lease");
     assert!(was_ready, "nobody reaches its webhooks");

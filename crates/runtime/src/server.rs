@@ -187,7 +187,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]
-    fn go_addresses() {
+    fn listen_addresses_in_go_form_are_parsed() {
         let everywhere: SocketAddr = address(":8080").expect("an address").parse().expect("of a socket");
         assert!(everywhere.ip().is_unspecified() && everywhere.port() == 8080, "{everywhere}");
         assert_eq!(address("127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_from_elsewhere_gets_no_digest() {
+    async fn recompute_from_another_machine_is_forbidden() {
         for (peer, code) in [
             ("127.0.0.1:40000", StatusCode::OK),
             ("[::1]:40000", StatusCode::OK),
@@ -248,7 +248,7 @@ mod tests {
 
     /// A comparison lists every object of the cluster: a second request meanwhile is refused and may be repeated.
     #[tokio::test]
-    async fn one_comparison_at_a_time_is_made() {
+    async fn recompute_during_another_one_is_refused() {
         let context = beside_a_loop(Duration::ZERO);
         let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 40_000)));
         let busy = Arc::clone(&context.comparing).try_acquire_owned().expect("nobody compares");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_stands_still_is_not_alive() {
+    async fn healthz_fails_when_the_core_loop_stands_still() {
         for (age, code) in [(STUCK / 2, StatusCode::OK), (STUCK, StatusCode::INTERNAL_SERVER_ERROR)] {
             let answer = healthz(State(beside_a_loop(age))).await;
             assert_eq!(answer.status(), code, "{age:?}");
@@ -272,7 +272,7 @@ mod tests {
     /// A missing list of a dispensable kind costs only the jobs that need it: the process stays ready, as the webhooks of all other kinds
     /// are served here.
     #[tokio::test]
-    async fn kind_that_cannot_be_listed_is_named() {
+    async fn readyz_names_the_kind_that_cannot_be_listed() {
         async fn told(context: &Context) -> (StatusCode, String) {
             let answer = readyz(State(context.clone())).await;
             let code = answer.status();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_from_this_machine_is_known_as_such() {
+    async fn metrics_server_recognizes_local_peers_and_health_server_lacks_metrics() {
         let context = beside_a_loop(Duration::ZERO);
         let metrics = bind("127.0.0.1:0").await.expect("a port");
         let health = bind("127.0.0.1:0").await.expect("a port");

@@ -80,7 +80,7 @@ async fn all_told(source: &mut Source, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_are_listed_to_the_end_and_followed_by_changes() {
+async fn source_lists_all_pages_and_then_follows_changes() {
     let server = Server::default();
     server.page(&["a", "b"], 0, "t1");
     server.page(&["c"], 0, "");
@@ -99,7 +99,7 @@ async fn pages_are_listed_to_the_end_and_followed_by_changes() {
 }
 
 #[tokio::test]
-async fn pages_of_large_objects_are_small() {
+async fn list_page_limit_shrinks_for_large_objects() {
     let server = Server::default();
     server.page(&["a", "b"], 100_000, "t1");
     server.page(&["c"], 2_000_000, "t2");
@@ -115,7 +115,7 @@ async fn pages_of_large_objects_are_small() {
 
 /// The server ends an answer that takes a minute, and would do so each time: a page of too many bytes is given up before that.
 #[tokio::test]
-async fn page_that_is_too_large_is_asked_for_anew_in_small_ones() {
+async fn oversized_list_page_is_repeated_in_smaller_pages() {
     let server = Server::default();
     let names: Vec<String> = (0..40).map(|index| format!("o{index}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -142,7 +142,7 @@ async fn page_that_is_too_large_is_asked_for_anew_in_small_ones() {
 
 /// The list begins anew; a watch goes on where it was, unless the server has forgotten that.
 #[tokio::test]
-async fn what_fails_is_tried_again_from_where_it_can_be() {
+async fn source_restarts_failed_lists_and_resumes_failed_watches() {
     let server = Server::default();
     let no = |code: u16| {
         json!({"kind": "Status", "code": code, "status": "Failure", "message": "no", "reason": "No"}).to_string()

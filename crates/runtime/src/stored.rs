@@ -117,7 +117,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn only_the_old_version_is_refused() {
+    fn stored_version_v1beta1_is_refused_with_a_migration_command() {
         let read = |value: Value| serde_json::from_value::<Definition>(value).unwrap();
         let said = |versions: Value| {
             refusal("workloads.kueue.x-k8s.io", &read(json!({"status": {"storedVersions": versions}})))
@@ -135,7 +135,7 @@ mod tests {
         }
     }
     #[tokio::test]
-    async fn it_is_waited_until_the_objects_are_stored_anew() {
+    async fn startup_waits_for_storage_migration_while_serving_webhooks() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = tower::service_fn(move |request: http::Request<Body>| {

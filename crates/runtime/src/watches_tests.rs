@@ -96,7 +96,7 @@ fn jobs() -> Kind {
 }
 
 #[tokio::test]
-async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
+async fn watch_relists_at_a_new_epoch_and_keeps_bad_objects() {
     let items = Arc::new(Mutex::new(vec![job("one", 1.into())]));
     let (sender, mut seen) = mpsc::channel(8);
     let (epochs, epoch) = channel::channel(0);
@@ -117,7 +117,7 @@ async fn lists_restart_with_the_epoch_and_survive_bad_objects() {
 }
 
 #[tokio::test]
-async fn a_bad_object_in_a_watch_does_not_stop_it() {
+async fn watch_continues_after_a_bad_object() {
     let items = Arc::new(Mutex::new(vec![job("one", 1.into())]));
     let bad = serde_json::json!({"type": "MODIFIED", "object": job("bad", "many".into())});
     let event = Arc::new(Mutex::new(Some(bad)));
@@ -163,7 +163,7 @@ fn numbered(plural: &str) -> (usize, Kind) {
 }
 
 #[tokio::test]
-async fn kind_that_may_not_be_listed_is_done_without_until_it_may() {
+async fn dispensable_kind_that_is_forbidden_is_skipped_until_listed() {
     let forbids = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (sender, mut seen) = mpsc::channel(8);
     let (_epochs, epoch) = channel::channel(3);
@@ -193,7 +193,7 @@ async fn kind_that_may_not_be_listed_is_done_without_until_it_may() {
 
 /// Limits and quota are in such kinds: nothing is decided without them, and readiness names the missing kind.
 #[tokio::test]
-async fn kind_that_is_needed_is_waited_for_and_named() {
+async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
     for plural in ["clusterqueues", "queuepolicies", "workloads", "jobs"] {
         let forbids = Arc::new(std::sync::atomic::AtomicBool::new(true));
         let (sender, mut seen) = mpsc::channel(8);
@@ -211,7 +211,7 @@ async fn kind_that_is_needed_is_waited_for_and_named() {
 
 /// Objects on their way to a loop that is behind are bounded in bytes, not in number.
 #[tokio::test]
-async fn watches_wait_for_a_loop_that_is_behind_with_large_objects() {
+async fn watch_with_large_objects_waits_for_a_slow_core_loop() {
     let mut large = job("one", 1.into());
     large["spec"]["template"] =
         serde_json::json!({"spec": {"containers": [{"name": "c", "args": ["x".repeat(1 << 20)]}]}});
@@ -240,7 +240,7 @@ async fn watches_wait_for_a_loop_that_is_behind_with_large_objects() {
 }
 
 #[test]
-fn a_workload_that_does_not_decode_keeps_its_place() {
+fn undecodable_workload_is_still_listed_with_its_admission() {
     let workloads = kinds(&Wanted::default()).into_iter().find(|kind| kind.resource.plural == "workloads").unwrap();
     let metrics = Arc::new(Metrics::new("test"));
     let mut follower = Follower {
@@ -277,7 +277,7 @@ fn a_workload_that_does_not_decode_keeps_its_place() {
 }
 
 #[test]
-fn every_kind_has_a_number_and_is_watched_once() {
+fn watched_kinds_have_unique_numbers_and_names() {
     let kinds = kinds(&Wanted::default());
     assert_eq!(kinds.len(), KINDS);
     let what = |kind: &Kind| (kind.resource.group.clone(), kind.resource.plural.clone(), kind.selector.clone());
@@ -293,7 +293,7 @@ fn every_kind_has_a_number_and_is_watched_once() {
 
 /// Lists and watches of started pods ask for their metadata alone.
 #[tokio::test]
-async fn started_pods_are_asked_for_by_their_metadata_alone() {
+async fn started_pods_are_listed_and_watched_by_metadata_only() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen_by_server = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -62,7 +62,7 @@ fn pods_of(label: &'static str, uid: &str) -> PodsOf {
 const LEADING: State = State { term: Some(Term(4)), until: None, pods_since: None };
 
 #[tokio::test]
-async fn pods_that_were_not_told_are_told_once() {
+async fn pod_annotation_patches_only_own_pods_that_lack_it() {
     let seen = Seen::default();
     let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
         {"metadata": {"name": "a", "uid": "p-1", "ownerReferences": [
@@ -103,7 +103,7 @@ fn stop_now() -> Write {
 }
 
 #[tokio::test]
-async fn each_pod_that_is_told_counts_as_a_write() {
+async fn pod_annotation_takes_a_write_token_per_pod() {
     let patches = Arc::<Mutex<usize>>::default();
     // Long enough for the first two patches, and the third does not get a token within this time.
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
@@ -114,7 +114,7 @@ async fn each_pod_that_is_told_counts_as_a_write() {
 }
 
 #[tokio::test]
-async fn no_pod_is_told_after_the_term() {
+async fn pod_annotation_stops_when_the_term_ends() {
     let patches = Arc::<Mutex<usize>>::default();
     let (sender, leadership) = Leadership::new(Duration::from_secs(60));
     sender.send_replace(LEADING);
@@ -138,7 +138,7 @@ async fn no_pod_is_told_after_the_term() {
 }
 
 #[tokio::test]
-async fn a_pod_whose_name_another_one_has_need_not_be_told() {
+async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
         let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true});
         let pod = |name: &str| json!({"metadata": {"name": name, "uid": name, "ownerReferences": [owner]}});
@@ -180,7 +180,7 @@ async fn told_where_one_refuses(code: u16) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_told_does_not_end_the_tries_for_the_others() {
+async fn pod_annotation_failure_does_not_stop_the_other_pods() {
     assert_eq!(told_where_one_refuses(409).await, Outcome::Conflict);
     assert_eq!(told_where_one_refuses(429).await, Outcome::Busy(3_000));
     for code in [200, 404, 403] {
@@ -190,7 +190,7 @@ async fn a_pod_that_cannot_be_told_does_not_end_the_tries_for_the_others() {
 }
 
 #[tokio::test]
-async fn requests_have_the_right_form() {
+async fn write_requests_have_the_expected_method_path_and_body() {
     let seen = Seen::default();
     let ok = r#"{"metadata":{"resourceVersion":"9"}}"#;
     let (_sender, writer) = writer(answering(200, ok, Arc::clone(&seen)), LEADING);
@@ -227,7 +227,7 @@ async fn requests_have_the_right_form() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_out_of_term_or_time() {
+async fn write_out_of_term_or_time_is_not_sent() {
     let seen = Seen::default();
     let client = answering(200, "{}", Arc::clone(&seen));
     let delete = || write(Kind::Workload, "ns", Request::Delete { uid: "u".into(), owned_first: false });
@@ -245,7 +245,7 @@ async fn nothing_is_sent_out_of_term_or_time() {
 }
 
 #[tokio::test]
-async fn a_silent_server_is_unknown_after_the_deadline() {
+async fn write_to_a_silent_server_is_unknown_after_its_deadline() {
     let seen = Seen::default();
     let (sender, leadership) = Leadership::new(Duration::from_secs(1));
     sender.send_replace(LEADING);
@@ -258,7 +258,7 @@ async fn a_silent_server_is_unknown_after_the_deadline() {
 }
 
 #[tokio::test]
-async fn pods_without_a_node_are_found() {
+async fn stuck_pod_query_finds_only_own_unschedulable_pods() {
     let seen = Seen::default();
     let body = r#"{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[
         {"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"},"ownerReferences":[
@@ -286,7 +286,7 @@ async fn pods_without_a_node_are_found() {
 }
 
 #[tokio::test]
-async fn pods_on_a_node_say_which_job_controls_them() {
+async fn pods_on_a_node_are_listed_with_their_controlling_job() {
     let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
         {"metadata": {"namespace": "ns", "name": "daemon", "uid": "d-1", "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d-0", "controller": true}]}},
@@ -315,7 +315,7 @@ async fn pods_on_a_node_say_which_job_controls_them() {
 }
 
 #[tokio::test]
-async fn only_pods_that_a_job_of_theirs_controls_are_left() {
+async fn pod_probe_counts_only_pods_controlled_by_its_jobs() {
     let list = r#"{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [
         {"metadata": {"name": "labelled"}},
         {"metadata": {"name": "a", "ownerReferences": [
@@ -345,7 +345,7 @@ async fn only_pods_that_a_job_of_theirs_controls_are_left() {
 }
 
 #[tokio::test]
-async fn pods_are_read_to_the_last_page() {
+async fn pod_probe_reads_pods_to_the_last_page() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
         let last = request.uri().query().is_some_and(|query| query.contains("continue=next%201"));
         let (token, name) = if last { ("", "j-1") } else { ("next 1", "forged") };
@@ -361,7 +361,7 @@ async fn pods_are_read_to_the_last_page() {
 }
 
 #[tokio::test]
-async fn nodes_are_counted_once_each_over_all_pages_and_for_own_pods_alone() {
+async fn nodes_of_own_pods_are_counted_once_over_all_pages() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
         let last = request.uri().query().is_some_and(|query| query.contains("continue=next"));
         let pod = |uid: &str, node: Option<&str>| {
@@ -415,7 +415,7 @@ async fn pods_left_behind_are_found_by_each_label() {
 
 /// A pod of a job is read by its name.
 #[tokio::test]
-async fn pod_of_a_job_is_read() {
+async fn job_pod_is_read_by_name_and_refused_when_undecodable() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
         let (code, body) = match request.uri().path() {
             "/api/v1/namespaces/ns/pods/p" => {
@@ -441,7 +441,7 @@ async fn pod_of_a_job_is_read() {
 
 /// Answer of kube-apiserver 1.36 when metadata is asked for and there is none.
 #[tokio::test]
-async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
+async fn metadata_list_with_null_items_means_no_pods() {
     let service = tower::service_fn(|_: http::Request<Body>| async {
         let list = r#"{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":null}"#;
         Ok::<_, kube::Error>(Response::builder().status(200).body(Body::from(list.as_bytes().to_vec())).unwrap())
@@ -452,7 +452,7 @@ async fn a_list_of_no_metadata_is_null_and_means_no_pods() {
 }
 
 #[tokio::test]
-async fn a_look_into_a_store_ends_with_the_term() {
+async fn checkpoint_store_query_ends_with_the_term() {
     // The Secret with its credentials never comes.
     let seen = Seen::default();
     let (sender, writer) = writer(answering(0, "", Arc::clone(&seen)), LEADING);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn step_beyond_one_and_a_half_times_its_scaled_budget_is_named() -> Result<()> {
+    fn step_beyond_scaled_budget_by_half_is_named_in_verdict() -> Result<()> {
         let budgets = Budgets::parse("# Seconds.\n10 engine laws\n1 20 30 compile tests\n")?;
         let lines = [line("engine laws", 16.0), line("compile tests", 29.0), line("new", 6.0), line("short", 1.0)];
         let said = budgets.verdict(&lines, Start::Cached, 1.0);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn file_of_the_repository_is_read() -> Result<()> {
+    fn budgets_file_of_the_repository_is_read() -> Result<()> {
         assert!(!Budgets::read()?.steps.is_empty());
         Ok(())
     }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries_of_several_programs_are_added() {
+    fn test_summaries_of_several_programs_are_added_up() {
         let log = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.02s\n\
             skipped: kueue: KUEUE names no folder\ntest result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured\n";
         let counts = Counts::read(log);

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_files_are_told_from_dependencies() {
+    fn target_files_of_own_packages_are_distinguished_from_dependencies() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let own = Own { packages: set(&["berth-engine"]), targets: set(&["berth_engine", "laws"]) };
         for (folder, name) in [
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_used_longest_ago_are_removed_first() {
+    fn cache_entries_used_longest_ago_are_removed_first() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let entries = vec![(at(3), 40, "c".into()), (at(1), 40, "a".into()), (at(2), 40, "b".into())];
         let none: Vec<PathBuf> = Vec::new();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_keeps_the_time_of_change() -> Result<()> {
+    fn cached_copy_keeps_modification_time_and_stamp_notices_changes() -> Result<()> {
         let folder = env::temp_dir().join(format!("berth-dependencies-{}", std::process::id()));
         let (from, to) = (folder.join("from"), folder.join("a/to"));
         fs::create_dir_all(&folder)?;

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_of_the_repository_is_up_to_date() {
+    fn testing_page_is_up_to_date() {
         assert!(std::fs::read_to_string(path()).is_ok_and(|page| page == text()), "run `make crds`");
     }
 }

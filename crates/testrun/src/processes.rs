@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_line_with_spaces_in_the_name_is_parsed() {
+    fn process_stat_line_with_spaces_in_the_name_is_parsed() {
         let line =
             "17 (a (b) c) Z 4 17 17 0 -1 4194560 1 2 3 4 100 50 25 25 20 0 1 0 99 8192 10 18446744073709551615 0";
         let stat = Stat { parent: 4, zombie: true, cpu: 2.0, resident: 40_960 };
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_child_counts_for_its_parent() {
+    fn memory_of_child_processes_counts_for_their_parent() {
         let snapshot = Snapshot {
             children: HashMap::from([(1, vec![2, 3]), (2, vec![4])]),
             resident: HashMap::from([(1, 1), (2, 10), (3, 100), (4, 1000)]),

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_that_is_half_written_or_of_another_content_is_noticed() -> Result<()> {
+    fn cached_program_that_is_incomplete_or_outdated_is_noticed() -> Result<()> {
         let folder = std::env::temp_dir().join(format!("berth-programs-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
         assert!(!HELM.is_whole(&folder), "nothing is there");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_module_has_sources() -> Result<()> {
+    fn go_module_of_each_program_has_sources() -> Result<()> {
         for module in ALL {
             assert!(module.content()?.contains("tool"), "{}", module.name);
         }

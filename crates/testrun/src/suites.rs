@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_of_tests_is_cut_by_module_and_end_to_end_tests_one_by_one() {
+    fn test_suites_are_cut_by_module_or_single_scenario() {
         let some = |text: &str| Some(text.to_owned());
         let tests = ["laws::a::b", "laws::c", "alone"];
         let of_engine = [("engine alone".to_owned(), some("alone"), 1), ("engine laws".to_owned(), some("laws::"), 2)];
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn test_that_is_alone_in_its_module_is_named_in_full() {
+    fn single_test_of_a_module_is_named_in_full() {
         let suites =
             cut(&program("engine", false), &["cases::all".to_owned(), "laws::a".to_owned(), "laws::b".to_owned()]);
         let args = |suite: &Suite| -> Vec<String> {

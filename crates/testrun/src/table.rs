@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reason_of_several_tests_is_told_once_with_their_number() {
+    fn skip_reason_of_several_tests_is_shown_once_with_count() {
         let reasons = ["the real Kueue", "frameworks", "the real Kueue"].map(str::to_owned);
         assert_eq!(skipped(&reasons), "skipped: the real Kueue (2 tests)\nskipped: frameworks (1 test)\n");
         assert_eq!(skipped(&[]), "");
     }
 
     #[test]
-    fn step_that_uses_one_of_two_cores_waits_half_of_its_time() {
+    fn step_on_one_of_two_cores_waits_half_its_time() {
         assert_eq!(percent(waiting(10.0, 10.0, 2)), "50 %");
         assert_eq!(percent(waiting(30.0, 10.0, 2)), "0 %");
         assert_eq!(minutes(125.9), "2:05 min");

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_added() {
+    fn job_defaults_add_only_missing_labels_and_suspension() {
         let all = Defaults { queue_name: true, priority_class: true, suspend: true };
         let (queue, class) =
             ("/metadata/labels/kueue.x-k8s.io~1queue-name", "/metadata/labels/kueue.x-k8s.io~1priority-class");

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_added_to_a_pod() {
+    fn pod_defaults_add_only_missing_metadata_and_gates() {
         let defaults = || PodDefaults {
             labels: [(labels::MANAGED, "true".to_owned())].into(),
             annotations: [(labels::ROLE_HASH, "abc".to_owned())].into(),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_make_of_an_object_what_filling_makes_of_it() {
+    fn patch_operations_equal_the_filled_defaults_for_pods_and_parents() {
         let given = || BTreeMap::from([(labels::MANAGED, "true".to_owned())]);
         let defaults = || PodDefaults { labels: given(), annotations: given(), finalizer: true, gate: true };
         let parents = || ParentDefaults { own_labels: given(), labels: given(), annotations: given() };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_their_templates_get_what_they_lack() {
+    fn parent_defaults_add_missing_labels_to_parent_and_template() {
         let defaults = || ParentDefaults {
             own_labels: BTreeMap::new(),
             labels: [(labels::QUEUE_NAME, "q".to_owned())].into(),

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_a_request_or_say_why_not() {
+    fn admission_review_is_decoded_or_refused_with_a_reason() {
         let request = read(&request(&json!({"a": 1}))).unwrap();
         assert_eq!((request.uid.as_str(), request.namespace.as_str()), ("u1", "ns"));
         assert_eq!(request.object::<Value>().unwrap(), json!({"a": 1}));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_deleted_is_known() {
+    fn object_with_deletion_timestamp_is_leaving() {
         let leaving = |metadata: Value| read(&request(&json!({"metadata": metadata}))).unwrap().is_leaving();
         assert!(leaving(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
         assert!(!leaving(json!({"deletionTimestamp": null})));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_reviews() {
+    fn allowed_or_changed_answer_is_written_as_admission_review() {
         let allowed = answered(Ok(Answer::Allow));
         assert_eq!(allowed["response"], json!({"uid": "u1", "allowed": true}));
         assert_eq!(answered(Ok(Answer::Change(Vec::new()))), allowed);
@@ -376,7 +376,7 @@ mod tests {
 
     /// Clients of Kueue check for 403 Forbidden; Berth's own kinds are refused as by a schema.
     #[test]
-    fn refusal_has_the_code_of_the_kinds_own_webhook() {
+    fn refusal_of_berth_kind_is_invalid_and_of_others_forbidden() {
         for (group, code, reason) in [
             ("batch", 403, "Forbidden"),
             ("kueue.x-k8s.io", 403, "Forbidden"),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn warning_goes_with_the_change() {
+    fn warning_is_returned_together_with_the_change() {
         let change = vec![json!({"op": "add", "path": "/a", "value": 1})];
         let response = answered(Ok(Answer::ChangeAndWarn(change, "it stays".to_owned())))["response"].clone();
         assert_eq!((&response["allowed"], &response["warnings"]), (&json!(true), &json!(["it stays"])));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_their_fields() {
+    fn refusal_names_its_fields_up_to_a_limit() {
         let errors = vec![FieldError::new("spec.a", "x", "must be y"), FieldError::new("spec.b", "", "is missing")];
         let response = answered(Ok(Answer::of(errors)))["response"].clone();
         assert_eq!(response["allowed"], json!(false));

@@ -192,14 +192,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_file_is_up_to_date() {
+    fn dashboard_file_is_up_to_date() {
         let found = std::fs::read_to_string(path()).unwrap();
         assert!(found == text().unwrap(), "run `make crds`");
     }
 
     /// The promised panels (requirements E.10), and those of tiers beside them, by title, sort and the labels of their lines.
     #[test]
-    fn what_was_promised_is_there() {
+    fn dashboard_has_the_promised_panels_and_thresholds() {
         for (title, kind, by) in [
             ("Queue Length by Priority", "timeseries", "by (queue, priority)"),
             ("Scheduling Latency P99", "gauge", "histogram_quantile(0.99,"),
@@ -223,7 +223,7 @@ mod tests {
 
     /// A departure for a better tier is no fallback.
     #[test]
-    fn a_climb_is_no_fallback() {
+    fn fallback_panel_excludes_moves_back_to_a_better_tier() {
         let panel = PANELS.iter().find(|panel| panel.title == "Fallbacks by Tier").unwrap();
         let climb = berth_api::conditions::own_reasons::CLIMBED_BACK;
         let wanted = format!("sum by (tier, reason) (increase(berth_tier_departures_total{{reason!={climb:?}}}[1h]))");
@@ -232,7 +232,7 @@ mod tests {
 
     /// Input of Grafana's histogram for bars from buckets: one moment, in its format for buckets, each named by its bound.
     #[test]
-    fn a_histogram_gets_the_buckets_of_one_moment() {
+    fn histogram_panel_queries_the_buckets_of_one_moment() {
         let all = dashboard();
         let panels = all["panels"].as_array().unwrap();
         let histogram = panels.iter().find(|panel| panel["type"] == "histogram").unwrap();
@@ -249,7 +249,7 @@ mod tests {
 
     /// Every metric of a query is one that the runtime has.
     #[test]
-    fn queries_name_metrics_that_exist() {
+    fn dashboard_queries_name_different_existing_metrics() {
         let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/metrics/table.rs");
         let table = std::fs::read_to_string(table).unwrap();
         let mut named = BTreeSet::new();

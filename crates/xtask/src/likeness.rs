@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn kueues_kinds_are_as_kueue_defines_them() {
+    fn kueue_kinds_equal_the_definitions_of_kueue() {
         let known: Vec<&str> = KUEUES.lines().filter(|line| !line.starts_with('#')).collect();
         let kueues = kinds::ALL.iter().filter(|kind| kind.is_kueues());
         let definitions = kueues.map(|kind| without_own(crd::definition(kind).unwrap()));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_act_on_changes_the_digest_and_words_do_not() {
+    fn crd_digest_changes_with_schema_fields_and_not_with_descriptions() {
         let definition = |schema: Value, served: bool, column: &str| {
             json!({"spec": {"group": "g", "scope": "Cluster", "names": {"kind": "K", "shortNames": ["k"]}, "versions": [
                 {"name": "v1", "served": served, "storage": true, "schema": {"openAPIV3Schema": schema},

@@ -34,7 +34,7 @@ fn storage_schema(kind: &str) -> Value {
 }
 
 #[test]
-fn the_files_are_up_to_date() {
+fn crd_files_are_up_to_date() {
     let stale: Vec<String> = stale_files(&repository_crds()).unwrap().into_iter().map(|(name, _)| name).collect();
     assert!(stale.is_empty(), "run `make crds`; stale: {stale:?}");
     let files = std::fs::read_dir(repository_crds()).unwrap().count();
@@ -42,7 +42,7 @@ fn the_files_are_up_to_date() {
 }
 
 #[test]
-fn the_yaml_means_what_the_definition_says() {
+fn crd_yaml_equals_its_definition() {
     for kind in kinds::ALL {
         let read: Value = serde_saphyr::from_str(&crd::yaml(kind).unwrap()).unwrap();
         assert_eq!(read, crd::definition(kind).unwrap(), "{}", kind.kind);
@@ -50,7 +50,7 @@ fn the_yaml_means_what_the_definition_says() {
 }
 
 #[test]
-fn schemas_are_structural() {
+fn crd_schemas_are_structural() {
     let known = [
         "type",
         "format",
@@ -101,7 +101,7 @@ fn schemas_are_structural() {
 }
 
 #[test]
-fn versions_follow_the_conversion_rules() {
+fn crd_versions_follow_kueue_in_storage_serving_and_deprecation() {
     let mut unserved = Vec::new();
     for kind in kinds::ALL.iter().filter(|kind| kind.is_kueues()) {
         let definition = crd::definition(kind).unwrap();
@@ -118,7 +118,7 @@ fn versions_follow_the_conversion_rules() {
 }
 
 #[test]
-fn defaults_and_requirements_are_the_documented_ones() {
+fn crd_defaults_and_required_fields_are_the_documented_ones() {
     let queue = storage_schema("ClusterQueue");
     let spec = &queue["properties"]["spec"];
     assert_eq!(queue.get("required"), None);
@@ -230,7 +230,7 @@ const KUEUES_RULES: [(&str, [usize; 2]); 11] = [
 ];
 
 #[test]
-fn rules_beyond_kueues_are_these_and_none_of_kueues_is_lost() {
+fn crd_validation_rules_are_kueues_plus_the_listed_ones() {
     let kueues: Vec<_> = kinds::ALL.iter().filter(|kind| kind.is_kueues()).collect();
     assert_eq!(kueues.len(), KUEUES_RULES.len());
     for (name, counts) in KUEUES_RULES {
@@ -292,7 +292,7 @@ fn immutable_field_cannot_be_removed() {
 
 /// TLS of clients, servers and stores uses the one provider that is linked; with a second one it panics at its first use.
 #[test]
-fn one_provider_of_cryptography_is_linked() {
+fn lock_file_links_ring_as_the_only_cryptography_provider() {
     let lock = std::fs::read_to_string(repository_crds().join("../Cargo.lock")).unwrap();
     let is_linked = |name: &str| lock.contains(&format!("\nname = \"{name}\"\n"));
     assert!(is_linked("rustls") && is_linked("ring"));

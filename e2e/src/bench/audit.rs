@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_counted_by_program_verb_and_resource() {
+    fn audit_entries_are_counted_by_program_verb_and_resource() {
         let folder = std::env::temp_dir().join(format!("berth-audit-test-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("log");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_counted_by_itself() {
+    fn audit_entries_of_one_namespace_are_counted_alone() {
         let path = std::env::temp_dir().join(format!("berth-audit-namespaces-{}", std::process::id()));
         let entry = |namespace: &str| {
             let object = serde_json::json!({"resource": "workloads", "namespace": namespace});

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_itself() {
+    fn process_meter_reads_memory_and_cpu_of_its_own_process() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.peak_mb >= usage.resident_mb && usage.resident_mb > 0.5, "{usage:?}");
         assert!(usage.files_mb > 0.1 && usage.files_mb < usage.resident_mb, "{usage:?}");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_summed_by_verb_and_resource() {
+    fn client_requests_in_metrics_are_summed_by_verb_and_resource() {
         let text = "# HELP x\nrest_client_requests_total{code=\"200\",method=\"PATCH\",resource=\"workloads/status\",verb=\"apply\"} 3\n\
             rest_client_requests_total{code=\"409\",method=\"PATCH\",resource=\"workloads/status\",verb=\"apply\"} 1\nother_total 2\n";
         assert_eq!(own_requests(text), Requests::from([("apply workloads/status".to_owned(), 4)]));

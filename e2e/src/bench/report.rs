@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_goal_is_named() {
+    fn report_names_a_missed_goal() {
         let mut part = Part::new("berth");
         part.goal("peak memory", 90.0, "MB", 80.0);
         part.goal("cpu", 9.0, "s", 10.0);

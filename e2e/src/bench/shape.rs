@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_shape_is_kueues() {
+    fn small_shape_has_the_arrivals_of_kueues_benchmark() {
         let shape = Shape::named("small", 1.0).unwrap();
         assert_eq!(shape.total(), 15_000);
         let arrivals = shape.arrivals();

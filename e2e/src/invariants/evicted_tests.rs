@@ -88,7 +88,7 @@ fn q8_pods_may_save_until_the_announced_time() {
 }
 
 #[test]
-fn q8_training_has_time_to_save_before_its_pods_are_told() {
+fn q8_training_job_may_save_before_its_pods_are_notified() {
     for (seconds, leaves, expected) in [(49, false, vec![]), (51, false, vec!["Q8"]), (600, true, vec![])] {
         let mut story = Story::new();
         story.see(TRAINING_JOB, training());
@@ -108,7 +108,7 @@ fn q8_training_has_time_to_save_before_its_pods_are_told() {
 }
 
 #[test]
-fn q8_deleted_job_is_stopped_when_its_pods_go_before_it() {
+fn q8_deleted_job_must_stop_unless_foreground_deletion_removes_pods() {
     for (finalizer, expected) in [("example.com/keeps", vec!["Q8"]), ("foregroundDeletion", vec![])] {
         let mut story = started();
         story.see(POD, runs("p", "j", "2"));
@@ -123,7 +123,7 @@ fn q8_deleted_job_is_stopped_when_its_pods_go_before_it() {
 }
 
 #[test]
-fn q8_member_of_an_evicted_group_is_deleted() {
+fn q8_pod_of_an_evicted_group_must_be_deleted() {
     let group = |conditions: &[(&str, &str)]| {
         let mut group = orphaned(workload("g", "", conditions, "2"));
         group["metadata"]["annotations"] = json!({"kueue.x-k8s.io/is-group-workload": "true"});
@@ -204,7 +204,7 @@ fn q8_life_of_a_jobset_breaks_nothing() {
 }
 
 #[test]
-fn q8_evicted_jobset_is_suspended() {
+fn q8_evicted_jobset_that_is_not_suspended_is_reported() {
     let mut story = Story::new();
     story.see(JOBSET, job_set(true, "kueue"));
     story.see(WORKLOAD, workload("w", "s", ADMITTED, "2"));

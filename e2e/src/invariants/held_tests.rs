@@ -204,7 +204,7 @@ fn q7_states_that_a_watch_left_out_break_nothing() {
 }
 
 #[test]
-fn q7_pods_of_jobs_that_nobody_queues_are_free() {
+fn q7_pods_of_jobs_without_a_queue_are_free() {
     let unlabelled = |suspend: bool| {
         let mut object = job("j", suspend, kinds::USER, json!({}));
         object["metadata"]["labels"] = json!({});
@@ -235,7 +235,7 @@ fn q7_pods_of_jobs_that_nobody_queues_are_free() {
 }
 
 #[test]
-fn q7_resized_pod_is_seen_where_berth_sees_it() {
+fn q7_resize_counts_for_managed_pods_and_not_for_jobs() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.see(POD, runs("p", "j", "3"));
@@ -255,7 +255,7 @@ fn q7_resized_pod_is_seen_where_berth_sees_it() {
 }
 
 #[test]
-fn q7_what_is_counted_for_a_pod_keeps_within_quota() {
+fn q7_overhead_and_init_containers_of_a_pod_need_quota() {
     let with = |more: &Value| {
         let mut pod = runs("p", "j", "1");
         for (field, value) in more.as_object().into_iter().flatten() {
@@ -336,7 +336,7 @@ pub(super) fn member(uid: &str, group: &str, cpu: &str, gated: bool) -> Value {
 }
 
 #[test]
-fn q7_member_counts_for_the_group_it_started_in() {
+fn q7_pod_counts_for_the_group_it_started_in() {
     let mut story = Story::new();
     let mut group = of_pods(orphaned(workload("g", "", ADMITTED, "4")), 2, 2);
     group["metadata"]["annotations"] = json!({"kueue.x-k8s.io/is-group-workload": "true"});
@@ -362,7 +362,7 @@ fn q7_member_counts_for_the_group_it_started_in() {
 }
 
 #[test]
-fn q7_pods_of_jobsets_and_trainings_count_for_the_whole() {
+fn q7_pods_of_jobsets_and_training_jobs_count_for_owner() {
     let labelled = |uid: &str, label: &str, owner: &str| {
         let mut pod = runs(uid, "child", "1");
         pod["metadata"]["labels"] = json!({(label): owner, "kueue.x-k8s.io/podset": "main"});
@@ -396,7 +396,7 @@ fn q7_pods_of_jobsets_and_trainings_count_for_the_whole() {
 }
 
 #[test]
-fn q7_pods_of_a_stopped_job_are_left_to_its_controller() {
+fn q7_pods_of_stopped_job_are_left_to_its_controller() {
     for (released, expected) in [(false, vec![]), (true, vec!["Q7"])] {
         let mut story = started();
         for name in ["p1", "p2"] {

@@ -30,7 +30,7 @@ fn made_for(cpu: &str, asked: u32, given: u32) -> Value {
 }
 
 #[test]
-fn l1_started_for_other_pods_than_it_was_admitted_for() {
+fn l1_job_started_for_other_pods_than_admitted_is_reported() {
     let cases = [
         ("1", 2, made_for("1000m", 2, 2), vec![]),
         ("2", 2, made_for("1", 2, 2), vec!["L1"]),
@@ -57,7 +57,7 @@ fn l1_started_for_other_pods_than_it_was_admitted_for() {
 }
 
 #[test]
-fn l1_jobset_started_for_other_pods() {
+fn l1_jobset_started_for_more_pods_than_admitted_is_reported() {
     for (replicas, expected) in [(1, vec![]), (2, vec!["L1"])] {
         let mut story = Story::new();
         let set = |suspend: bool| {
@@ -73,7 +73,7 @@ fn l1_jobset_started_for_other_pods() {
 }
 
 #[test]
-fn l1_the_reservation_must_still_stand() {
+fn l1_start_under_deleted_or_foreign_workload_is_reported() {
     for (deleting, expected) in [(false, vec![]), (true, vec!["L1"])] {
         let mut story = Story::new();
         story.see(JOB, job("j", true, kinds::USER, json!({})));
@@ -93,7 +93,7 @@ fn l1_the_reservation_must_still_stand() {
 }
 
 #[test]
-fn l1_job_of_a_training_without_admission() {
+fn l1_training_job_child_without_admission_is_reported() {
     let child = || {
         let mut child = job("child", false, "berth", json!({}));
         child["metadata"]["labels"] = json!({});
@@ -113,7 +113,7 @@ fn l1_job_of_a_training_without_admission() {
 }
 
 #[test]
-fn c1_two_leaders_admit_into_the_same_quota() {
+fn c1_admission_of_two_leaders_beyond_quota_is_reported() {
     let mut story = Story::new();
     story.see(WORKLOAD, workload("a", "", WAITING, "3"));
     story.see(WORKLOAD, workload("b", "", WAITING, "3"));
@@ -124,7 +124,7 @@ fn c1_two_leaders_admit_into_the_same_quota() {
 }
 
 #[test]
-fn q1_in_a_cohort() {
+fn q1_usage_beyond_lending_limit_in_a_cohort_is_reported() {
     let member = |name: &str, lending: Option<&str>| {
         let mut queue = queue("4");
         queue["metadata"]["name"] = json!(name);
@@ -145,7 +145,7 @@ fn q1_in_a_cohort() {
 }
 
 #[test]
-fn l3_a_loose_jobset_and_pods_of_a_suspended_one() {
+fn l3_unadmitted_jobset_or_pods_of_suspended_one_are_reported() {
     for (seconds, expected) in [(9, vec![]), (11, vec!["L3"])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(false, kinds::USER));
@@ -179,7 +179,7 @@ fn l3_counts_only_while_somebody_leads() {
 }
 
 #[test]
-fn l3_told_when_it_is_over() {
+fn l3_unadmitted_job_is_reported_even_after_its_suspension() {
     for (seconds, expected) in [(9, vec![]), (11, vec!["L3"])] {
         let mut story = Story::new();
         story.see(JOB, job("j", false, kinds::USER, json!({})));
@@ -190,7 +190,7 @@ fn l3_told_when_it_is_over() {
 }
 
 #[test]
-fn l4_freed_for_pods_that_are_not_over() {
+fn l4_reclaimable_pod_that_still_runs_is_reported() {
     for (over, expected) in [("Running", vec!["L4"]), ("Succeeded", vec![])] {
         let mut story = Story::new();
         story.see(JOB, asking(true, kinds::USER, "1", 2));
@@ -206,7 +206,7 @@ fn l4_freed_for_pods_that_are_not_over() {
 }
 
 #[test]
-fn l7_all_of_the_spec_comes_back() {
+fn l7_spec_field_not_restored_at_suspension_is_reported() {
     let waits = |field: &str, value: Value| {
         let mut story = Story::new();
         let with = |suspend: bool, manager: &str, value: Value| {
@@ -228,7 +228,7 @@ fn l7_all_of_the_spec_comes_back() {
 }
 
 #[test]
-fn l7_of_a_jobset() {
+fn l7_jobset_node_selector_not_restored_is_reported() {
     for (selector, expected) in [(json!({}), vec![]), (json!({"tier": "spot"}), vec!["L7"])] {
         let set = |suspend: bool, selector: &Value| {
             let mut set = job_set(suspend, "kueue");
@@ -247,7 +247,7 @@ fn l7_of_a_jobset() {
 }
 
 #[test]
-fn l7_what_the_user_edits_stays() {
+fn l7_change_may_stay_only_if_the_user_made_it() {
     let written = |manager: &str, time: &str, parallelism: u32, suspend: bool| {
         let mut object = job("j", suspend, manager, json!({}));
         object["spec"]["parallelism"] = json!(parallelism);
@@ -268,7 +268,7 @@ fn l7_what_the_user_edits_stays() {
 }
 
 #[test]
-fn l8_a_workload_is_for_one_uid() {
+fn l8_workload_labelled_for_another_uid_is_reported() {
     for (uid, expected) in [("j", vec![]), ("older", vec!["L8"])] {
         let mut story = Story::new();
         let mut object = workload("w", "j", WAITING, "1");
@@ -295,7 +295,7 @@ fn wrong(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn q3_who_waits_is_counted() {
+fn q3_wrong_count_of_pending_workloads_is_reported() {
     let mut story = Story::new();
     story.see(LOCAL_QUEUE, local_queue("lq", 2, "None"));
     story.see(WORKLOAD, workload("a", "", WAITING, "1"));
@@ -320,7 +320,7 @@ fn q3_who_waits_is_counted() {
 }
 
 #[test]
-fn q3_who_is_held_back_is_in_no_queue() {
+fn q3_workload_held_back_is_not_counted_as_pending() {
     let waiting = || workload("a", "", WAITING, "1");
     let told_so = |kind: &str, status: &str, reason: &str| {
         let mut object = waiting();
@@ -343,7 +343,7 @@ fn q3_who_is_held_back_is_in_no_queue() {
 }
 
 #[test]
-fn q3_what_is_borrowed_is_what_is_above_nominal() {
+fn q3_borrowed_amount_must_equal_usage_above_nominal_quota() {
     let member = |borrowed: &str| {
         let mut object = queue("4");
         object["spec"]["cohortName"] = json!("root");
@@ -366,7 +366,7 @@ fn q3_what_is_borrowed_is_what_is_above_nominal() {
 }
 
 #[test]
-fn q3_a_cohort_that_uses_nothing_has_no_share() {
+fn q3_share_of_a_cohort_without_usage_is_reported() {
     let cohort = |share: i64| json!({"metadata": {"name": "root"}, "spec": {}, "status": {"fairSharing": {"weightedShare": share}}});
     let mut story = Story::new();
     let mut member = queue("4");
@@ -381,7 +381,7 @@ fn q3_a_cohort_that_uses_nothing_has_no_share() {
 }
 
 #[test]
-fn nothing_is_judged_by_what_a_list_left_out() {
+fn revisions_that_a_list_left_out_are_not_judged() {
     let mut story = Story::new();
     story.see(JOB, job("j", true, kinds::USER, json!({})));
     story.blind = true;

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_behind_until_it_has_shown_what_was_listed() {
+    fn watch_is_behind_until_it_has_shown_listed_objects() {
         let mut recorded = Recorded::default();
         let listed = BTreeMap::from([("ns/a".to_owned(), 5)]);
         assert!(recorded.behind(JOB, &listed, 7).is_some(), "a is not known");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_to_what_is_not_judged_count_for_rest() {
+    fn writes_of_unjudged_kinds_count_as_changes() {
         let mut recorded = Recorded::default();
         let flavor = |version: &str, finalizers: Value| {
             object(json!({"metadata": {"name": "f", "resourceVersion": version, "finalizers": finalizers}}))
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_of_a_training_are_no_unrest() {
+    fn checkpoint_of_a_training_job_does_not_count_as_change() {
         let mut recorded = Recorded::default();
         let job = |version: &str, phase: &str, step: i64| {
             object(json!({"metadata": {"namespace": "ns", "name": "t", "resourceVersion": version},
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_passes_over_is_blind() {
+    fn revision_that_a_list_passes_over_is_blind() {
         let mut recorded = Recorded { blind: vec![(10, 20)], ..Recorded::default() };
         for (revision, blind) in [(10, false), (11, true), (20, true), (21, false)] {
             assert_eq!(recorded.is_blind_at(revision), blind, "{revision}");

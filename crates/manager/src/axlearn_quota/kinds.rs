@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_known_or_told() {
+    fn accelerator_type_is_built_in_or_given_by_option() {
         assert_eq!(known("v4").map(|kind| kind.units), Some(2));
         assert_eq!(known("h100"), None);
         let told = told(&["h100=nvidia.com/gpu,a.b/c=d,e=".to_owned(), "v3=google.com/tpu:2".to_owned()]).unwrap();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_wrongly_is_named() {
+    fn type_option_that_is_malformed_or_repeated_is_refused() {
         for option in ["h100", "=a", "a=", "a=b:0", "a=b:x", "a=b:1001", "a=b,c"] {
             let fault = super::told(&[option.to_owned()]).unwrap_err();
             assert!(fault.starts_with(&format!("--type {option:?}: allowed is TYPE=")), "{fault}");

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_listed_and_other_expressions_are_not() {
+    fn membership_pattern_yields_user_ids_only_if_it_lists_them() {
         for (pattern, expected) in [
             ("user1", vec!["user1"]),
             ("first.last@example.com", vec!["first.last@example.com"]),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
+    fn decimal_fraction_is_read_exactly_or_refused() {
         let read = |text: &str| Decimal::read(text).map(|number| (number.digits, number.places));
         for (text, expected) in [
             ("0.6", (6, 1)),
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn proportions_are_kept() {
+    fn quota_weights_keep_the_proportions_of_fractions() {
         let fractions = ["0.25", "1", "0.5e-2"].map(|text| Decimal::read(text).unwrap());
         assert_eq!(weights(&fractions), [250, 1000, 5]);
         assert_eq!(weights(&[]), [0; 0]);
     }
 
     #[test]
-    fn what_is_left_goes_to_those_furthest_below() {
+    fn quota_remainder_goes_to_projects_furthest_below_their_share() {
         assert_eq!(shares(&[8, 16], &[6, 4]), [[5, 3], [9, 7]]);
         assert_eq!(shares(&[1, 1, 1], &[1, 1]), [[1, 0], [0, 1], [1, 0]], "no project wins every tier");
         assert_eq!(shares(&[10], &[1, 1, 1]), [[4, 3, 3]]);
@@ -140,7 +140,7 @@ mod tests {
 
     /// Over many files: every tier adds up, and every part is its share rounded down or up.
     #[test]
-    fn sums_are_exact() {
+    fn quota_shares_add_up_exactly_in_every_tier() {
         let mut state = 1_u64;
         let mut next = |most: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

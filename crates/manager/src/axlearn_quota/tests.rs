@@ -62,7 +62,7 @@ fn quotas(converted: &Converted, kind: &str, name: &str) -> Vec<String> {
 
 /// The example in the repository is the output for its quota file. `UPDATE=1` writes it.
 #[test]
-fn the_example_is_what_its_quota_file_says() {
+fn axlearn_example_equals_the_output_for_its_quota_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import-axlearn");
     let text = std::fs::read_to_string(folder.join("quota/project-quotas.config")).unwrap();
     let words = "--reservation quickstart --namespace axlearn-{project} --local-queue axlearn --user {user}@example.com \
@@ -77,7 +77,7 @@ fn the_example_is_what_its_quota_file_says() {
 }
 
 #[test]
-fn fractions_become_quota_in_what_pods_ask_for() {
+fn axlearn_fractions_become_quota_in_units_of_pod_requests() {
     let made = converted(QUOTA, "--reservation r").unwrap();
     // 1024 and 16 cores of v4 are 512 and 8 chips: 307.2 and 204.8, then 4.8 and 3.2. After 307 and 205 the first is behind.
     assert_eq!(
@@ -109,7 +109,7 @@ fn fractions_become_quota_in_what_pods_ask_for() {
 
 /// AxLearn's reading of such files: fractions of any sum, projects without a fraction or without members, types without a total.
 #[test]
-fn files_that_axlearn_reads_are_read_as_it_does() {
+fn quota_file_is_read_as_axlearn_does_with_warnings() {
     let text = "[toml-schema]\nversion = \"1\"\n[total_resources]\nv6e = 16\nv4 = 8.0\n[project_resources]\nTeam_1 = {v6e = 0.8}\n\
                 team2 = {v6e = 0.6, v5p = 1.0}\n[project_membership]\nteam2 = [\"user[12]\"]\nteam3 = [\".*\", \"root\"]\n\
                 [notes]\nby = \"me\"\n";
@@ -141,7 +141,7 @@ fn files_that_axlearn_reads_are_read_as_it_does() {
 }
 
 #[test]
-fn options_say_what_the_file_does_not() {
+fn import_options_set_tiers_types_reservations_and_names() {
     let text = "total_resources = [{h100 = 8}, {h100 = 4}, {h100 = 2}]\n[toml-schema]\nversion = \"1\"\n\
                 [project_resources]\nteam-a = {h100 = 60}\nteam-b = {h100 = 40}\n[project_membership]\nteam-a = [\"ann\"]\n";
     let words = "--tiers reserved,reserved,spot --type h100=nvidia.com/gpu:2,gpu=h100 --reservation all --reservation h100=own \
@@ -166,7 +166,7 @@ fn options_say_what_the_file_does_not() {
 
 /// Line or field, value, and what is allowed.
 #[test]
-fn what_a_quota_file_or_an_option_cannot_have_is_named() {
+fn quota_file_or_option_fault_names_place_value_and_allowed() {
     let reserved = "--reservation r";
     let cases: Vec<(&str, &str, &str, Vec<&str>)> = vec![
         ("version = \"1\"", "version = 1", reserved, vec!["line 2: toml-schema.version is 1;", "\"1\" is read"]),

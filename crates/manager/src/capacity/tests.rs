@@ -57,7 +57,7 @@ fn order(queue: &Value) -> Vec<&str> {
 
 /// The example in the repository is the output for its table. `UPDATE=1` writes it.
 #[test]
-fn the_example_is_what_its_table_says() {
+fn capacity_table_example_equals_the_output_for_its_table() {
     let folder = examples("capacity-table");
     let table = std::fs::read_to_string(folder.join("table/capacity.yaml")).unwrap();
     let made = manifests("capacity.yaml", &table).unwrap();
@@ -71,7 +71,7 @@ fn the_example_is_what_its_table_says() {
 
 /// A family and a cloud's name give the flavors and the queue that are written out in examples/capacity-tiers.
 #[test]
-fn presets_say_what_the_examples_say() {
+fn cloud_presets_generate_the_flavors_and_queues_of_the_examples() {
     let gpu = "tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], resources: [nvidia.com/gpu]";
     let tpu = "tolerations: [{key: google.com/tpu, operator: Exists, effect: NoSchedule}], resources: [google.com/tpu], \
                nodeLabels: {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice}, nodeAffinity: false";
@@ -127,7 +127,7 @@ fn presets_say_what_the_examples_say() {
 }
 
 #[test]
-fn ten_families_in_three_tiers_are_ten_entries() {
+fn capacity_table_of_ten_families_orders_flavors_by_tier_first() {
     let families: String = (0..10).map(|n| format!("- {{name: f{n}, resources: [gpu], reservation: r}}\n")).collect();
     let quotas: String = (0..10).map(|n| format!("    f{n}: {{reserved: {n}, on-demand: 1, spot: 2}}\n")).collect();
     let made = objects(&format!(
@@ -142,7 +142,7 @@ fn ten_families_in_three_tiers_are_ten_entries() {
 }
 
 #[test]
-fn cells_may_differ_and_may_be_absent() {
+fn capacity_cell_may_override_fields_or_be_absent() {
     let made = objects(TABLE).unwrap();
     assert_eq!(names(&made, "ResourceFlavor"), ["h100-reserved", "cheap", "cpu-spot"]);
     let groups = found(&made, "q").pointer("/spec/resourceGroups").and_then(Value::as_array).unwrap();
@@ -160,7 +160,7 @@ fn cells_may_differ_and_may_be_absent() {
 }
 
 #[test]
-fn rows_of_tiers_replace_what_the_cloud_says_field_by_field() {
+fn tier_row_replaces_cloud_preset_field_by_field() {
     let row = "- name: spot\n  nodeLabels: {pool: cheap, of: '{reservation}'}\n  forbiddenNodeLabels: []";
     let reserved = "  resources: [cpu, memory]\n  reservation: s";
     let made = objects(&replaced("- name: spot", row).replace("  resources: [cpu, memory]", reserved)).unwrap();
@@ -180,7 +180,7 @@ fn rows_of_tiers_replace_what_the_cloud_says_field_by_field() {
 
 /// Line or field, value, and what is allowed.
 #[test]
-fn what_a_table_cannot_have_is_named() {
+fn capacity_table_fault_names_line_field_value_and_allowed() {
     let nine: String = (0..9).map(|n| format!("a{n}: b, ")).collect();
     let nine = format!("{{{nine}}}");
     let cases: Vec<(&str, &str, Vec<&str>)> = vec![
@@ -317,7 +317,7 @@ fn what_a_table_cannot_have_is_named() {
 
 /// Kueue's bounds are reported before the API server reports them.
 #[test]
-fn what_does_not_fit_into_a_resource_group_is_told() {
+fn capacity_table_beyond_resource_group_limits_is_refused() {
     let families: String = (0..22).map(|n| format!("- {{name: f{n}, resources: [gpu], reservation: r}}\n")).collect();
     let quotas: String = (0..22).map(|n| format!("    f{n}: {{reserved: 1, on-demand: 1, spot: 1}}\n")).collect();
     let fault = objects(&format!(

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_excluded() {
+    fn managed_namespace_selector_excludes_kube_system_and_own_namespace() {
         for (body, wanted) in [
             ("managedJobsNamespaceSelector: {}".to_owned(), vec![not(&["kube-system", "own"])]),
             ("managedJobsNamespaceSelector: {matchLabels: {a: b}}".to_owned(), vec![not(&["kube-system", "own"])]),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_managed_cannot_be_all() {
+    fn namespace_selector_that_selects_only_excluded_namespaces_is_refused() {
         for values in ["kube-system", "own", "own, kube-system"] {
             let error = names(&by_name("In", values), "own").unwrap_err();
             assert!(error.contains("managedJobsNamespaceSelector") && error.contains(values), "{error}");

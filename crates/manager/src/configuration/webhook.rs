@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_that_are_not_there_are_named_with_the_way_out() {
+    fn certificate_files_that_are_missing_are_named_with_remedy() {
         let folder = std::env::temp_dir().join(format!("berth-certificates-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.display().to_string();

@@ -35,7 +35,7 @@ fn table(change: impl Fn(&str) -> String) -> Vec<Manifest> {
 }
 
 #[test]
-fn jobs_get_their_family_in_the_tier_that_they_accept() {
+fn capacity_table_jobs_are_admitted_in_a_tier_they_accept() {
     let told = decided(&table(str::to_owned));
     assert_eq!(outcome(&told, "capacity-table/stays"), admitted("table-research", "nvidia.com/gpu", "h100-on-demand"));
     let first = admitted("table-research", "google.com/tpu", "tpu-v5e-reserved");
@@ -52,7 +52,7 @@ fn jobs_get_their_family_in_the_tier_that_they_accept() {
 }
 
 #[test]
-fn projects_use_their_fractions_and_what_others_leave_idle() {
+fn axlearn_project_uses_its_quota_and_borrows_idle_quota() {
     let folder = example("import-axlearn");
     let read = |change: &dyn Fn(&str) -> String| {
         let mut all = manifests::read(&[folder.join("queues.yaml")]).unwrap();

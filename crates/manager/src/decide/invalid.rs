@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_objects_are_not_named() {
+    fn valid_queues_and_cohorts_are_not_reported_as_invalid() {
         let cohorts = format!(
             "---\n{{{COHORT}, metadata: {{name: all}}}}\n---\n{{{COHORT}, metadata: {{name: a}}, spec: {{parentName: all}}}}\n"
         );
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn cohorts_that_cannot_be_meant_are_named_with_field_value_and_what_is_allowed() {
+    fn invalid_cohort_is_reported_with_field_value_and_allowed() {
         let group = |flavor: &str, quota: &str| {
             format!(
                 "resourceGroups: [{{coveredResources: [cpu], flavors: [{{name: {flavor}, resources: [{{name: cpu, {quota}}}]}}]}}]"
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_cohorts_is_told_and_what_hangs_below_it_is_inactive() {
+    fn cohort_cycle_is_reported_and_makes_queues_below_it_inactive() {
         let cohort = |name: &str, parent: &str| {
             format!("---\n{{{COHORT}, metadata: {{name: {name}}}, spec: {{parentName: {parent}}}}}\n")
         };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_that_nobody_describes_are_assumed() {
+    fn cohort_parent_missing_in_the_manifests_is_assumed() {
         let cohort = format!("{{{COHORT}, metadata: {{name: a}}, spec: {{parentName: far}}}}\n");
         let told = said(&given(&format!("{QUEUES}{cohort}"))).unwrap();
         assert_eq!(lines(&told, "invalid"), [""; 0]);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn flavors_that_cannot_be_meant_are_named_with_field_value_and_what_is_allowed() {
+    fn invalid_resource_flavor_is_reported_with_field_value_and_allowed() {
         for (object, expected) in [
             (
                 "metadata: {name: F}",
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_counts_once() {
+    fn object_given_twice_is_reported_and_the_last_one_counts() {
         let flavor = |spec: &str| format!("---\n{{{FLAVOR}, metadata: {{name: f}}, spec: {{{spec}}}}}\n");
         let broken = flavor("nodeTaints: [{key: a, effect: Never}]");
         let found = invalid(&format!("{QUEUES}{broken}{}", flavor("")));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_the_answer_say_it() {
+    fn invalid_object_is_reported_in_text_and_yaml_output() {
         let objects = given(&QUEUES.replace("{name: standard}}", "{name: other}}"));
         let line = "ClusterQueue all: spec.resourceGroups[0].flavors[0].name: Invalid value: \"standard\": is no ResourceFlavor; \
                     those that exist: other";

@@ -177,7 +177,7 @@ kind: Job
 ";
 
     #[test]
-    fn a_field_has_its_line() {
+    fn field_path_is_located_at_its_yaml_line() {
         let place = |document, item, path: &str| {
             let source = Source::new("queues.yaml", YAML);
             Place { source, document, item }.of(path)
@@ -198,7 +198,7 @@ kind: Job
     }
 
     #[test]
-    fn json_has_lines_too() {
+    fn field_path_in_json_is_located_at_its_line() {
         let source = Source::new("-", "{\n \"kind\": \"Job\",\n \"spec\": {\n  \"parallelism\": 1}}\n");
         assert_eq!(Place { source, document: 0, item: None }.of("spec.parallelism"), "-:4");
     }

@@ -53,7 +53,7 @@ fn parent(kind: &str, name: &str, metadata: &str, replicas: u32, cpu: u32) -> St
 }
 
 #[test]
-fn a_pod_is_admitted_or_says_why_it_waits() {
+fn pod_is_admitted_or_shows_why_it_waits() {
     let told = said(&(pod("alone", QUEUE, 1) + &pod("large", QUEUE, 5)));
     let expected = "\
 default/pod-alone-92c5d (Pod default/alone): admitted in all
@@ -67,7 +67,7 @@ default/pod-large-ab6d1 (Pod default/large): pending: ExceedsMaxQuota
 }
 
 #[test]
-fn a_group_is_admitted_whole_or_not_at_all() {
+fn pod_group_is_admitted_completely_or_stays_pending() {
     let group = |cpu| member("a", "training", "2", cpu) + &member("b", "training", "2", cpu);
     let told = said(&group(2));
     assert_eq!(outcomes(&told), ["default/training (PodGroup default/training): admitted in all"]);
@@ -78,7 +78,7 @@ fn a_group_is_admitted_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_group_that_is_not_whole_says_how_many_pods_are_there() {
+fn incomplete_or_inconsistent_pod_group_is_ignored_with_the_reason() {
     let told = said(&(member("a", "training", "3", 1) + &member("b", "training", "3", 1) + &pod("c", QUEUE, 1)));
     assert_eq!(lines(&told, "ignored"), ["PodGroup default/training: 2 of 3 pods are there"]);
     assert_eq!(outcomes(&told).len(), 1, "{told}");
@@ -100,7 +100,7 @@ fn a_group_that_is_not_whole_says_how_many_pods_are_there() {
 }
 
 #[test]
-fn replicas_of_a_deployment_are_admitted_one_by_one() {
+fn deployment_replicas_are_admitted_one_by_one() {
     let told = said(&parent("Deployment", "web", QUEUE, 3, 2));
     let expected = [
         "default/pod-web-0-a492f (Deployment default/web): admitted in all",
@@ -115,7 +115,7 @@ fn replicas_of_a_deployment_are_admitted_one_by_one() {
 }
 
 #[test]
-fn many_replicas_are_told_and_too_many_are_left_out() {
+fn deployment_replicas_beyond_5000_are_left_out_with_a_note() {
     let told = said(&parent("Deployment", "web", QUEUE, 300, 1));
     let outcomes = outcomes(&told);
     let admitted = outcomes.iter().filter(|line| line.ends_with(" (Deployment default/web): admitted in all"));
@@ -137,7 +137,7 @@ fn many_replicas_are_told_and_too_many_are_left_out() {
 
 /// Manifests as of a cluster whose objects were written to a file.
 #[test]
-fn pods_that_a_deployment_has_already_count_as_its_replicas() {
+fn existing_pods_of_a_deployment_count_as_its_replicas() {
     let queued = "kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/managed: 'true'";
     let owner = "{apiVersion: apps/v1, kind: ReplicaSet, name: web-abc, uid: r, controller: true}";
     let metadata = format!("uid: u-1, labels: {{app: web, {queued}}}, ownerReferences: [{owner}]");
@@ -156,7 +156,7 @@ fn pods_that_a_deployment_has_already_count_as_its_replicas() {
 
 /// No kubelet stops it on paper, so that its quota is not free.
 #[test]
-fn a_pod_that_has_to_go_for_another_one_is_evicted() {
+fn pod_preempted_by_higher_priority_is_evicted_but_holds_quota() {
     let queues = QUEUES.replace(
         "  namespaceSelector: {}",
         "  preemption: {withinClusterQueue: LowerPriority}\n  namespaceSelector: {}",
@@ -189,7 +189,7 @@ fn a_pod_that_has_to_go_for_another_one_is_evicted() {
 }
 
 #[test]
-fn a_stateful_set_is_one_group() {
+fn stateful_set_pods_are_decided_as_one_group() {
     for (cpu, outcome) in [(2, "admitted in all"), (3, "pending: ExceedsMaxQuota")] {
         let told = said(&parent("StatefulSet", "db", QUEUE, 2, cpu));
         let expected = format!("default/statefulset-db-2e9fd (StatefulSet default/db): {outcome}");
@@ -200,7 +200,7 @@ fn a_stateful_set_is_one_group() {
 }
 
 #[test]
-fn pods_of_a_stateful_set_have_the_numbers_that_it_gives_them() {
+fn stateful_set_pods_are_numbered_from_its_start_ordinal() {
     let db = parent("StatefulSet", "db", "labels: {a: b}", 2, 1)
         .replace("{labels: {app: web}}", "{labels: {app: web, kueue.x-k8s.io/queue-name: all}}")
         .replace("{replicas: 2,", "{replicas: 2, ordinals: {start: 2147483647},");
@@ -213,7 +213,7 @@ fn pods_of_a_stateful_set_have_the_numbers_that_it_gives_them() {
 }
 
 #[test]
-fn what_the_webhook_refuses_is_named_and_stops_nothing_else() {
+fn object_refused_by_webhook_is_reported_and_blocks_nothing_else() {
     let wrong = "labels: {kueue.x-k8s.io/queue-name: all, kueue.x-k8s.io/max-exec-time-seconds: '0'}";
     let web = parent("Deployment", "web", QUEUE, 2, 1).replace(
         "{labels: {app: web}}",
@@ -234,7 +234,7 @@ fn what_the_webhook_refuses_is_named_and_stops_nothing_else() {
 }
 
 #[test]
-fn what_takes_no_part_says_why() {
+fn pod_or_parent_without_workload_is_ignored_with_the_reason() {
     let app = "labels: {app: web}";
     let owner = "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: sum, uid: u, controller: true}]";
     let objects = [
@@ -260,7 +260,7 @@ fn what_takes_no_part_says_why() {
 
 /// Their fields are not checked either, since nothing reads them.
 #[test]
-fn without_pods_in_the_configuration_nothing_is_made_of_them() {
+fn pods_and_stateful_sets_outside_configured_frameworks_are_ignored() {
     let odd = pod("alone", QUEUE, 1).replace("containers:", "container:");
     let told = said_with("[batch/job]", &format!("{QUEUES}{odd}{}", parent("StatefulSet", "db", QUEUE, 2, 1)));
     let expected = [
@@ -272,7 +272,7 @@ fn without_pods_in_the_configuration_nothing_is_made_of_them() {
 }
 
 #[test]
-fn a_queue_called_default_takes_pods_that_name_none() {
+fn default_queue_takes_pods_that_name_no_queue() {
     let queues =
         QUEUES.replace("metadata: {name: all}, spec: {clusterQueue", "metadata: {name: default}, spec: {clusterQueue");
     assert_ne!(queues, QUEUES);
@@ -289,7 +289,7 @@ fn a_queue_called_default_takes_pods_that_name_none() {
 }
 
 #[test]
-fn fields_and_values_of_these_kinds_are_looked_at() {
+fn unknown_field_or_bad_value_of_pod_kinds_is_reported() {
     let told = said(&parent("Deployment", "web", QUEUE, 1, 1).replace("replicas: 1", "replica: 1"));
     assert_eq!(
         lines(&told, "unknown"),

@@ -48,7 +48,7 @@ pub(super) fn lines(told: &str, word: &str) -> Vec<String> {
 
 /// Each folder: manifests, perhaps a configuration, and both forms of the answer. `UPDATE=1` rewrites the answers.
 #[test]
-fn golden_answers() {
+fn decide_answers_equal_the_golden_files_in_both_formats() {
     let mut count = 0;
     for entry in std::fs::read_dir(folder("tests/decide")).unwrap() {
         let folder = entry.unwrap().path();
@@ -73,7 +73,7 @@ fn golden_answers() {
 
 /// The example ends on paper as its README says that it ends in a cluster.
 #[test]
-fn examples_are_decided_as_in_a_cluster() {
+fn borrowing_example_is_decided_as_its_readme_says() {
     let told = said(&manifests::read(&[folder("../../examples/two-teams-borrowing")]).unwrap()).unwrap();
     let admitted = |job: &str| told.lines().any(|line| line.contains(job) && line.contains("admitted"));
     for (job, runs) in [("sweep-1", true), ("sweep-2", true), ("sweep-3", false), ("batch-scoring", true)] {
@@ -83,7 +83,7 @@ fn examples_are_decided_as_in_a_cluster() {
 
 /// Every field of our own examples is known, and none of their objects is passed over.
 #[test]
-fn examples_are_read_whole() {
+fn example_manifests_have_no_unknown_or_ignored_objects() {
     let config = with_frameworks("[batch/job, jobset.x-k8s.io/jobset, pod, deployment, statefulset]");
     let mut count = 0;
     for entry in std::fs::read_dir(folder("../../examples")).unwrap() {
@@ -104,7 +104,7 @@ fn examples_are_read_whole() {
 }
 
 #[test]
-fn lists_are_read_and_objects_have_a_namespace() {
+fn manifest_lists_are_expanded_and_namespaced_objects_get_a_namespace() {
     let objects = given(
         "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}}\n\
          ---\n---\n{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: q}}\n",
@@ -115,7 +115,7 @@ fn lists_are_read_and_objects_have_a_namespace() {
 }
 
 #[test]
-fn fields_that_do_not_exist_are_named() {
+fn field_unknown_to_the_api_server_is_reported() {
     let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
     let told = said(&given(&queues.replace("{clusterQueue: all}", "{clusterQueue: all, stopPolice: Hold}"))).unwrap();
     let expected = [
@@ -127,7 +127,7 @@ fn fields_that_do_not_exist_are_named() {
 }
 
 #[test]
-fn pod_sets_are_accounted_for_together() {
+fn later_pod_set_is_accounted_on_top_of_earlier_ones() {
     let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}";
     let pod_set = |name: &str| format!("{{name: {name}, count: 1, template: {template}}}");
     let workload = format!(
@@ -144,7 +144,7 @@ fn pod_sets_are_accounted_for_together() {
 }
 
 #[test]
-fn who_was_evicted_before_and_waits_says_for_whom() {
+fn preempted_pending_workload_shows_its_preemptor() {
     let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 4}}}]}}";
     let workload = |name: &str, status: &str| {
         format!(
@@ -184,7 +184,7 @@ fn who_was_evicted_before_and_waits_says_for_whom() {
 }
 
 #[test]
-fn queues_that_admit_nothing_say_why() {
+fn inactive_queue_is_reported_with_its_reason() {
     assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "inactive"), [""; 0]);
     let local = "LocalQueue default/all: ClusterQueueIsInactive: Can't submit new workloads to clusterQueue";
     let none = "LocalQueue default/all: ClusterQueueDoesNotExist: Can't submit new workloads to clusterQueue";
@@ -220,7 +220,7 @@ fn queues_that_admit_nothing_say_why() {
 }
 
 #[test]
-fn training_jobs_find_their_store_and_their_jobs_are_no_news() {
+fn training_job_is_admitted_only_if_its_checkpoint_store_exists() {
     let store = "{apiVersion: berth.dev/v1alpha1, kind: CheckpointStore, metadata: {name: main}, spec: {s3: {bucket: abc}}}\n---\n";
     let job = "
 apiVersion: berth.dev/v1alpha1
@@ -244,7 +244,7 @@ spec:
 }
 
 #[test]
-fn the_parts_of_a_job_are_told_of_with_it() {
+fn child_job_is_not_reported_beside_its_job_set() {
     let job = |name: &str, more: &str| {
         let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
         format!(
@@ -261,7 +261,7 @@ fn the_parts_of_a_job_are_told_of_with_it() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
+fn unreadable_manifest_is_an_error_with_file_and_line() {
     let bad = QUEUES.replace("{clusterQueue: all}", "{clusterQueue: 5}");
     let one = said(&given(&bad)).unwrap_err().to_string();
     let expected = "given.yaml:13: LocalQueue all: spec.clusterQueue: invalid type: integer `5`, expected a string";
@@ -289,7 +289,7 @@ fn what_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn what_berth_has_nothing_to_do_with_is_named_and_assumes_nothing() {
+fn manifest_of_foreign_kind_is_ignored_and_assumes_no_namespace() {
     let others = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: site}}\n---\n\
                   {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: web}}\n---\n\
                   {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: web}, spec: {tasks: 3}}\n";
@@ -300,7 +300,7 @@ fn what_berth_has_nothing_to_do_with_is_named_and_assumes_nothing() {
 }
 
 #[test]
-fn namespaces_are_assumed_in_one_line_and_default_where_labels_count() {
+fn missing_namespaces_are_assumed_in_one_line_default_when_needed() {
     assert_eq!(lines(&said(&given(QUEUES)).unwrap(), "assumed"), [""; 0]);
     let queue = |namespace: &str| {
         format!(
@@ -319,7 +319,7 @@ fn namespaces_are_assumed_in_one_line_and_default_where_labels_count() {
 }
 
 #[test]
-fn names_that_the_server_would_make_up_are_numbered() {
+fn generated_job_names_are_numbered_without_collisions() {
     let job = "---
 apiVersion: batch/v1
 kind: Job
@@ -336,7 +336,7 @@ spec:
 }
 
 #[test]
-fn a_folder_is_read_by_name_and_not_below() {
+fn manifest_folder_is_read_by_file_name_and_not_recursively() {
     let root = std::env::temp_dir().join(format!("berth-decide-{}", std::process::id()));
     let below = root.join("below.yaml");
     std::fs::create_dir_all(&below).unwrap();
@@ -365,7 +365,7 @@ fn a_folder_is_read_by_name_and_not_below() {
 }
 
 #[test]
-fn a_fault_has_its_file_and_line_and_a_renamed_field_its_name() {
+fn manifest_fault_shows_file_line_and_renamed_field() {
     let queues = QUEUES.replace("spec:\n  namespaceSelector", "spec:\n  cohort: a\n  namespaceSelector");
     let queues = queues.replace("[{name: standard,", "[{name: gone,");
     let told = said(&given(&queues)).unwrap();
@@ -385,7 +385,7 @@ fn a_fault_has_its_file_and_line_and_a_renamed_field_its_name() {
 }
 
 #[test]
-fn strict_ends_with_one_where_something_is_wrong_and_not_where_a_job_waits() {
+fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
     let is_wrong = |objects: &str| {
         let objects = given(objects);
         answered(&objects, "", Cards::default(), latest(&objects)).unwrap().is_wrong()
@@ -414,7 +414,7 @@ fn strict_ends_with_one_where_something_is_wrong_and_not_where_a_job_waits() {
 
 /// The younger one is given first, and its name is the first one, too.
 #[test]
-fn a_job_is_as_old_as_its_manifest_says() {
+fn job_order_follows_creation_timestamps_in_manifests() {
     let job = |name: &str, minute: u32| {
         format!(
             "---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}, creationTimestamp: \"2026-01-01T00:0{minute}:00Z\", \

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_asked_for_once_and_counts_for_its_time() {
+    async fn access_verdict_is_asked_once_and_cached_until_expiry() {
         let beside = Beside::new(LIMITS);
         let gone = beside.ask(1, Verdict::Allowed, 20);
         tokio::task::yield_now().await;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_are_asked_about_at_once() {
+    async fn concurrent_access_questions_are_bounded_and_excess_gets_busy() {
         let beside = Beside::new(LIMITS);
         let all: Vec<_> = (0..4).map(|key| beside.ask(key, Verdict::Unknown, 20)).collect();
         tokio::task::yield_now().await;
@@ -240,7 +240,7 @@ mod tests {
 
     /// A user who makes up tokens gets few questions a second, and takes neither place nor memory from known users.
     #[tokio::test]
-    async fn a_flood_of_strangers_keeps_nobody_out_who_is_known() {
+    async fn flood_of_unknown_tokens_does_not_block_known_users() {
         let beside = Beside::new(Limits { rate: Some(3.0), ..LIMITS });
         assert_eq!(beside.told(0, Verdict::Allowed, 0).await, Verdict::Allowed);
         let mut busy = 0;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_answered_is_asked_again() {
+    async fn unanswered_access_question_is_repeated_and_never_allows() {
         let beside = Beside::new(LIMITS);
         assert!(matches!(beside.told(1, Verdict::Allowed, 500).await, Verdict::Unanswered(_)));
         assert_eq!(beside.told(1, Verdict::Allowed, 0).await, Verdict::Allowed);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_too_many_the_refusal_that_ends_first_is_forgotten() {
+    async fn full_access_memory_drops_refusals_and_keeps_allowed_users() {
         // No answer ends while the test runs, however slow the machine is.
         let lives = Limits { good: Duration::from_secs(600), bad: Duration::from_secs(60), ..LIMITS };
         let beside = Beside::new(lives);

@@ -48,7 +48,7 @@ fn user(name: &str) -> User {
 const CREATE_JOBS: Deed<'static> = Deed { verb: "create", group: "batch", resource: "jobs", namespace: "team-a" };
 
 #[tokio::test]
-async fn a_bearer_is_who_the_api_server_says_he_is() {
+async fn bearer_token_gets_verdict_of_token_review_and_access_review() {
     let (client, asked) = knowing_tokens().await;
     let access = Access::of_bearers(client);
     let get = |token: &str| access.bearer_may_get(token.to_owned(), "/metrics");
@@ -68,7 +68,7 @@ async fn a_bearer_is_who_the_api_server_says_he_is() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_for_one_user_and_one_deed() {
+async fn cached_access_verdict_counts_for_one_user_and_one_action() {
     let (client, asked) = knowing_tokens().await;
     let access = Access::of_authors(client);
     let words = "User \"alice\" cannot create resource \"jobs\" in API group \"batch\" in the namespace \"team-a\"";

@@ -20,7 +20,7 @@ fn credentials(data: &[(&str, &[u8])]) -> Credentials {
 }
 
 #[test]
-fn credentials_end_where_their_text_ends_and_bad_ones_are_named_without_their_value() {
+fn credential_trailing_whitespace_is_trimmed_and_errors_hide_the_value() {
     let good = credentials(&[("a", b"AKIA\n"), ("b", b"s+e/c=r et \r\n")]);
     assert_eq!(good.get("a").as_deref(), Ok("AKIA"));
     assert_eq!(good.get("b").as_deref(), Ok("s+e/c=r et"));
@@ -37,7 +37,7 @@ fn credentials_end_where_their_text_ends_and_bad_ones_are_named_without_their_va
 }
 
 #[test]
-fn a_key_file_may_have_lines_and_its_faults_quote_nothing_of_it() {
+fn service_account_key_may_be_multiline_and_errors_hide_content() {
     let file =
         "{\n  \"private_key\": \"-----BEGIN\\n\",\n\t\"private_key_id\": \"1\",\r\n  \"client_email\": \"a@b\"\n}\n";
     assert_eq!(credentials(&[("k", file.as_bytes())]).service_account("k").as_deref(), Ok(file.trim_end()));
@@ -62,7 +62,7 @@ fn a_key_file_may_have_lines_and_its_faults_quote_nothing_of_it() {
 }
 
 #[test]
-fn an_endpoint_that_is_no_url_is_named_with_its_field() {
+fn endpoint_that_is_no_url_is_refused_with_its_field() {
     let good = ["https://minio.storage:9000", "http://127.0.0.1:9000/s3/", "https://[::1]:9000", "https://a_b.c"];
     for text in good {
         assert_eq!(endpoint("spec.s3.endpoint", text.to_owned()).as_deref(), Ok(text));
@@ -99,7 +99,7 @@ fn an_endpoint_that_is_no_url_is_named_with_its_field() {
 }
 
 #[tokio::test]
-async fn a_secret_that_was_made_from_files_signs_requests() {
+async fn credentials_with_trailing_newlines_allow_a_store_request() {
     let secret = keys(&[("accessKeyId", b"AKIA\n"), ("secretAccessKey", b"secret\n"), ("sessionToken", b"token\n")]);
     let answer = serde_json::to_vec(&secret).unwrap();
     let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -116,7 +116,7 @@ async fn a_secret_that_was_made_from_files_signs_requests() {
 }
 
 #[test]
-fn without_a_secret_the_identity_of_the_pod_counts_and_nothing_else_of_its_environment() {
+fn store_without_secret_uses_pod_identity_and_ignores_other_environment() {
     let own = |name: &str| {
         let value = match name {
             "AWS_ROLE_ARN" => "arn:aws:iam::1:role/berth",

@@ -15,7 +15,7 @@ fn files(folder: &Folder, silence: Duration) -> (Files, CheckpointPlace) {
 }
 
 #[tokio::test]
-async fn of_a_folder_that_hangs_one_call_is_under_way_and_others_are_answered_at_once() {
+async fn hanging_folder_holds_one_thread_and_other_calls_fail_fast() {
     let folder = Folder::new("hung");
     folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
     let (files, gpt) = files(&folder, Duration::from_millis(50));
@@ -57,7 +57,7 @@ async fn of_a_folder_that_hangs_one_call_is_under_way_and_others_are_answered_at
 }
 
 #[tokio::test]
-async fn a_call_that_comes_further_is_waited_for() {
+async fn folder_call_that_progresses_is_awaited_by_the_next_call() {
     let folder = Folder::new("slow");
     folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
     let (files, gpt) = files(&folder, Duration::from_secs(1));
@@ -83,7 +83,7 @@ async fn a_call_that_comes_further_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_nobody_waits_for_stops() {
+async fn abandoned_deletion_stops_without_deleting_files() {
     let folder = Folder::new("late");
     for file in ["a/checkpoint.json", "a/shard", "a/deep/er/shard"] {
         folder.put(&format!("team/gpt/{file}"), "1");
@@ -110,7 +110,7 @@ async fn a_deletion_that_nobody_waits_for_stops() {
 }
 
 #[tokio::test]
-async fn whole_folders_go_and_links_in_them_lead_nowhere() {
+async fn checkpoint_deletion_removes_full_folders_and_follows_no_links() {
     let folder = Folder::new("whole");
     for file in ["gpt/a/checkpoint.json", "gpt/a/deep/er/shard", "gpt/b/shard", "other/shard"] {
         folder.put(&format!("team/{file}"), "1");
@@ -125,7 +125,7 @@ async fn whole_folders_go_and_links_in_them_lead_nowhere() {
 }
 
 #[tokio::test]
-async fn a_pipe_in_place_of_a_marker_keeps_nobody_waiting() {
+async fn pipe_in_place_of_marker_is_refused_without_blocking() {
     let folder = Folder::new("pipe");
     folder.put("team/gpt/a/shard", "1");
     let pipe = folder.0.join("team/gpt/a/checkpoint.json");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_say_a_step() {
+    fn marker_accepts_loose_numbers_and_refuses_invalid_step_or_epoch() {
         let read = |text: &str| Marker::read(text.as_bytes());
         let full = read(r#"{"step": 7, "epoch": 2, "metadata": {"loss": "0.1"}, "more": []}"#).unwrap();
         assert_eq!((full.step, full.epoch, full.metadata.len()), (7, Some(2), 1));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_nowhere_else() {
+    fn checkpoint_id_that_is_no_plain_name_is_invalid() {
         for good in ["step-100", "checkpoint_7", "7", "epoch=3.ckpt"] {
             assert!(is_id(good), "{good}");
         }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_by_its_size_and_the_oldest_look_goes_first() {
+    fn checkpoint_memory_beyond_its_size_forgets_least_recently_listed_job() {
         let mut memory = Memory::with_most(4_000);
         for name in ["a", "b", "c"] {
             memory.begin(&job(name), &BTreeMap::new());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_or_changed_or_is_not_shown_is_forgotten() {
+    fn checkpoint_memory_forgets_gone_or_changed_entries_and_unshown_metadata() {
         let mut memory = Memory::default();
         for (id, bytes) in [("gone", 1), ("changed", 2), ("same", 3), ("shown", 4)] {
             memory.put(&job("a"), id, version(bytes), Some(said(7, 1_000)));

@@ -44,7 +44,7 @@ fn row(id: &str, step: i64, bytes: u64) -> (String, i64, u64) {
 }
 
 #[tokio::test]
-async fn complete_checkpoints_of_the_job_alone_count_and_go() {
+async fn checkpoint_list_and_delete_cover_only_complete_ones_of_job() {
     let memory = Arc::new(InMemory::new());
     let place = place(json!({"s3": {"bucket": "b"}, "prefix": "all/jobs"}), "gpt");
     let stores = stores(&place, Backend::Objects(memory.clone())).await;
@@ -100,7 +100,7 @@ impl Drop for Folder {
 }
 
 #[tokio::test]
-async fn a_folder_is_read_and_no_link_leads_out_of_it() {
+async fn checkpoint_folder_is_read_without_following_links_out_of_it() {
     let folder = Folder::new("checkpoints");
     folder.put("jobs/team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
     folder.put("jobs/team/gpt/a/deep/er/shard", "12345");
@@ -127,7 +127,7 @@ async fn a_folder_is_read_and_no_link_leads_out_of_it() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_too_large_is_read_no_further() {
+async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
     let folder = Folder::new("large");
     let gpt = place(json!({"fileSystem": {"path": folder.0.to_str().unwrap()}}), "gpt");
     let files = Files { root: folder.0.clone(), turn: Arc::default() };
@@ -152,7 +152,7 @@ async fn a_folder_that_is_too_large_is_read_no_further() {
 }
 
 #[tokio::test]
-async fn credentials_that_are_missing_are_named() {
+async fn store_error_for_bad_credentials_or_ca_names_the_field() {
     let stores = Stores::new(nobody(), None);
     let spec = json!({"s3": {"bucket": "b"}, "credentialsSecret": "keys"});
     let error = stores.list(&place(spec, "gpt")).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn newest(stores: &Stores, place: &CheckpointPlace) -> Vec<Checkpoint> {
 }
 
 #[tokio::test]
-async fn checkpoints_of_a_job_are_bounded_and_metadata_is_kept_of_those_that_are_shown() {
+async fn job_checkpoints_are_bounded_and_only_shown_ones_keep_metadata() {
     let memory = Arc::new(InMemory::new());
     let place = place(json!({"s3": {"bucket": "b"}}), "gpt");
     let stores = stores(&place, Backend::Objects(memory.clone())).await;
@@ -211,7 +211,7 @@ async fn checkpoints_of_a_job_are_bounded_and_metadata_is_kept_of_those_that_are
 }
 
 #[tokio::test]
-async fn connections_made_anew_share_the_turn_of_their_folder() {
+async fn store_connections_to_the_same_folder_share_its_turn() {
     let folder = Folder::new("turns");
     let stores = Stores::new(nobody(), None);
     let path = folder.0.to_str().unwrap();

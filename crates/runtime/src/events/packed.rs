@@ -70,7 +70,7 @@ mod tests {
     use berth_control::write::ObjectKey;
 
     #[test]
-    fn every_part_comes_out_as_it_went_in() {
+    fn packed_event_returns_every_field_as_given() {
         for (namespace, message) in [("team-ä", "no quota: 3 < 4"), ("", "")] {
             let notice = Notice {
                 key: ObjectKey { kind: Kind::Workload, namespace: namespace.into(), name: "job-a".into() },

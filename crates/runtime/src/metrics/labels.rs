@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_sorted_and_found() {
+    fn metric_labels_are_sorted_and_found_by_name() {
         let labels = Labels::of([("status", "active"), ("cluster_queue", "a")]);
         assert_eq!(labels, Labels::of([("cluster_queue", "a"), ("status", "active")]));
         assert_eq!(labels.pairs().collect::<Vec<_>>(), [("cluster_queue", "a"), ("status", "active")]);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_a_value() {
+    fn metric_label_keeps_any_text_and_replaces_separator_characters() {
         for value in ["", "a\u{1e}b\u{1f}c", "\"\\\n", "ü"] {
             let labels = Labels::of([("a", value), ("b", "")]);
             let shown = value.replace(['\u{1e}', '\u{1f}'], " ");

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 #[test]
-fn names_are_unique() {
+fn metric_names_are_unique() {
     let mut names: Vec<_> = TABLE.iter().map(|definition| definition.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -14,9 +14,9 @@ fn names_are_unique() {
 }
 
 /// Name, type and labels as requirement E.9 has them, and what the buckets are: fifteen that double from a tenth of a second, or from
-/// a minute (`buckets_of_training_double_from_a_tenth_and_from_a_minute`).
+/// a minute (`training_job_histogram_buckets_double_from_100ms_or_one_minute`).
 #[test]
-fn the_metrics_of_trainings_are_those_that_were_promised() {
+fn training_job_metrics_have_the_promised_names_types_and_labels() {
     let wanted = [
         ("training_job_scheduling_duration_seconds", "histogram", "queue job_type result", Shape::Doubling(1)),
         ("training_job_queue_length", "gauge", "queue priority", Shape::Gauge),
@@ -75,7 +75,7 @@ const NOT_YET: [&str; 4] = [
 ];
 
 #[test]
-fn kueues_metrics_have_kueues_types_and_labels() {
+fn kueue_metrics_have_the_types_and_labels_of_kueue() {
     let is_there = |line: &&str| !NOT_YET.contains(&line.split(' ').next().unwrap_or_default());
     let (kueues, not_yet): (Vec<&str>, Vec<&str>) =
         KUEUES.lines().filter(|line| !line.starts_with('#')).partition(is_there);
@@ -94,7 +94,7 @@ fn kueues_metrics_have_kueues_types_and_labels() {
 }
 
 #[test]
-fn the_page_says_the_same() {
+fn metrics_page_equals_the_metric_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (begin, end) = ("|---|---|---|---|\n", "\n<!-- end of the table -->");

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn figures_are_shown_to_those_who_may_read_them() {
+    async fn metrics_are_served_only_to_permitted_bearer_tokens() {
         let (client, asked) = knowing_tokens().await;
         let router = only(Access::of_bearers(client), Router::new().route(PATH, get(|| async { "figures\n" })));
         for nothing in [None, Some(""), Some("Bearer"), Some("Bearer "), Some("Basic cmVhZGVyOg=="), Some("reader")] {
@@ -87,7 +87,7 @@ mod tests {
 
     /// A hundred unknown tokens do not become a hundred TokenReviews.
     #[tokio::test]
-    async fn flood_of_bad_tokens_asks_the_api_server_little() {
+    async fn flood_of_bad_tokens_causes_few_token_reviews() {
         let (client, asked) = knowing_tokens().await;
         let router = only(Access::of_bearers(client), Router::new().route(PATH, get(|| async { "figures\n" })));
         assert_eq!(ask(&router, Some("Bearer reader")).await.0, StatusCode::OK);

@@ -94,7 +94,7 @@ mod tests {
 
     /// A flood of scrapes counts the figures of the loop once a second, whether the clients wait for the answer or hang up.
     #[tokio::test]
-    async fn many_askers_cost_one_look_at_the_figures() {
+    async fn concurrent_scrapes_share_one_query_of_the_gauges() {
         let (queries, count) = counting(10);
         let (scrape, metrics) = (Arc::new(Scrape::default()), Arc::new(Metrics::new("test")));
         let ask = || {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_does_not_answer_is_shown_as_it_was_last() {
+    async fn scrape_of_unanswering_core_loop_shows_its_last_gauges() {
         let (queries, _) = counting(1);
         let (scrape, metrics) = (Arc::new(Scrape::default()), Arc::new(Metrics::new("test")));
         assert!(shows(&scrape.text(&queries, &metrics).await.expect("a text"), 1));

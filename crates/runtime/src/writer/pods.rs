@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_ask_is_told_and_the_rest_is_asked_again() {
+    fn pod_query_is_refused_when_forbidden_and_busy_otherwise() {
         let forbidden = Some((403, br#"{"message": "pods is forbidden"}"#.to_vec()));
         assert_eq!(unread(forbidden), Outcome::Refused("pods is forbidden".to_owned()));
         for code in [401, 404, 410, 429, 500, 503] {

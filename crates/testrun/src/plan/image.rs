@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_keep_paths_whole_and_add_to_those_that_are_set() {
+    fn image_rustflags_keep_paths_with_spaces_and_given_flags() {
         let flags = flags("/a folder/berth", Some("/c"), " -Copt-level=2  -g");
         let flags: Vec<&str> = flags.split('\u{1f}').collect();
         assert_eq!(

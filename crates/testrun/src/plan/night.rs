@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn part_that_never_ran_is_the_oldest() -> Result<()> {
+    fn night_part_that_never_ran_is_the_oldest() -> Result<()> {
         let parts = parts();
         let mut record = Record::parse("")?;
         for part in &parts {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn real_kueue_is_built_only_for_the_part_that_asks_for_it() {
+    fn real_kueue_is_built_only_for_parts_that_need_it() {
         let builds = |part: &str, named: bool| {
             let part = parts().into_iter().find(|other| other.name == part).unwrap();
             part.programs(|_| named).iter().map(|module| module.name).collect::<Vec<_>>()
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn record_of_the_repository_names_parts_that_exist() -> Result<()> {
+    fn night_record_names_only_parts_that_exist() -> Result<()> {
         let names: Vec<String> = parts().into_iter().map(|part| part.name).collect();
         assert!(Record::read()?.0.keys().all(|part| names.contains(part)));
         Ok(())

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn bundle_and_namespaces_are_put_in_once() {
+    fn webhook_configuration_gets_bundle_and_namespaces_once() {
         let namespaces = BTreeMap::from([("jobs", in_namespace("team"))]);
         let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
         let patch = configuration_patch(&configuration("", "berth"), &wanted).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_namespaces_of_its_own() {
+    fn opted_in_webhook_of_each_kind_gets_its_own_namespaces() {
         let client = json!({"service": {"namespace": "ns", "name": "berth", "path": "/p"}});
         let of = |name: &str, resource: &str| json!({"name": name, "clientConfig": client, "rules": rules(resource), "namespaceSelector": in_namespace("none")});
         let configuration = json!({"metadata": {}, "webhooks": [
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_not_ours() {
+    fn webhook_or_conversion_of_another_service_is_left_alone() {
         let namespaces = BTreeMap::from([("jobs", json!({}))]);
         let wanted = Wanted { bundle: Some("PEM"), opted_in: Some(&namespaces), service: ("ns", "berth") };
         assert_eq!(configuration_patch(&configuration("", "kueue-webhook-service"), &wanted), None);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_belongs_to_its_authority_its_key_and_its_names() {
+    fn leaf_certificate_is_valid_only_for_authority_key_and_names() {
         let life = SignedDuration::from_hours(30);
         let (one, other) = (authority(now(), life).unwrap(), authority(now(), life).unwrap());
         let leaf = leaf(&one, &names(), now(), SignedDuration::from_hours(2)).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_none() {
+    fn text_that_is_no_certificate_has_no_validity() {
         let nothing = Pair { certificate: "x".into(), key: "y".into() };
         assert_eq!(validity("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), None);
         assert_eq!(authority_validity(&nothing), None);

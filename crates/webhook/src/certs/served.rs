@@ -141,7 +141,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     #[test]
-    fn a_pair_is_loaded_once_and_rubbish_never() {
+    fn served_pair_is_loaded_once_and_invalid_pairs_are_refused() {
         let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let ca = authority(now, SignedDuration::from_hours(2)).unwrap();
         let made = || leaf(&ca, &["a.svc".to_owned()], now, SignedDuration::from_hours(1)).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn figures_are_served_with_the_webhooks_certificate_where_there_is_one() {
+    async fn metrics_endpoint_uses_the_webhook_certificate_if_there_is_one() {
         let now = Timestamp::now();
         let names = ["a.svc".to_owned()];
         let ca = authority(now, SignedDuration::from_hours(2)).unwrap();

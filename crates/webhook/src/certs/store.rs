@@ -118,7 +118,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_is_written_is_read_and_the_rest_stays() {
+    fn stored_certificates_round_trip_through_secret_and_keep_other_data() {
         let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let made = || Some(authority(now, SignedDuration::from_hours(1)).unwrap());
         let stored = Stored {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_nothing() {
+    fn secret_with_unreadable_certificates_counts_as_empty() {
         let bytes = |text: &[u8]| ByteString(text.to_vec());
         let data = BTreeMap::from([
             ("ca.crt".to_owned(), bytes(b"\xff\xfe")),

@@ -89,7 +89,7 @@ fn denied_fields(response: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_job_with_a_queue_is_suspended_at_its_creation() {
+fn job_with_queue_is_suspended_at_creation() {
     let path = "/mutate-batch-v1-job";
     let response = ask(path, json!({"object": job("q", false)}));
     assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": true}]));
@@ -105,7 +105,7 @@ fn a_job_with_a_queue_is_suspended_at_its_creation() {
 }
 
 #[test]
-fn a_change_of_queue_waits_for_suspension_and_a_deletion_waits_for_nothing() {
+fn job_queue_change_requires_suspension_and_deletion_is_never_refused() {
     let path = "/validate-batch-v1-job";
     let change =
         |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
@@ -126,7 +126,7 @@ fn a_change_of_queue_waits_for_suspension_and_a_deletion_waits_for_nothing() {
 }
 
 #[test]
-fn what_is_stored_and_does_not_decode_any_more_can_be_repaired() {
+fn undecodable_stored_job_can_be_repaired_by_a_valid_one() {
     let path = "/validate-batch-v1-job";
     let mut broken = job("q", true);
     broken["spec"]["parallelism"] = json!("many");
@@ -138,7 +138,7 @@ fn what_is_stored_and_does_not_decode_any_more_can_be_repaired() {
 }
 
 #[test]
-fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
+fn running_job_set_keeps_its_queue_in_label_or_annotation() {
     let path = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
     let queue = json!({"kueue.x-k8s.io/queue-name": "q"});
     let set = |metadata: Value, suspend: bool| {
@@ -171,7 +171,7 @@ fn a_running_job_set_keeps_its_queue_wherever_it_names_it() {
 }
 
 #[test]
-fn kinds_that_the_configuration_does_not_name_are_left_alone() {
+fn job_kind_missing_in_the_configuration_is_not_mutated() {
     let managed = Facts { managed_namespace: true, ..Facts::default() };
     let without = Facts { unmanaged_kind: true, ..managed };
     for (path, facts, suspended) in [
@@ -185,7 +185,7 @@ fn kinds_that_the_configuration_does_not_name_are_left_alone() {
 }
 
 #[test]
-fn a_job_of_a_job_set_is_left_to_it() {
+fn job_controlled_by_a_job_set_is_not_mutated() {
     let path = "/mutate-batch-v1-job";
     let facts = Facts {
         managed_namespace: true,
@@ -217,7 +217,7 @@ fn a_job_of_a_job_set_is_left_to_it() {
 }
 
 #[test]
-fn kueues_kinds_are_refused_by_field_and_stored_faults_are_not_held_against_them() {
+fn kueue_object_is_refused_by_field_unless_fault_was_stored() {
     let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
     let queue = |limit: Option<&str>, stop: &str| {
         let mut quota = json!({"name": "cpu", "nominalQuota": "1"});
@@ -242,7 +242,7 @@ fn kueues_kinds_are_refused_by_field_and_stored_faults_are_not_held_against_them
 }
 
 #[test]
-fn a_policy_of_concurrent_admission_stays_and_is_asked_about_where_it_counts() {
+fn concurrent_admission_policy_is_immutable_and_validated_behind_its_gate() {
     let path = "/validate-kueue-x-k8s-io-v1beta2-clusterqueue";
     let field = "spec.concurrentAdmissionPolicy";
     let queue = |policy: Value, stop: &str| {
@@ -270,7 +270,7 @@ fn a_policy_of_concurrent_admission_stays_and_is_asked_about_where_it_counts() {
 }
 
 #[test]
-fn pods_given_back_of_an_elastic_workload_may_be_more_than_it_has_since_it_was_made_smaller() {
+fn shrunk_elastic_workload_may_keep_more_reclaimable_pods_than_pods() {
     let workload = |elastic: &str, pods: i32, given_back: i32| {
         json!({"metadata": {"name": "w", "annotations": {"kueue.x-k8s.io/elastic-job": elastic}},
             "spec": {"podSets": [{"name": "main", "count": pods, "template": {"spec": {"containers": [{"name": "c"}]}}}]},
@@ -288,7 +288,7 @@ fn pods_given_back_of_an_elastic_workload_may_be_more_than_it_has_since_it_was_m
 }
 
 #[test]
-fn workloads_lose_what_is_switched_off_and_keep_what_holds_quota() {
+fn workload_min_counts_are_removed_and_two_of_them_refused() {
     let set = |name: &str, count: i32| json!({"name": name, "count": count, "minCount": 1, "template": {"spec": {"containers": [{"name": "c"}]}}});
     let workload = |count: i32| json!({"metadata": {"name": "w"}, "spec": {"podSets": [set("a", count), set("b", 1)]}});
     let response = ask("/mutate-kueue-x-k8s-io-v1beta2-workload", json!({"object": workload(2)}));
@@ -302,7 +302,7 @@ fn workloads_lose_what_is_switched_off_and_keep_what_holds_quota() {
 }
 
 #[test]
-fn a_priority_boost_is_a_number_where_it_counts() {
+fn priority_boost_must_be_numeric_while_its_gate_is_on() {
     let path = "/validate-kueue-x-k8s-io-v1beta2-workload";
     let workload = |boost: &str| {
         json!({"metadata": {"name": "w", "annotations": {"kueue.x-k8s.io/priority-boost": boost}},
@@ -322,7 +322,7 @@ fn a_priority_boost_is_a_number_where_it_counts() {
 }
 
 #[test]
-fn paths_and_names_are_unique() {
+fn route_paths_and_names_are_unique() {
     for (index, one) in ROUTES.iter().enumerate() {
         assert!(!ROUTES[..index].iter().any(|other| other.path == one.path || other.name == one.name));
     }
@@ -330,7 +330,7 @@ fn paths_and_names_are_unique() {
 }
 
 #[test]
-fn versions_are_converted() {
+fn conversion_route_converts_queues_and_fails_other_kinds() {
     let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let ask = |kind: &str| {
         let queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": "q"},
@@ -348,7 +348,7 @@ fn versions_are_converted() {
 }
 
 #[test]
-fn nothing_that_a_body_holds_makes_a_route_panic() {
+fn route_handles_mutilated_bodies_without_panic() {
     let around = Around { surroundings: &World(Facts::default()), gates: Gates::default(), leave: Some(Leave::Given) };
     let good = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "UPDATE", "object": job("q", false), "oldObject": job("q", true)}})
@@ -376,7 +376,7 @@ fn nothing_that_a_body_holds_makes_a_route_panic() {
 }
 
 #[test]
-fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
+fn training_job_without_queue_is_refused_and_children_stay_unchanged() {
     let path = "/validate-berth-dev-v1alpha1-trainingjob";
     let training = |queue: Value| {
         json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob", "schedulingConfig": {"queue": queue},
@@ -399,7 +399,7 @@ fn a_training_job_is_refused_by_field_and_its_children_start_at_once() {
 }
 
 #[test]
-fn cards_of_a_training_job_are_those_of_the_configuration() {
+fn training_job_accelerators_follow_the_configured_labels_and_resources() {
     let path = "/validate-berth-dev-v1alpha1-trainingjob";
     let training = |label: &str, resource: &str| {
         let container = json!({"name": "c", "resources": {"limits": {resource: "1"}}});
@@ -416,7 +416,7 @@ fn cards_of_a_training_job_are_those_of_the_configuration() {
 }
 
 #[test]
-fn an_admitted_training_job_keeps_its_queue() {
+fn admitted_training_job_keeps_its_queue() {
     let path = "/validate-berth-dev-v1alpha1-trainingjob";
     let training = |queue: &str, suspend: bool, admitted: &str| {
         json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob", "suspend": suspend,

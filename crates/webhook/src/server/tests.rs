@@ -201,7 +201,7 @@ async fn answers_pings(mut stream: TlsStream<TcpStream>) {
 }
 
 #[tokio::test]
-async fn reviews_are_answered_and_everything_else_is_told_why_not() {
+async fn server_answers_reviews_and_explains_refusals_of_other_requests() {
     let running = start();
     let (code, body) = running.post(PATH, &review()).await;
     let answer: Value = serde_json::from_str(&body).unwrap();
@@ -226,7 +226,7 @@ async fn reviews_are_answered_and_everything_else_is_told_why_not() {
 
 /// The answer waits for the verdict about the author, and only on the route that needs one.
 #[tokio::test]
-async fn author_of_a_training_job_is_asked_about() {
+async fn training_job_author_verdict_decides_the_answer() {
     let running = start();
     for (user, code) in [("alice", None), ("bob", Some(403)), ("carol", Some(503))] {
         let object = json!({"metadata": {"name": "n"}, "spec": {"jobType": "PyTorchJob",
@@ -248,7 +248,7 @@ async fn author_of_a_training_job_is_asked_about() {
 }
 
 #[tokio::test]
-async fn a_review_of_sixteen_mebibytes_is_answered() {
+async fn review_of_sixteen_mebibytes_is_answered() {
     let running = start();
     let mut body = review();
     let end = body.len() - 1;
@@ -260,7 +260,7 @@ async fn a_review_of_sixteen_mebibytes_is_answered() {
 }
 
 #[tokio::test]
-async fn bytes_that_mean_nothing_do_not_keep_others_from_being_answered() {
+async fn connections_with_random_bytes_do_not_block_reviews() {
     let running = start();
     let mut state: u64 = 7;
     let mut random = |below: usize| {
@@ -294,7 +294,7 @@ async fn bytes_that_mean_nothing_do_not_keep_others_from_being_answered() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_answered_before_the_end() {
+async fn review_in_progress_is_answered_before_shutdown() {
     let running = start();
     let mut stream = running.connect().await;
     let body = review();
@@ -322,7 +322,7 @@ async fn what_is_under_way_is_answered_before_the_end() {
 }
 
 #[tokio::test]
-async fn who_asks_nothing_is_let_go() {
+async fn connection_without_a_review_is_closed_after_its_deadline() {
     // Long enough for the handshakes of all three, on a busy machine.
     let running = start_within(Limits { first: Duration::from_secs(1), ..LIMITS });
     let silent = async { ends(&mut running.connect().await).await };
@@ -342,7 +342,7 @@ async fn who_asks_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn who_asks_is_kept_until_it_is_idle_for_long() {
+async fn connection_with_reviews_is_kept_until_long_idle() {
     let running = start_within(Limits { first: Duration::from_secs(2), ..LIMITS });
     let mut stream = running.connect().await;
     assert!(asks(&mut stream).await);
@@ -359,7 +359,7 @@ async fn who_asks_is_kept_until_it_is_idle_for_long() {
 }
 
 #[tokio::test]
-async fn the_newest_connection_is_served_and_the_most_silent_one_makes_room() {
+async fn full_server_serves_new_connection_and_closes_most_silent_one() {
     let running = start_within(Limits { connections: 4, ..LIMITS });
     let mut kept = running.connect().await;
     assert!(asks(&mut kept).await);
@@ -409,7 +409,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
+async fn announced_body_takes_no_room_and_arriving_body_waits() {
     let running = start();
     let announcing = half_read(&running, 8, 1).await;
     until("one byte each is read", || running.handler.beginnings.available_permits() == BEGINNINGS - 8).await;
@@ -436,7 +436,7 @@ async fn an_announced_body_takes_no_room_and_one_that_arrives_waits_for_it() {
 
 /// Twenty of them used to share the room for four, and none became complete, so that every other body waited until its time-out.
 #[tokio::test]
-async fn large_bodies_that_do_not_get_on_keep_nobody_else_waiting() {
+async fn stalled_large_bodies_do_not_delay_other_reviews() {
     let running = start();
     let slow = half_read(&running, 20, 4 * SMALL).await;
     let read_on = || running.handler.large.available_permits() == LARGE % BODY;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_above_the_baseline_fails() {
+    fn count_above_the_baseline_fails() {
         let list = |package: &str| format!("`xtask house --sentences {package}` lists them");
         let expected = [
             format!("{BASELINE}:1: a: 3 sentences, 2 allowed; {}", list("a")),
@@ -126,21 +126,21 @@ mod tests {
     }
 
     #[test]
-    fn a_count_below_the_baseline_asks_for_a_lower_one() {
+    fn count_below_the_baseline_asks_for_a_lower_one() {
         let expected =
             format!("{BASELINE}:1: a: sentences came down from 2 to 1; lower the baseline with `xtask house --lower`");
         assert_eq!(said("sentences a 2", &[("a", 1)]), [expected]);
     }
 
     #[test]
-    fn lines_that_mean_nothing_are_found() {
+    fn baseline_line_without_meaning_is_found() {
         let messages = said("sentences a\nsentences gone 1\nwords a 1\nsentences a x\n", &[("a", 0)]);
         let lines: Vec<&str> = messages.iter().map(|message| message.split(':').nth(1).unwrap()).collect();
         assert_eq!(lines, ["1", "4", "2", "3"], "{messages:?}");
     }
 
     #[test]
-    fn a_baseline_is_lowered_and_never_raised() {
+    fn baseline_is_lowered_and_never_raised() {
         let now = counts(&[("a", 1), ("b", 1), ("c", 0)]);
         let text = lowered("sentences a 2\n", &held(&now)).unwrap();
         assert_eq!(text, format!("{HEAD}sentences a 1\nsentences b 1\n"));

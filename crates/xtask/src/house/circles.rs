@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_name_a_file_closes_a_circle() {
+    fn circle_of_files_is_closed_by_any_kind_of_reference() {
         for b in [
             "pub struct B; use crate::c::C;",
             "pub struct B; use super::c::C as Other;",
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_declarations_visibilities_and_other_crates_close_none() {
+    fn circle_is_not_closed_by_tests_declarations_or_other_crates() {
         let none: [&str; 0] = [];
         for b in [
             "pub struct B;",
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn re_exports_lead_to_the_definition() {
+    fn re_export_counts_as_a_reference_to_the_defining_file() {
         // c imports by way of b, which only passes on what d defines.
         let files = |b: &'static str| {
             [
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_in_a_circle_only_if_it_defines_what_children_use() {
+    fn parent_module_joins_circle_only_if_it_uses_children() {
         let none: [&str; 0] = [];
         let child = [("b/c.rs", "use super::B; pub struct C;"), ("b/d.rs", "use super::c::C; pub struct D;")];
         let all = |b: &'static str| found(&[[("lib.rs", "mod b;"), ("b.rs", b)].as_slice(), &child].concat());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_sorted_by_size_and_say_what_names_what() {
+    fn circles_are_sorted_by_size_and_list_references_by_file() {
         let files = [
             ("lib.rs", "mod b; mod c; mod d; mod e; mod f;"),
             ("b.rs", "use crate::c::C; pub struct B;"),

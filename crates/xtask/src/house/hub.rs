@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_impl_blocks_are_counted() {
+    fn fields_and_impl_blocks_of_control_are_counted_without_tests() {
         let hub = measured_of(&[
             ("crates/control/src/lib.rs", "mod core; mod b; mod c;\n#[cfg(test)]\nmod d;"),
             (
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_outside_that_take_the_type_are_counted() {
+    fn functions_and_structs_outside_that_take_control_are_counted() {
         let source = "fn a(x: &Control) {}\nfn b(x: u8, y: Option<&mut crate::Control>) {}\nfn c(x: Control) -> &Control { fn d(x: &Control) {} }\n\
                       impl Control {\n    fn e(&self, x: &Control) {}\n}\nimpl Other {\n    fn f(x: &'a Control) {}\n}\ntrait T {\n    fn g(x: &Control);\n}\n\
                       #[cfg(test)]\nfn h(x: &Control) {}\nfn i(x: &Controls) {}\nstruct J<'a> {\n    control: &'a Control,\n}\nstruct K<'a>(&'a Control);";

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_tests_are_left_out() {
+    fn test_modules_are_left_out() {
         let files = [
             ("crates/a/src/lib.rs", "#[cfg(test)]\nmod b;\nmod c_tests;\nmod d;\n#[cfg(test)]\nmod e { mod f; }"),
             ("crates/a/src/b.rs", ""),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_roots_of_their_own() {
+    fn binary_programs_are_module_roots_of_their_own() {
         let files = [
             ("crates/a/src/lib.rs", "mod b;"),
             ("crates/a/src/main.rs", "mod b;"),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_banned_opening_is_found_in_comments() {
+    fn banned_opening_of_a_comment_sentence_is_found() {
         for word in BANNED.into_iter().chain(["So many", "Whether"]) {
             for text in [word.to_owned(), word.to_lowercase()] {
                 let source = format!("/// It is here. \n///\n/// {text} of them.\nstruct A;");
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn every_sentence_of_a_comment_is_looked_at() {
+    fn sentences_within_a_comment_are_all_checked() {
         let source = "fn f() {\n    // The job waits. What it waits for\n    // is quota. Who stops it?\n    g(); // of others\n}";
         let expected = ["2: What it waits for is quota.", "3: Who stops it?", "4: of others"];
         assert_eq!(found(source, ""), expected.map(|rest| format!("crates/a/src/lib.rs:{rest}")));
     }
 
     #[test]
-    fn other_words_texts_and_names_in_code_are_free() {
+    fn string_literals_code_and_other_words_are_allowed() {
         let none: [&str; 0] = [];
         let source = "//! Whole jobs. Often. `What` is a word. \"What\" as well. Soft. So much. Offers. OF=control.\n//! ```\n//! What\n//! ```\n\
                       const A: &str = \"What it is. // Who\";\n/// # What it is\nstruct A;";
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_opens_only_the_comment_of_a_function_that_answers() {
+    fn whether_may_open_only_comments_of_functions_returning_bool() {
         let source = "/// Text.\n/// Whether it is so.\nfn f() -> bool { true }\ntrait T {\n    /// Whether it is so.\n    fn g(&self) -> bool;\n}\n\
                       impl A {\n    /// Whether it is so.\n    fn h() -> bool {\n        // Whether it is so.\n        true\n    }\n}\n\
                       struct B {\n    /// Whether it is so.\n    b: bool,\n}\n/// Whether it is so.\nfn i() -> Option<bool> { None }\n/// What it is.\nfn j() -> bool { true }";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_read_without_headings_and_small_cells() {
+    fn pages_are_checked_except_headings_and_small_cells() {
         let page = "# What it is\n\n**Who** asks? It does.\n\n- whose job\n\n| what | b |\n|---|---|\n| of x | Those of y. |\n";
         let expected = ["3: **Who** asks?", "5: whose job", "9: Those of y."];
         assert_eq!(found("", page), expected.map(|rest| format!("docs/a.md:{rest}")));

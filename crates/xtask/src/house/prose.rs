@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_within_sentences_end_none() {
+    fn punctuation_within_a_sentence_does_not_end_it() {
         let text = "See `a. B` and v1.2 of x.rs. (It is so.) He said \"Yes.\" Then? No! 3 more.";
         let expected = [
             (1, "See `a. B` and v1.2 of x.rs."),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_not_there_are_found() {
+    fn reference_to_a_missing_page_is_found() {
         let source = "//! See kueue.md 3.2, `docs/b.md` and\n//! ../a.md.\nfn f() { g(\"x.md\"); } // y.md";
         let expected = ["1: kueue.md", "1: docs/b.md", "2: ../a.md", "3: y.md"];
         assert_eq!(found(source, "# A"), expected.map(|rest| format!("crates/a/src/lib.rs:{rest}")));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_there_patterns_and_addresses_are_free() {
+    fn reference_to_existing_page_pattern_or_address_is_allowed() {
         let none: [&str; 0] = [];
         let source = "//! README.md, b.md, docs/a.md, cases/README.md, ../cases/README.md, ../../../docs/decisions/b.md#part, docs/*.md, *.md, .md,\n\
                       //! https://a.example/x.md, docs/<name>.md, x.mdx";
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_issues_are_found_across_lines() {
+    fn issue_numbers_are_found_across_lines() {
         let source = "// As issue 6 says. (Issue #7), issues\n// 8 and 9; an issue of 10, tissue 11, issue-12";
         let expected = ["1: issue 6", "1: Issue #7", "1: issues 8"];
         assert_eq!(found(source, "# A"), expected.map(|rest| format!("crates/a/src/lib.rs:{rest}")));

@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_told_from_items() {
+    fn module_path_is_distinguished_from_an_item() {
         assert_eq!(found(&FILES, "super::c"), ["{c}"]);
         assert_eq!(found(&FILES, "e"), ["{c::e}"]);
         assert_eq!(found(&FILES, "crate"), ["{}"]);
     }
 
     #[test]
-    fn other_crates_locals_and_circles_of_re_exports_lead_nowhere() {
+    fn path_to_other_crate_or_circular_re_export_leads_nowhere() {
         let none: [&str; 0] = [];
         for path in ["fmt::Debug", "std::fmt", "local", "Self::x", "serde::Value", "super::super::x", "crate::c::Read"]
         {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_and_a_function_of_one_name_are_both_found() {
+    fn module_and_function_of_one_name_are_both_found() {
         let files = [("lib.rs", "mod b; mod plan; pub use plan::plan;"), ("b.rs", ""), ("plan.rs", "pub fn plan() {}")];
         assert_eq!(found(&files, "crate::plan::plan"), ["plan.rs"]);
         assert_eq!(found(&files, "crate::plan"), ["plan.rs", "{plan}"]);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_of_tests_are_recognised() {
+    fn cfg_conditions_for_tests_are_recognised() {
         let marked = |text: &str| is_for_tests(attributes(&syn::parse_str::<Item>(text).unwrap()));
         for text in [
             "#[cfg(test)] mod a;",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn source_that_is_no_rust_is_named() {
+    fn source_that_does_not_parse_is_named_in_the_error() {
         let tree = Tree::of(&[("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", "fn fn")]);
         let error = Sources::read(&tree).err().unwrap().to_string();
         assert!(error.contains("crates/a/src/lib.rs"), "{error}");

@@ -20,7 +20,7 @@ fn said(options: &Options) -> Result<String> {
 }
 
 #[test]
-fn the_table_has_a_line_for_each_package_and_for_pages() {
+fn house_table_has_a_line_per_package_and_for_pages() {
     let text = said(&Options::default()).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(
@@ -34,7 +34,7 @@ fn the_table_has_a_line_for_each_package_and_for_pages() {
 }
 
 #[test]
-fn lists_name_the_places() {
+fn house_lists_name_the_places_of_findings() {
     let name = |name: &str| Some(name.to_owned());
     for (options, expected) in [
         (
@@ -62,13 +62,13 @@ fn lists_name_the_places() {
 }
 
 #[test]
-fn a_package_that_does_not_exist_is_refused() {
+fn package_that_does_not_exist_is_refused() {
     let options = Options { sentences: Some("b".to_owned()), ..Options::default() };
     assert_eq!(said(&options).unwrap_err().to_string(), "\"b\": allowed are a, control, pages and all");
 }
 
 #[test]
-fn the_repository_keeps_its_baseline() {
+fn repository_keeps_its_house_baseline() {
     let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     assert!(tree.text(BASELINE).is_some());
     let found = findings(&tree).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_all_sorts_collide() {
+    fn public_types_of_one_name_collide_whatever_their_sort() {
         let all = "pub struct A; pub(crate) enum B {} pub trait C {} pub type D = u8; pub union E { a: u8 } pub(super) struct F;";
         let files =
             [("lib.rs", "mod b; mod c; pub struct A; mod d { pub(in crate) struct F; }"), ("b.rs", all), ("c.rs", all)];
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn private_types_tests_versions_and_other_programs_do_not() {
+    fn private_types_tests_versions_and_other_programs_do_not_collide() {
         let none: [&str; 0] = [];
         let files = [
             ("lib.rs", "mod b; mod v1; mod v1beta1; #[cfg(test)] mod c; pub struct A; pub struct P; pub struct W;"),

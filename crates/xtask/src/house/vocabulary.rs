@@ -91,7 +91,7 @@ mod tests {
     use crate::tidy::Tree;
 
     #[test]
-    fn identifiers_are_taken_apart() {
+    fn identifier_is_split_into_its_words() {
         for (ident, expected) in [
             ("untold_job2state", vec!["untold", "job", "state"]),
             ("RungOfHTTPServer", vec!["rung", "of", "http", "server"]),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_counted_by_word_wherever_code_has_them() {
+    fn private_words_are_counted_by_identifier_in_code() {
         let files = [
             ("crates/a/Cargo.toml", ""),
             (
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn common_words_are_free() {
+    fn common_words_that_resemble_private_ones_are_allowed() {
         for ident in ["tolerate", "wholesale", "discard", "landscape", "paceless", "known", "outstanding"] {
             assert!(private_words(ident).is_empty(), "{ident}");
         }

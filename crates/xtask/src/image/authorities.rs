@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_holds_every_authority_as_it_is() {
+    fn pem_bundle_holds_every_certificate_authority_unchanged() {
         let text = pem();
         let blocks = text.split("-----BEGIN CERTIFICATE-----\n").skip(1);
         let decoded: Vec<Vec<u8>> = blocks

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn architecture_and_dynamic_linker_are_read() {
+    fn elf_architecture_and_dynamic_linker_are_read() {
         let dynamic = read(&program(183, 3, "/lib/ld.so\0")).unwrap();
         assert_eq!(dynamic, Program { architecture: "arm64", interpreter: Some("/lib/ld.so".to_owned()) });
         let fixed = read(&program(62, 6, "/lib/ld.so\0")).unwrap();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_or_of_another_machine_is_refused() {
+    fn file_that_is_no_program_of_known_machine_is_refused() {
         assert!(read(b"#!/bin/sh\n").is_err());
         assert!(read(&program(62, 3, "/lib/ld.so\0")[..100]).is_err(), "the file is cut");
         assert!(read(&program(243, 3, "")).is_err(), "RISC-V");

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_names_are_completed_as_containerd_does() {
+    fn short_image_names_are_completed_as_containerd_does() {
         for (short, full, tag) in [
             ("berth:0.1.0", "docker.io/library/berth:0.1.0", "0.1.0"),
             ("team/berth:v1", "docker.io/team/berth:v1", "v1"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_registry_would_take_is_refused() {
+    fn image_name_that_no_registry_accepts_is_refused() {
         for text in [
             "berth",
             "",

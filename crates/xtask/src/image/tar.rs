@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_entries_does_not_matter_and_folders_come_first() {
+    fn tar_archive_is_the_same_for_any_order_of_entries() {
         let [a, b, c] = [file("etc/a", b"1"), file("etc/ssl/b", &[2; 513]), file("etc.d", b"")];
         let bytes = written(vec![c, b, a]);
         assert_eq!(paths(&bytes), ["etc.d", "etc/", "etc/a", "etc/ssl/", "etc/ssl/b"]);
@@ -113,7 +113,7 @@ mod tests {
 
     /// The bytes are compared with what GNU tar writes: `tar --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@0`.
     #[test]
-    fn header_is_that_of_gnu_tar() {
+    fn tar_header_is_that_of_gnu_tar() {
         let mut wanted = [0_u8; BLOCK];
         for (at, text) in [
             (0, "LICENSE"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_format_cannot_say_is_refused() {
+    fn tar_entry_that_the_format_cannot_hold_is_refused() {
         assert!(write(&mut Vec::new(), vec![file("a", b"1"), file("a", b"2")]).is_err(), "a path twice");
         assert!(header(&"p".repeat(101), 0o644, 0, b'0').is_err(), "a long path");
         assert!(header("a", 0o644, LARGEST_FILE + 1, b'0').is_err(), "a large file");

@@ -22,7 +22,7 @@ fn described<'f>(files: &'f BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'
 }
 
 #[test]
-fn both_layouts_lead_to_the_same_configuration_and_layer() {
+fn oci_and_docker_layouts_share_configuration_and_layer() {
     let (layer, files) = parts();
     assert_eq!(document(&files, "oci-layout")["imageLayoutVersion"], "1.0.0");
     let index = document(&files, "index.json");
@@ -43,7 +43,7 @@ fn both_layouts_lead_to_the_same_configuration_and_layer() {
 }
 
 #[test]
-fn name_and_architecture_change_no_layer() {
+fn image_name_and_architecture_do_not_change_the_layer() {
     let (layer, files) = parts();
     let others = archive(&Name::parse(NAME).unwrap(), "amd64", &layer).unwrap();
     let same = files.iter().filter(|(path, content)| others.get(*path).is_some_and(|other| **other == ***content));
@@ -54,7 +54,7 @@ fn name_and_architecture_change_no_layer() {
 
 /// The image of docker is that of `make image`, but for the C library.
 #[test]
-fn image_says_what_the_dockerfile_says() {
+fn image_configuration_equals_that_of_the_dockerfile() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/Dockerfile");
     let text = fs::read_to_string(path).unwrap();
     let config = config("amd64", &json!("sha256:0"))["config"].clone();
@@ -85,7 +85,7 @@ fn program_that_needs_libraries_makes_no_image() {
 }
 
 #[test]
-fn same_program_gives_the_same_bytes() {
+fn image_of_the_same_program_has_the_same_bytes() {
     let folder = std::env::temp_dir().join(format!("berth-image-bytes-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     // The head of a program of 64 bits for amd64, without program headers.

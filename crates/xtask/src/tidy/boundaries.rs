@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_down_only() {
+    fn dependency_on_a_higher_or_foreign_crate_is_refused() {
         for (from, to) in [
             ("berth-engine", "berth-api"),
             ("berth-engine", "serde"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_pure_crates_have_no_client_either() {
+    fn dev_dependency_of_a_pure_crate_on_tokio_is_refused() {
         assert!(said("berth-engine", &json!([{"name": "proptest", "kind": "dev"}])).is_empty());
         assert_eq!(said("berth-engine", &json!([{"name": "tokio", "kind": "dev"}])).len(), 1);
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_that_counts_wrong_is_found() {
+    fn compatibility_sentence_with_wrong_row_counts_is_found() {
         let rows = "| `A` | not yet | x |\n| `B` | not yet | x |";
         let page = |sentence: &str| format!("# P\n\n{sentence}\n\n{}\n\n{HEAD}\n{rows}\n", SECTIONS.join("\n\n"));
         assert_eq!(told(&page("0 rows work, 0 differ, 2 are to come.")), [""; 0]);
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_or_explained_may_stand() {
+    fn compatibility_row_with_test_or_explanation_is_accepted() {
         let rows = "| `A` | works | `e2e/tests/a.rs` `a_test` |\n| `B` | differs | on purpose: `x` is shorter |\n| `C` | not yet | issue 6 |";
         assert_eq!(said(rows), Vec::<String>::new());
     }
 
     #[test]
-    fn what_a_reason_quotes_before_its_first_file_is_no_test() {
+    fn compatibility_reason_quotes_before_its_first_file_are_not_tests() {
         let reason = "with `x` of `kueue.x-k8s.io/y` on, as `a_test` shows";
         for state in ["differs", "not yet"] {
             assert_eq!(said(&format!("| `A` | {state} | {reason} |")), [""; 0], "{state}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_do_not_exist_are_found_in_rows_of_every_state() {
+    fn compatibility_row_of_any_state_with_missing_test_is_found() {
         for state in ["works", "differs", "not yet"] {
             for (shown, message) in [
                 ("`e2e/tests/a.rs` `b`", "e2e/tests/a.rs has no test or scenario b"),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_shows_is_found() {
+    fn compatibility_row_without_evidence_or_valid_form_is_found() {
         for (row, message) in [
             ("| `A` | works | we think |", "`A` works, and no test is named"),
             ("| `A` | works | `e2e/tests/a.rs` `b` |", "e2e/tests/a.rs has no test or scenario b"),

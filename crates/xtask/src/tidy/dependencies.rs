@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nothing_names_is_found() {
+    fn dependency_that_no_source_names_is_found() {
         let files = [
             (
                 "Cargo.toml",

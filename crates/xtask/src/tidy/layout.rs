@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn the_top_level_is_closed() {
+    fn path_outside_the_known_top_level_is_refused() {
         assert_eq!(said("scripts/build.sh", ""), ["has no place at the top level"]);
         assert!(said("charts/berth/Chart.yaml", "").is_empty());
     }
 
     #[test]
-    fn long_files_are_found_unless_a_program_writes_them() {
+    fn file_beyond_the_line_limit_is_found_unless_generated() {
         let long = "x\n".repeat(LINES + 1);
         assert_eq!(said("crates/engine/src/a.rs", &long).len(), 1);
         assert!(said("crates/engine/src/a.rs", &"x\n".repeat(LINES)).is_empty());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_names_are_found() {
+    fn path_named_util_or_helpers_is_found() {
         for path in ["crates/engine/src/util.rs", "crates/control/src/utils/a.rs", "e2e/src/helpers.rs"] {
             assert_eq!(said(path, "").len(), 1, "{path}");
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_begin_with_what_they_are() {
+    fn crate_root_without_a_doc_comment_is_found() {
         for path in ["crates/engine/src/lib.rs", "e2e/src/lib.rs", "e2e/tests/a.rs", "e2e/tests/a/mod.rs"] {
             assert_eq!(said(path, "mod a;\n").len(), 1, "{path}");
             assert!(said(path, "//! Text.\nmod a;\n").is_empty(), "{path}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_one_title() {
+    fn page_without_exactly_one_title_is_found() {
         assert!(said("docs/a.md", "# A\n```\n# comment\n```\n## B\n").is_empty());
         assert_eq!(said("docs/a.md", "# A\n# B\n").len(), 1);
         assert_eq!(said("docs/a.md", "A\n").len(), 1);

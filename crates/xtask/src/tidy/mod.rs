@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_repository_is_tidy() {
+    fn repository_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let found = findings(&root, &Tree::read(&root).unwrap()).unwrap();
         let list: Vec<String> = found.iter().map(ToString::to_string).collect();

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_outside_is_found() {
+    fn impure_item_in_a_pure_crate_is_found() {
         for (source, word) in [
             ("use std::time::Instant;", "Instant"),
             ("use std::{collections::BTreeMap, fs::File};", "std::fs::File"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_computes_is_not() {
+    fn computation_and_tests_in_a_pure_crate_are_allowed() {
         let none: [String; 0] = [];
         let good =
             "use std::{sync::Arc, time::Duration}; // Instant\nuse rustc_hash::FxHashMap; let operand = \"tokio\";";
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_tests_are_free() {
+    fn test_module_file_of_a_pure_crate_may_be_impure() {
         let lib = format!("{ASKS}#[cfg(test)]\nmod a;\n");
         let files = [("crates/engine/src/lib.rs", lib.as_str()), ("crates/engine/src/a.rs", "use std::fs;")];
         assert!(!check(&Tree::of(&files)).iter().any(|finding| finding.path.ends_with("a.rs")));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_does_not_ask_clippy_is_found() {
+    fn pure_crate_without_the_clippy_lints_is_found() {
         let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
         let said: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         assert!(said.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{said:?}");

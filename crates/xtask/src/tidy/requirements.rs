@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_may_be_named() {
+    fn requirement_row_with_existing_tests_is_accepted() {
         assert!(
             said("| A.1 | p | `e2e/tests/a.rs` `a_test` `story` | |\n| A.2 | p | | not yet (issue 5) |").is_empty()
         );
     }
 
     #[test]
-    fn cases_are_named_as_they_are_called() {
+    fn case_in_a_requirement_is_matched_by_its_full_name() {
         let file = ("cases/job.yaml", "cases:\n- name: one pod, and no more\n  with: {}\n");
         let said = |name: &str| unknown_tests(&Tree::of(&[file]), &format!("`cases/job.yaml` `{name}`"));
         assert_eq!(said("one pod, and no more"), Vec::<String>::new());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_found() {
+    fn requirement_row_with_missing_test_or_evidence_is_found() {
         for (row, message) in [
             ("| A.1 | p | `e2e/tests/b.rs` `a_test` | |", "e2e/tests/b.rs does not exist"),
             ("| A.1 | p | `e2e/tests/a.rs` `a` | |", "e2e/tests/a.rs has no test or scenario a"),

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_ships_is_left() {
+    fn shipped_source_excludes_comments_texts_and_tests() {
         let source = "use a; // tokio\n/* b /* c */ d */ let x = \"HashMap\\\" e\"; let y = r#\"f \" g\"#;\nlet l: &'static str = r#type; \
                       let c = ('\"', '\\'', 'h');\n#[cfg(test)]\nfn i(j: [u8; 2]) { k{} }\nlet m;\n#[cfg(test)]\nmod tests {\n use n;\n}\nlet o;";
         let left = shipped(source);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_texts_that_ship_are_read() {
+    fn shipped_texts_exclude_comments_and_tests() {
         let source = "f(\"One\", \"\"); // \"Two\"\nlet c = ('\"', 'é'); g(\"Thr\\\"ee\", r\"Four\");\n#[cfg(test)]\nmod tests { \"Five\" }\n\
                       h(\"Si\\\nx\"); i(\"Sévén\")";
         let expected = [(1, "One"), (1, ""), (2, "Thr\\\"ee"), (6, "Sévén")];
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_by_what_stands_before_them() {
+    fn shipped_texts_are_selected_by_the_token_before_them() {
         let source = "f(A, /* so */\n \"One\", \"Two\"); g(B, x, \"Three\"); h { c: \"Four\" }";
         assert_eq!(shipped_texts_behind(source, &["A,", "c:"]), [(2, "One".to_owned()), (2, "Four".to_owned())]);
     }
 
     #[test]
-    fn comments_are_read_line_by_line_and_texts_are_not() {
+    fn comments_are_read_by_line_with_marker_outside_texts() {
         let source = "//! A\nlet a = \"// no\"; // B\n/// C.\n///\n/* D\n E */ let b = '\"'; // F\nlet c = r#\"/* no */\"#;\n    //G";
         let found: Vec<(usize, &str, bool, String)> =
             comments(source).into_iter().map(|c| (c.line, c.marker, c.alone, c.text)).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_tests_are_known() {
+    fn test_modules_are_known_by_their_cfg_attribute() {
         let source =
             "#[cfg(test)]\nmod tests;\n#[cfg(test)]\nmod inner { mod other; }\nmod shipped;\n// #[cfg(test)] mod no;";
         assert_eq!(test_modules(source), ["tests"]);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_are_found() {
+    fn package_registry_host_is_found() {
         for host in joined(&REGISTRIES) {
             assert_eq!(said("docs/a.md", &format!("see https://{host}/a")), 1, "{host}");
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_one_machine_are_found() {
+    fn folder_of_one_machine_is_found() {
         let folders = joined(&MACHINES);
         let (home, users, root) = (&folders[0], &folders[1], &folders[2]);
         assert_eq!(said("a.rs", &format!("let p = \"{home}me/berth\";")), 1);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn work_left_over_is_found() {
+    fn mark_of_work_left_over_is_found() {
         let mark = joined(&LEFT_OVER)[0].clone();
         assert_eq!(said("a.rs", &format!("// {mark}: later")), 1);
         assert_eq!(said("a.rs", "// todo list of a user"), 0);

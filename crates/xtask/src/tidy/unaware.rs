@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_another_thing_in_a_test_is_found() {
+    fn code_that_differs_in_tests_is_found() {
         for (source, line) in [
             ("fn f() { if cfg!(test) { return; } }", 1),
             ("\n#[cfg(not(test))]\nfn f() {}", 2),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn several_crates_in_one_manifest_are_found() {
+    fn feature_optional_dependency_or_build_script_is_found() {
         for manifest in [
             "[features]\nslow = []",
             "features.slow = []",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_lints_and_other_crates_are_free() {
+    fn test_modules_lints_and_other_crates_are_allowed() {
         let none: [String; 0] = [];
         let lib = "#![cfg_attr(\n    not(test),\n    deny(clippy::panic)\n)]\n// cfg!(test) of the testkit\nfn f() { debug_assert!(true); }\n\
                    #[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[path = \"b.rs\"]\nmod more { fn f() { cfg!(test); read(\"cases/a\"); } }\n";

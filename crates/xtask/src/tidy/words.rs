@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_control_spells_out_is_found() {
+    fn condition_word_spelled_out_in_control_is_found() {
         let found = said(&[("crates/control/src/a/b.rs", "\nif is(\"Done\") { f(\"DueToThis\") }")]);
         assert_eq!(
             found,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_an_event_that_is_in_no_list_is_found() {
+    fn event_reason_missing_in_the_lists_is_found() {
         let found = said(&[(
             "crates/control/src/a.rs",
             "f(EventType::Normal, \"New\", \"Done so\");\nN { reason: \"Newer\" }",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_tests_and_other_crates_are_free() {
+    fn words_of_tests_and_other_crates_are_allowed() {
         let none: [String; 0] = [];
         let control = "f(\"Done so\", \"ThisDueTo\"); // \"Done\"\n#[cfg(test)]\nmod tests { f(\"Done\"); }";
         let others = [
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_word_for_something_else_passes_where_it_is() {
+    fn word_exempted_for_a_file_passes_until_unused() {
         let path = "crates/control/src/a.rs";
         let here = |source: &str| {
             let tree = Tree::of(&[KUEUE, USES, (path, source)]);
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_says_what_is_listed() {
+    fn engine_reason_missing_in_the_lists_is_found() {
         let found = said(&[(ENGINE[0], "f(\"Done\", \"Other\", \"Other things\", \"other\")")]);
         assert_eq!(found, [format!("{}:1: \"Other\" is not among the reasons of berth-api", ENGINE[0])]);
     }
 
     #[test]
-    fn what_nobody_writes_is_left_over() {
+    fn reason_constant_that_nothing_writes_is_found() {
         let own =
             "pub mod own_reasons {\n    STOCK = \"Stock\";\n    STOCK_OUT = \"StockOut\";\n    SAID = \"Said\";\n}\n";
         let control = "f(own_reasons::STOCK_OUT); // own_reasons::STOCK";
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lists_are_read() {
+    fn lists_of_conditions_and_reasons_are_read() {
         let tree = Tree::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         let many = LISTS.map(|path| constants(path, &tree).len());
         assert!(many[0] >= 100 && many[1] >= 50 && many[2] >= 15, "{many:?}");

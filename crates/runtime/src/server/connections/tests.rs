@@ -43,14 +43,14 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn one_request_is_answered_and_the_connection_ends() {
+async fn connection_ends_after_one_answered_request() {
     let address = start(LIMITS, hello()).await;
     let told = rest(&mut open(address, ASK).await).await;
     assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.ends_with("\r\n\r\nhello\n"), "{told}");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_arrive_is_not_waited_for() {
+async fn connection_without_complete_head_is_closed_after_its_deadline() {
     let limits = Limits { connections: 8, head: Duration::from_millis(200), life: NEVER };
     let address = start(limits, hello()).await;
     for begin in ["", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n"] {
@@ -68,7 +68,7 @@ async fn a_head_that_does_not_arrive_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn neither_a_slow_body_nor_a_slow_reader_is_waited_for() {
+async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let held = Arc::new(());
     let body = Arc::clone(&held);
     // An answer larger than any socket buffer, for as long as the client reads.
@@ -101,7 +101,7 @@ async fn neither_a_slow_body_nor_a_slow_reader_is_waited_for() {
 }
 
 #[tokio::test]
-async fn silent_connections_make_room_for_who_asks() {
+async fn silent_connections_make_room_for_new_requests() {
     let limits = Limits { connections: 4, head: NEVER, life: NEVER };
     let address = start(limits, hello()).await;
     let mut silent = Vec::new();
@@ -119,7 +119,7 @@ async fn silent_connections_make_room_for_who_asks() {
 }
 
 #[tokio::test]
-async fn who_has_asked_keeps_its_place_before_who_has_not() {
+async fn connection_with_a_request_outlives_silent_ones_when_full() {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let hang = move || {
         arrived.send(()).unwrap();

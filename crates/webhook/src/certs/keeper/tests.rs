@@ -104,7 +104,7 @@ fn namespaces() -> Value {
 }
 
 #[tokio::test]
-async fn a_conflict_does_not_take_a_namespace_back_out() {
+async fn certificate_keeper_repeats_a_conflicting_patch_with_namespaces_and_bundle() {
     let path =
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/berth-mutating-webhook-configuration";
     let client = json!({"service": {"namespace": "ns", "name": "berth"}});

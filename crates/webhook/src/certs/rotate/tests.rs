@@ -28,7 +28,7 @@ fn later(hours: i64) -> Timestamp {
 }
 
 #[test]
-fn a_settled_secret_rests_until_its_leaf_is_due() {
+fn settled_certificates_rest_until_the_leaf_is_due() {
     let stored = settled();
     let Step::Rest(until) = next(&stored, true, &policy(), start()) else { panic!("it rests") };
     let days = until.duration_since(start()).as_hours() / 24;
@@ -40,7 +40,7 @@ fn a_settled_secret_rests_until_its_leaf_is_due() {
 }
 
 #[test]
-fn a_new_authority_is_told_before_it_signs_and_the_old_one_is_kept_after() {
+fn new_authority_is_published_before_signing_and_old_kept_after() {
     let old = settled();
     let mut asked = old.clone();
     asked.asked = true;
@@ -69,7 +69,7 @@ fn a_new_authority_is_told_before_it_signs_and_the_old_one_is_kept_after() {
 }
 
 #[test]
-fn one_that_is_asked_for_twice_waits_until_nobody_serves_the_first() {
+fn second_rotation_request_waits_until_no_replica_serves_old_leaf() {
     let asked = |stored: Stored| Stored { asked: true, ..stored };
     let old = settled();
     let minute = |count: i64| start() + SignedDuration::from_mins(count);
@@ -95,7 +95,7 @@ fn one_that_is_asked_for_twice_waits_until_nobody_serves_the_first() {
 }
 
 #[test]
-fn an_authority_is_replaced_after_two_thirds_of_its_life() {
+fn certificate_authority_is_replaced_after_two_thirds_of_its_life() {
     let stored = settled();
     let now = later(24 * 2434);
     // Its leaf ran out long ago, as after years in a drawer: that comes first.
@@ -105,7 +105,7 @@ fn an_authority_is_replaced_after_two_thirds_of_its_life() {
 }
 
 #[test]
-fn what_is_missing_expired_foreign_or_rubbish_is_made_anew() {
+fn certificate_that_is_missing_expired_foreign_or_unreadable_is_reissued() {
     let good = settled();
     let other = settled();
     let rubbish = || Some(Pair { certificate: "x".into(), key: "y".into() });
@@ -135,7 +135,7 @@ proptest! {
     /// In any order of events, an API server that trusts the last published bundle accepts the leaf of every replica, the beginning aside;
     /// and the steps come to rest.
     #[test]
-    fn what_is_served_is_always_trusted(
+    fn served_leaf_is_always_trusted_by_the_published_bundle(
         moves in proptest::collection::vec((0_u8..5, 1_i64..2000), 1..60),
     ) {
         let mut stored = settled();

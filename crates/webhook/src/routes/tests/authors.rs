@@ -38,7 +38,7 @@ fn answered(request: Value, leave: Option<Leave>) -> Value {
 }
 
 #[test]
-fn author_who_may_not_create_jobs_is_refused_with_the_right() {
+fn author_without_right_to_create_jobs_is_refused() {
     let created = || json!({"object": training(json!({}))});
     assert_eq!(answered(created(), Some(Leave::Given)), json!({"uid": "u", "allowed": true}));
     let refused = answered(created(), Some(Leave::Refused(WORDS.to_owned())));
@@ -53,7 +53,7 @@ fn author_who_may_not_create_jobs_is_refused_with_the_right() {
 
 /// A user whose right is unknown is refused.
 #[test]
-fn api_server_that_does_not_answer_refuses() {
+fn author_whose_right_is_unknown_is_refused() {
     for leave in [Some(Leave::Unanswered("late".to_owned())), None] {
         let refused = answered(json!({"object": training(json!({}))}), leave);
         assert_eq!((&refused["allowed"], &refused["status"]["code"]), (&json!(false), &json!(503)), "{refused}");
@@ -61,7 +61,7 @@ fn api_server_that_does_not_answer_refuses() {
 }
 
 #[test]
-fn only_what_makes_other_jobs_is_asked_about() {
+fn author_is_checked_only_when_a_change_affects_created_jobs() {
     let asks = |request: Value| route(PATH).unwrap().asks(&review(request));
     let old = training(json!({}));
     let user = UserInfo {

@@ -25,7 +25,7 @@ fn warning(response: &Value) -> &str {
 
 /// A manifest with `suspend: true` is applied again: the running job goes on, and kubectl prints how it is stopped.
 #[test]
-fn suspending_a_running_job_is_put_back_with_a_warning() {
+fn suspension_of_a_running_job_is_reverted_with_a_warning() {
     let (old, mut new) = (running("q"), running("q"));
     new["spec"]["suspend"] = json!(true);
     let response = change(JOB, &old, &new);
@@ -41,7 +41,7 @@ fn suspending_a_running_job_is_put_back_with_a_warning() {
 }
 
 #[test]
-fn unsuspending_a_waiting_job_is_put_back_with_a_warning() {
+fn start_of_a_waiting_job_is_reverted_with_a_warning() {
     let response = change(JOB, &job("q", true), &job("q", false));
     assert_eq!(patch(&response), json!([{"op": "add", "path": "/spec/suspend", "value": true}]));
     assert!(warning(&response).contains("waits in queue \"q\""), "{response}");
@@ -49,7 +49,7 @@ fn unsuspending_a_waiting_job_is_put_back_with_a_warning() {
 
 /// The job controller would create the pods of the raise before Berth sees it.
 #[test]
-fn raising_a_running_job_stops_it_in_the_same_write() {
+fn running_job_with_raised_parallelism_is_suspended_in_same_write() {
     let (old, mut new) = (running("q"), running("q"));
     new["spec"]["parallelism"] = json!(3);
     let response = change(JOB, &old, &new);
@@ -68,7 +68,7 @@ fn raising_a_running_job_stops_it_in_the_same_write() {
 }
 
 #[test]
-fn job_of_a_job_set_is_started_and_stopped_by_that() {
+fn job_set_child_may_be_unsuspended_but_forged_child_waits() {
     let owned = |suspend: bool, uid: &str| {
         let mut job = job("q", suspend);
         job["metadata"]["name"] = json!("set-job-0");
@@ -87,14 +87,14 @@ fn job_of_a_job_set_is_started_and_stopped_by_that() {
 
 /// A stored job that does not decode any more is not put back.
 #[test]
-fn job_that_does_not_decode_is_not_changed() {
+fn stored_job_that_does_not_decode_is_not_changed() {
     let mut broken = running("q");
     broken["spec"]["parallelism"] = json!("many");
     assert_eq!(change(JOB, &broken, &job("q", true)), json!({"uid": "u", "allowed": true}));
 }
 
 #[test]
-fn job_set_keeps_its_suspension_too() {
+fn job_set_suspension_change_is_reverted_with_a_warning() {
     let set = |suspend: bool| {
         json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
             "metadata": {"annotations": {"kueue.x-k8s.io/queue-name": "q"}},

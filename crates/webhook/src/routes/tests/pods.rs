@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
+fn pod_being_deleted_stays_managed_but_may_lose_its_finalizer() {
     let pod = |labels: Value| {
         json!({"metadata": {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]},
             "spec": {"containers": [{"name": "c"}]}})
@@ -23,7 +23,7 @@ fn a_pod_that_is_being_deleted_stays_managed_and_is_held_up_by_nothing_else() {
 
 /// As Kueue leaves it, the template of a StatefulSet says only that its pods wait.
 #[test]
-fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
+fn stateful_set_pod_gets_queue_and_priority_of_its_set() {
     let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
     let pod = |set: &str, uid: &str| {
         json!({"metadata": {"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}, "ownerReferences":
@@ -48,7 +48,7 @@ fn a_pod_of_a_stateful_set_is_told_what_the_set_says() {
 
 /// A StatefulSet whose template another operator wrote, or an earlier Berth: no write of it makes a new revision.
 #[test]
-fn a_template_of_a_stateful_set_stays_as_it_is() {
+fn stateful_set_template_stays_unchanged_on_update() {
     let facts = Facts { managed_namespace: true, pods: true, stateful_sets: true, ..Facts::default() };
     let queue = "kueue.x-k8s.io/queue-name";
     let set = |labels: Value, note: &str| {
@@ -70,7 +70,7 @@ fn a_template_of_a_stateful_set_stays_as_it_is() {
 }
 
 #[test]
-fn who_names_no_queue_is_given_the_one_for_those() {
+fn pod_or_parent_without_queue_gets_the_default_at_creation() {
     let facts = Facts {
         managed_namespace: true,
         default_queue: true,
@@ -112,7 +112,7 @@ fn who_names_no_queue_is_given_the_one_for_those() {
 }
 
 #[test]
-fn what_is_stored_and_does_not_decode_any_more_is_not_taken_for_new() {
+fn undecodable_stored_parent_is_not_defaulted_as_new() {
     let facts = Facts {
         managed_namespace: true,
         default_queue: true,
@@ -154,7 +154,7 @@ fn what_is_stored_and_does_not_decode_any_more_is_not_taken_for_new() {
 
 /// The default queue of a pod is not taken away where the pod would get it again.
 #[test]
-fn a_queue_that_was_given_stays() {
+fn default_queue_label_of_a_pod_cannot_be_removed() {
     let facts = Facts { managed_namespace: true, default_queue: true, pods: true, ..Facts::default() };
     let pod = |labels: Value| {
         json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}],
@@ -170,7 +170,7 @@ fn a_queue_that_was_given_stays() {
 
 /// A pod that names another user's Job as its controller would run without a gate, on that Job's quota or on none.
 #[test]
-fn pod_that_only_names_a_job_as_its_controller_is_refused() {
+fn pod_with_forged_job_controller_is_refused() {
     let here = Facts { managed_namespace: true, pods: true, ..Facts::default() };
     let pod = |queue: bool, api_version: &str, kind: &str, controls: bool| {
         let labels = if queue { json!({"kueue.x-k8s.io/queue-name": "q"}) } else { json!({}) };
@@ -213,7 +213,7 @@ fn pod_that_only_names_a_job_as_its_controller_is_refused() {
 /// Only the controllers that make pods of jobs may take the metadata by which these are counted, whatever else changes, and while the pods
 /// are being deleted, too.
 #[test]
-fn pod_of_a_job_keeps_what_it_is_counted_by_until_it_has_ended() {
+fn job_pod_keeps_its_accounting_labels_until_it_has_ended() {
     let pod = |labels: Value, phase: &str, leaves: bool| {
         let mut pod = json!({"metadata": {"labels": labels, "ownerReferences":
             [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}]},

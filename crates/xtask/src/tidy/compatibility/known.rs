@@ -141,7 +141,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_has_no_row_is_named() {
+    fn kueue_name_without_a_compatibility_row_is_reported() {
         let tree = Tree::of(&SOURCES);
         assert_eq!(
             without_a_row(&tree, &[]),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_row_is_not() {
+    fn kueue_name_with_a_row_in_its_section_is_accepted() {
         let tree = Tree::of(&SOURCES);
         let rows = [
             ("## Feature gates", "`One`"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sources_are_read() {
+    fn kueue_names_are_read_from_the_sources_of_the_repository() {
         let tree = Tree::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         let many =
             [gates(&tree).len(), metrics(&tree).len(), reasons(&tree).len(), names(&tree).len(), fields(&tree).len()];
