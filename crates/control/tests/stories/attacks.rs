@@ -384,7 +384,7 @@ const WORLDS: u64 = 50;
 const SECONDS: u64 = 90;
 
 #[test]
-fn a_tenant_runs_no_more_than_he_holds_and_keeps_nothing_from_who_lent_it() {
+fn tenant_edits_neither_exceed_quota_nor_keep_borrowed_quota() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("BERTH_SEED") {
         return one_world(seed);

@@ -48,7 +48,7 @@ fn used(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn the_last_restart_gives_back_nothing_of_the_attempt_before() {
+fn job_set_at_last_restart_ignores_successes_of_previous_attempt() {
     let mut cluster = running(&json!({"maxRestarts": 1}));
     cluster.complete("a-job-0");
     says(&mut cluster, 1, 0);
@@ -71,7 +71,7 @@ fn the_last_restart_gives_back_nothing_of_the_attempt_before() {
 }
 
 #[test]
-fn a_job_of_which_nobody_knows_the_attempt_is_not_over() {
+fn succeeded_job_without_matching_restart_attempt_keeps_its_quota() {
     for attempt in [None, Some("x"), Some("1")] {
         let mut cluster = running(&Value::Null);
         make_jobs(&mut cluster, attempt);
@@ -83,7 +83,7 @@ fn a_job_of_which_nobody_knows_the_attempt_is_not_over() {
 
 /// Without webhooks nobody refuses that.
 #[test]
-fn what_runs_again_is_charged_again() {
+fn job_set_made_restartable_is_charged_again_for_succeeded_jobs() {
     let mut cluster = running(&Value::Null);
     cluster.complete("a-job-0");
     says(&mut cluster, 1, 0);

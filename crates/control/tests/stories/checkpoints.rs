@@ -53,7 +53,7 @@ fn variables(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_victim_saves_first_and_goes_on_from_there() {
+fn victim_saves_checkpoint_before_stop_and_resumes_from_it() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
@@ -101,7 +101,7 @@ fn a_victim_saves_first_and_goes_on_from_there() {
 }
 
 #[test]
-fn a_save_of_the_same_second_is_an_answer_only_after_the_request() {
+fn checkpoint_in_second_of_request_counts_only_if_saved_afterwards() {
     for failover in [false, true] {
         let mut cluster = preempting("2");
         cluster.put(Kind::TrainingJob, training("victim", saving()));
@@ -128,7 +128,7 @@ fn a_save_of_the_same_second_is_an_answer_only_after_the_request() {
 }
 
 #[test]
-fn a_request_to_save_is_seen_before_its_answer_however_fast_that_is() {
+fn checkpoint_request_appears_in_status_before_its_immediate_answer() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
@@ -150,7 +150,7 @@ fn a_request_to_save_is_seen_before_its_answer_however_fast_that_is() {
 }
 
 #[test]
-fn an_answer_to_a_request_that_no_status_told_of_is_told() {
+fn checkpoint_saved_before_status_shows_request_is_still_reported() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
@@ -175,7 +175,7 @@ fn an_answer_to_a_request_that_no_status_told_of_is_told() {
 }
 
 #[test]
-fn who_saves_nothing_is_stopped_when_its_time_is_over() {
+fn victim_without_new_checkpoint_stops_when_grace_period_ends() {
     // Time that a policy sets, and seconds after which the job is still there, and gone.
     for (policy, there, gone) in [(None, 28, 33), (Some("5s"), 3, 8), (Some("0s"), 0, 1)] {
         let mut cluster = preempting("2");
@@ -198,7 +198,7 @@ fn who_saves_nothing_is_stopped_when_its_time_is_over() {
 }
 
 #[test]
-fn only_who_saves_and_has_its_pods_is_waited_for() {
+fn victim_without_checkpoint_setting_or_ready_pods_stops_at_once() {
     for (saves, unready) in [(false, false), (true, true)] {
         let mut cluster = preempting("2");
         cluster.pods_stay_unready = unready;
@@ -212,7 +212,7 @@ fn only_who_saves_and_has_its_pods_is_waited_for() {
 }
 
 #[test]
-fn a_notice_that_fails_and_a_restart_delay_nothing() {
+fn victim_stops_in_time_despite_failed_notices_and_failover() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("victim", saving()));
     cluster.pass(5);
@@ -229,7 +229,7 @@ fn a_notice_that_fails_and_a_restart_delay_nothing() {
 }
 
 #[test]
-fn a_suspension_waits_for_a_checkpoint_too() {
+fn suspension_of_training_job_waits_for_its_checkpoint() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("a", saving()));
     cluster.pass(5);
@@ -243,7 +243,7 @@ fn a_suspension_waits_for_a_checkpoint_too() {
 }
 
 #[test]
-fn of_equals_the_one_that_loses_least_is_the_victim() {
+fn preemption_among_equal_jobs_evicts_job_with_newest_checkpoint() {
     let mut cluster = preempting("4");
     for name in ["first", "second"] {
         cluster.put(Kind::TrainingJob, training(name, saving()));
@@ -257,7 +257,7 @@ fn of_equals_the_one_that_loses_least_is_the_victim() {
 }
 
 #[test]
-fn whom_it_may_preempt_is_its_own_choice() {
+fn training_job_preempts_only_as_its_preemption_policy_allows() {
     for (policy, preempts_equal, preempts_lower) in [
         (None, true, true),
         (Some("PreemptAlways"), true, true),
@@ -285,7 +285,7 @@ fn whom_it_may_preempt_is_its_own_choice() {
 }
 
 #[test]
-fn a_waiting_job_may_change_its_mind_about_preemption() {
+fn pending_training_job_preempts_after_its_preemption_policy_changes() {
     let mut cluster = preempting("2");
     cluster.put(Kind::TrainingJob, training("holds", of("low", json!({}))));
     cluster.pass(5);
@@ -300,7 +300,7 @@ fn a_waiting_job_may_change_its_mind_about_preemption() {
 }
 
 #[test]
-fn other_jobs_are_given_time_where_a_policy_says_so() {
+fn batch_job_gets_grace_period_only_with_queue_policy() {
     for (policy, waits) in [(false, false), (true, true)] {
         let mut cluster = preempting("1");
         if policy {

@@ -45,7 +45,7 @@ pub fn answer(cluster: &mut Cluster, workload: &str, state: &str) {
 }
 
 #[test]
-fn a_job_starts_when_its_check_is_ready() {
+fn job_with_reservation_starts_when_admission_check_is_ready() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Ready");
     cluster.pass(5);
@@ -64,7 +64,7 @@ fn told_of_checks(cluster: &Cluster, kind: Kind, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_job_that_waits_for_a_check_is_told_once_what_it_says() {
+fn job_waiting_for_admission_check_gets_its_message_once() {
     let (mut cluster, name) = checked();
     assert_eq!(told_of_checks(&cluster, Kind::JOB, "a"), [""; 0], "it has not said anything");
     answer(&mut cluster, &name, "Pending");
@@ -77,7 +77,7 @@ fn a_job_that_waits_for_a_check_is_told_once_what_it_says() {
 }
 
 #[test]
-fn pods_that_wait_for_a_check_are_told_what_it_says() {
+fn pods_waiting_for_admission_check_get_event_with_its_message() {
     let mut cluster = crate::stories::pod_queue("2");
     rely_on_budget(&mut cluster, &[("default", "2")], json!([]));
     cluster.put(Kind::Pod, crate::stories::pods::pod("single", "1"));
@@ -97,7 +97,7 @@ fn pods_that_wait_for_a_check_are_told_what_it_says() {
 }
 
 #[test]
-fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
+fn pending_workload_lists_checks_that_apply_to_every_flavor() {
     let (mut cluster, _) = checked();
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.pass(5);
@@ -123,7 +123,7 @@ fn who_waits_lists_the_checks_that_whatever_it_gets_asks_for() {
 }
 
 #[test]
-fn a_check_for_all_flavors_asks_nothing_of_who_gets_none() {
+fn job_without_resource_requests_is_admitted_without_admission_checks() {
     let (mut cluster, _) = checked();
     let mut idle = job("idle", "lq", "1", true);
     idle["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
@@ -136,7 +136,7 @@ fn a_check_for_all_flavors_asks_nothing_of_who_gets_none() {
 }
 
 #[test]
-fn a_check_that_asks_for_a_retry_sends_the_job_back_for_a_while() {
+fn job_with_check_in_retry_is_evicted_and_requeued_later() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Retry");
     cluster.pass(10);
@@ -153,7 +153,7 @@ fn a_check_that_asks_for_a_retry_sends_the_job_back_for_a_while() {
 }
 
 #[test]
-fn a_check_that_rejects_deactivates_the_workload() {
+fn workload_with_rejected_admission_check_is_deactivated_and_evicted() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Rejected");
     cluster.pass(10);
@@ -165,7 +165,7 @@ fn a_check_that_rejects_deactivates_the_workload() {
 }
 
 #[test]
-fn a_check_that_failed_in_a_held_queue_is_reset() {
+fn workload_evicted_by_check_under_hold_reserves_quota_after_hold() {
     let (mut cluster, name) = checked();
     let stop = |cluster: &mut Cluster, policy: &str| {
         cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": policy}}));
@@ -180,7 +180,7 @@ fn a_check_that_failed_in_a_held_queue_is_reset() {
 }
 
 #[test]
-fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
+fn provisioning_check_retry_unlike_others_moves_job_to_next_tier() {
     use berth_control::event::{Change, Observation};
     for (controller, expected) in
         [("kueue.x-k8s.io/provisioning-request", "on-demand"), ("example.com/budget", "reserved")]
@@ -204,7 +204,7 @@ fn an_autoscaler_that_gets_no_capacity_sends_the_job_down_the_ladder() {
 }
 
 #[test]
-fn a_check_goes_when_no_queue_names_it_any_more() {
+fn deleted_admission_check_stays_until_no_cluster_queue_names_it() {
     let (mut cluster, _) = checked();
     let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
     let finalizers = |cluster: &Cluster| cluster.objects[&key]["metadata"]["finalizers"].clone();
@@ -220,7 +220,7 @@ fn a_check_goes_when_no_queue_names_it_any_more() {
 }
 
 #[test]
-fn a_check_goes_with_the_last_queue_that_names_it() {
+fn deleted_admission_check_goes_with_last_cluster_queue_naming_it() {
     let (mut cluster, _) = checked();
     let key = Cluster::key(Kind::AdmissionCheck, "", "budget");
     cluster.delete(&key);
@@ -242,7 +242,7 @@ fn answered_early(state: &str) -> (Cluster, String) {
 }
 
 #[test]
-fn a_check_that_rejects_a_waiting_workload_deactivates_it() {
+fn pending_workload_with_rejected_check_is_deactivated_until_reactivated() {
     let (mut cluster, name) = answered_early("Rejected");
     assert_eq!(cluster.workload_of("b").unwrap()["spec"]["active"], json!(false));
     let evicted = cluster.condition("b", "Evicted").unwrap();
@@ -257,7 +257,7 @@ fn a_check_that_rejects_a_waiting_workload_deactivates_it() {
 }
 
 #[test]
-fn a_check_that_wants_a_retry_of_a_waiting_workload_gets_it() {
+fn pending_workload_with_check_in_retry_waits_for_requeue_delay() {
     let (mut cluster, _) = answered_early("Retry");
     let workload = cluster.workload_of("b").unwrap();
     let check = &workload["status"]["admissionChecks"][0];

@@ -31,7 +31,7 @@ fn climbs_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str)
 }
 
 #[test]
-fn nobody_climbs_before_it_has_stayed() {
+fn job_moves_back_only_after_its_minimum_stay() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1s"}}));
     cluster.pass(60);
     cluster.complete("first");
@@ -40,7 +40,7 @@ fn nobody_climbs_before_it_has_stayed() {
 }
 
 #[test]
-fn nobody_climbs_before_the_better_tier_was_free_for_a_while() {
+fn job_moves_back_only_after_hysteresis_of_free_better_tier() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
     cluster.pass(700);
     cluster.complete("first");
@@ -48,7 +48,7 @@ fn nobody_climbs_before_the_better_tier_was_free_for_a_while() {
 }
 
 #[test]
-fn a_better_tier_that_is_taken_meanwhile_has_to_be_free_anew() {
+fn hysteresis_starts_anew_when_better_tier_is_taken_meanwhile() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
     cluster.pass(700);
     cluster.complete("first");
@@ -65,7 +65,7 @@ fn a_better_tier_that_is_taken_meanwhile_has_to_be_free_anew() {
 }
 
 #[test]
-fn who_leads_again_looks_anew_whether_a_better_tier_is_free() {
+fn reelected_leader_rechecks_better_tier_before_moving_job_back() {
     let mut cluster = second_on_demand(json!({"climbBack": {"when": "Anytime", "minStay": "10m", "hysteresis": "1m"}}));
     cluster.pass(700);
     cluster.complete("first");
@@ -87,7 +87,7 @@ fn who_leads_again_looks_anew_whether_a_better_tier_is_free() {
 }
 
 #[test]
-fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
+fn job_moves_back_only_after_flavor_stock_out_is_forgotten() {
     let mut cluster = ladder("1");
     let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
     let backoff = json!({"initial": "1m", "max": "1m", "decay": "10m"});
@@ -108,7 +108,7 @@ fn nobody_climbs_to_a_flavor_whose_stock_out_is_not_forgotten() {
 }
 
 #[test]
-fn who_climbs_takes_what_is_remembered_and_given_up_meanwhile_only_where_nothing_else_is_free() {
+fn job_moving_back_avoids_remembered_stock_out_if_alternatives_exist() {
     for crowded in [false, true] {
         let mut cluster = ladder("1");
         let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
@@ -151,7 +151,7 @@ fn who_climbs_takes_what_is_remembered_and_given_up_meanwhile_only_where_nothing
 }
 
 #[test]
-fn who_has_found_a_flavor_there_shortens_its_memory() {
+fn stock_out_is_forgotten_sooner_after_flavor_provides_nodes() {
     let mut cluster = ladder("2");
     let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s"});
     let backoff = json!({"initial": "2h", "max": "2h", "decay": "10m"});
@@ -177,7 +177,7 @@ fn stop(cluster: &mut Cluster, policy: &str) {
 }
 
 #[test]
-fn who_is_suspended_or_queued_again_begins_at_the_top() {
+fn suspended_or_drained_job_starts_again_in_best_free_tier() {
     let pauses: [Pause; 2] = [
         ("suspended", |cluster| suspend(cluster, true), |cluster| suspend(cluster, false)),
         ("drained", |cluster| stop(cluster, "HoldAndDrain"), |cluster| stop(cluster, "None")),
@@ -205,7 +205,7 @@ fn who_is_suspended_or_queued_again_begins_at_the_top() {
 }
 
 #[test]
-fn the_next_one_climbs_when_the_one_before_has_arrived() {
+fn jobs_move_back_only_as_better_tier_has_room() {
     let mut cluster = ladder("4");
     let climb = json!({"when": "Anytime", "minStay": "1s", "hysteresis": "1s", "maxTimes": 9});
     cluster.put(Kind::QueuePolicy, with_tiers(json!({"climbBack": climb})));

@@ -70,7 +70,7 @@ fn limited(seconds: &str) -> Value {
 }
 
 #[test]
-fn clock_set_forward_ends_no_job_before_its_limit() {
+fn clock_set_forward_shortens_no_maximum_execution_time() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.put(Kind::JOB, limited("600"));
     clocks.pass(20);
@@ -85,7 +85,7 @@ fn clock_set_forward_ends_no_job_before_its_limit() {
 
 /// The time of day is ahead by half an hour, and goes slower until it is right.
 #[test]
-fn clock_set_back_gives_no_job_more_than_its_limit() {
+fn clock_slewed_back_extends_no_maximum_execution_time() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.put(Kind::JOB, limited("600"));
     clocks.pass(100);
@@ -96,7 +96,7 @@ fn clock_set_back_gives_no_job_more_than_its_limit() {
 }
 
 #[test]
-fn time_that_a_job_ran_is_added_up_without_the_jump() {
+fn accumulated_execution_time_excludes_jump_of_the_clock() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.put(Kind::JOB, limited("600"));
     clocks.pass(20);
@@ -115,7 +115,7 @@ fn time_that_a_job_ran_is_added_up_without_the_jump() {
 
 /// Time before the process is measured by times of day, as nothing else is known of it.
 #[test]
-fn limit_counts_what_ran_before_a_restart() {
+fn maximum_execution_time_counts_runtime_before_control_restart() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.put(Kind::JOB, limited("600"));
     clocks.pass(300);
@@ -131,7 +131,7 @@ fn limit_counts_what_ran_before_a_restart() {
 }
 
 #[test]
-fn clock_set_forward_costs_no_job_its_time_to_become_ready() {
+fn clock_set_forward_shortens_no_pods_ready_timeout() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.pods_stay_unready = true;
     clocks.cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -144,7 +144,7 @@ fn clock_set_forward_costs_no_job_its_time_to_become_ready() {
 }
 
 #[test]
-fn clock_set_forward_makes_no_training_job_give_up() {
+fn clock_set_forward_shortens_no_training_job_max_wait_time() {
     let mut clocks = Clocks::over(training_cluster("1"));
     clocks.cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"maxWaitTime": "1m"}})));
     clocks.pass(5);
@@ -156,7 +156,7 @@ fn clock_set_forward_makes_no_training_job_give_up() {
 }
 
 #[test]
-fn finished_workload_is_retained_for_its_time() {
+fn finished_workload_is_retained_in_full_despite_clock_jump() {
     let mut settings = crate::stories::cluster::settings();
     settings.retain_finished_ms = Some(60_000);
     let mut clocks = Clocks::over(crate::stories::with_queue(Cluster::with(settings), "1"));
@@ -172,7 +172,7 @@ fn finished_workload_is_retained_for_its_time() {
 }
 
 #[test]
-fn wait_for_quota_is_measured_without_the_jump() {
+fn admission_wait_metric_excludes_jump_of_the_clock() {
     let mut clocks = Clocks::over(one_queue("1"));
     clocks.cluster.put(Kind::JOB, job("first", "lq", "1", true));
     clocks.pass(2);

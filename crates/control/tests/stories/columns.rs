@@ -21,7 +21,7 @@ fn used(cluster: &Cluster) -> Value {
 
 /// A Workload says from its creation on how many pods it has and what they ask for together, whatever its kind of job.
 #[test]
-fn size_is_part_of_the_creation_of_a_workload_of_every_kind() {
+fn workload_of_every_job_kind_is_created_with_its_size() {
     let mut cluster = pod_queue("1");
     let mut of_three = job("a", "lq", "1500m", true);
     of_three["spec"]["parallelism"] = json!(3);
@@ -42,7 +42,7 @@ fn size_is_part_of_the_creation_of_a_workload_of_every_kind() {
 
 /// A Workload that waits follows its job to other pods in one write, which says its new size.
 #[test]
-fn size_changes_with_the_pod_sets_in_one_write() {
+fn size_annotation_changes_with_pod_sets_in_one_write() {
     let mut cluster = pod_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
     cluster.pass(5);
@@ -71,7 +71,7 @@ fn size_changes_with_the_pod_sets_in_one_write() {
 
 /// The size of an elastic TrainingJob that gave workers up goes down with the quota.
 #[test]
-fn size_goes_down_with_the_workers_of_an_elastic_job() {
+fn size_annotation_shrinks_with_workers_of_elastic_job() {
     let mut cluster = elastic::started();
     assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "4 pods, cpu 4");
     cluster.put(Kind::JOB, elastic::other("urgent", "4", 100));
@@ -82,7 +82,7 @@ fn size_goes_down_with_the_workers_of_an_elastic_job() {
 
 /// A Workload that somebody made beforehand says its size from when its job takes it over.
 #[test]
-fn size_is_part_of_the_adoption_of_a_workload_made_beforehand() {
+fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
     let mut cluster = one_queue("0");
     let mut guest = job("guest", "lq", "3", true);
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
@@ -98,7 +98,7 @@ fn size_is_part_of_the_adoption_of_a_workload_made_beforehand() {
 
 /// The capacity tier of a Workload's quota is written with its reservation, and goes with that.
 #[test]
-fn tier_is_told_with_the_reservation_and_goes_with_it() {
+fn capacity_tier_condition_comes_and_goes_with_quota_reservation() {
     let mut cluster = ladder("1");
     cluster.put(Kind::JOB, crate::stories::tiers::accepting("a", "on-demand"));
     cluster.put(Kind::JOB, crate::stories::tiers::accepting("b", "spot"));
@@ -125,7 +125,7 @@ fn tier_is_told_with_the_reservation_and_goes_with_it() {
 /// The column of a ClusterQueue's used quota is written with the other figures, without a precondition, and never for itself: also
 /// where the server does not store it.
 #[test]
-fn used_quota_is_written_with_the_figures_and_never_alone() {
+fn used_quota_column_is_written_only_with_other_queue_status() {
     let mut cluster = one_queue("4");
     cluster.pass(30);
     assert_eq!(used(&cluster), "cpu 0/4");
@@ -160,7 +160,7 @@ fn used_quota_is_written_with_the_figures_and_never_alone() {
 
 /// A TrainingJob says how many accelerators all its pods ask for, while it waits as well, and no status is written for that alone.
 #[test]
-fn accelerators_of_a_training_are_those_of_all_its_pods() {
+fn training_job_status_counts_accelerators_of_all_its_pods() {
     let mut cluster = training::cluster("0");
     cluster.put(Kind::TrainingJob, training::training("a", json!({"resources": {"replicaResources": {"gpu": 8}}})));
     cluster.pass(30);

@@ -21,7 +21,7 @@ fn reactivate(cluster: &mut Cluster) {
 }
 
 #[test]
-fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
+fn maximum_execution_time_counts_across_evictions_until_reactivation() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, limited());
     cluster.pass(20);
@@ -48,7 +48,7 @@ fn the_time_that_a_job_may_run_is_counted_over_all_its_tries() {
 }
 
 #[test]
-fn who_is_reactivated_before_its_pods_have_ended_comes_back() {
+fn workload_reactivated_before_its_pods_end_is_admitted_again() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, limited());
     cluster.pass(5);
@@ -65,7 +65,7 @@ fn who_is_reactivated_before_its_pods_have_ended_comes_back() {
 }
 
 #[test]
-fn what_is_edited_after_an_eviction_counts_with_the_next_start() {
+fn edit_of_evicted_job_takes_effect_with_next_start() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -86,7 +86,7 @@ fn what_is_edited_after_an_eviction_counts_with_the_next_start() {
 }
 
 #[test]
-fn each_time_out_is_counted_and_waited_for_longer_until_whoever_reactivates_it_begins_anew() {
+fn pods_ready_timeouts_back_off_longer_until_reactivation_resets_them() {
     let mut settings = settings();
     let wait = settings.wait_for_pods_ready.as_mut().unwrap();
     wait.timeout_ms = 10_000;
@@ -125,7 +125,7 @@ fn each_time_out_is_counted_and_waited_for_longer_until_whoever_reactivates_it_b
 const STOPS: [(Kind, &str, &str); 2] = [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")];
 
 #[test]
-fn those_that_a_drain_drove_out_come_back_before_those_behind_them() {
+fn drained_workload_is_admitted_before_later_ones_when_queue_resumes() {
     for (kind, namespace, name) in STOPS {
         let mut cluster = one_queue("1");
         cluster.put(Kind::JOB, job("first", "lq", "1", true));
@@ -148,7 +148,7 @@ fn those_that_a_drain_drove_out_come_back_before_those_behind_them() {
 
 /// Quota comes free in the moment in which the user sets `spec.active` of the older one again.
 #[test]
-fn a_reactivated_workload_has_its_place_in_the_next_plan() {
+fn reactivated_workload_is_admitted_before_newer_one_in_next_plan() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.pass(3);
@@ -169,7 +169,7 @@ fn a_reactivated_workload_has_its_place_in_the_next_plan() {
 }
 
 #[test]
-fn a_drained_workload_is_not_told_of_a_restart_that_never_was() {
+fn drained_workload_reports_recreated_local_queue_instead_of_queue_restart() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "0")]));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));

@@ -23,7 +23,7 @@ fn end_of(cluster: &Cluster, workload: &str) -> Value {
 }
 
 #[test]
-fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
+fn prebuilt_workload_smaller_than_its_job_ends_out_of_sync() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::Workload, made_before(&guest("1")["spec"]["template"]));
     cluster.put(Kind::JOB, guest("50"));
@@ -36,7 +36,7 @@ fn a_workload_made_for_less_than_its_job_asks_ends_out_of_sync() {
 }
 
 #[test]
-fn what_was_planned_for_a_workload_that_ends_is_given_back() {
+fn workload_ended_out_of_sync_gives_planned_quota_back() {
     let mut cluster = one_queue("1");
     // The job is there first, and so decides first: it ends the Workload in the step after the one that plans its admission.
     cluster.put(Kind::JOB, guest("50"));
@@ -50,7 +50,7 @@ fn what_was_planned_for_a_workload_that_ends_is_given_back() {
 }
 
 #[test]
-fn a_job_that_outgrows_the_workload_made_for_it_is_stopped_first() {
+fn job_that_outgrows_its_prebuilt_workload_stops_and_frees_quota() {
     let mut cluster = one_queue("1");
     let mut template = guest("1")["spec"]["template"].clone();
     // The API server fills this in for the Job, and not for the Workload.
@@ -77,7 +77,7 @@ fn priority(cluster: &Cluster, job: &str) -> Value {
 }
 
 #[test]
-fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
+fn edited_workload_priority_stays_until_its_class_changes_value() {
     let mut cluster = one_queue("2");
     cluster.set_class("low", 10);
     let mut named = job("named", "lq", "1", true);
@@ -105,7 +105,7 @@ fn a_priority_that_was_edited_stays_until_its_class_gets_another_value() {
 
 /// As in Kueue: a class that comes again, and a new leader, bring the Workloads of a class to its value.
 #[test]
-fn a_class_that_got_its_value_while_nobody_looked_is_followed() {
+fn recreated_priority_class_or_new_leader_resets_workload_priority() {
     let mut cluster = one_queue("1");
     cluster.set_class("low", 10);
     let mut named = job("named", "lq", "1", true);
@@ -136,7 +136,7 @@ fn a_class_that_got_its_value_while_nobody_looked_is_followed() {
 }
 
 #[test]
-fn a_workload_with_quota_and_no_class_never_gets_one() {
+fn workload_with_quota_and_no_priority_class_never_gets_one() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -154,7 +154,7 @@ fn a_workload_with_quota_and_no_class_never_gets_one() {
 }
 
 #[test]
-fn who_waits_takes_the_class_that_its_job_takes() {
+fn pending_workload_follows_priority_class_of_its_job() {
     let mut cluster = one_queue("1");
     for (name, value) in [("low", 10), ("high", 100)] {
         cluster.set_class(name, value);
@@ -173,7 +173,7 @@ fn who_waits_takes_the_class_that_its_job_takes() {
 }
 
 #[test]
-fn a_queue_that_goes_takes_back_what_is_reserved_and_not_admitted() {
+fn reservation_without_admission_is_released_when_its_queue_is_deleted() {
     // A ClusterQueue is held by what is reserved in it, and is gone when that was given back.
     let words = ["LocalQueue lq is terminating or missing", "ClusterQueue cq doesn't exist"];
     let queues = [(Kind::LocalQueue, "team", "lq"), (Kind::ClusterQueue, "", "cq")];
@@ -190,7 +190,7 @@ fn a_queue_that_goes_takes_back_what_is_reserved_and_not_admitted() {
 }
 
 #[test]
-fn a_check_says_in_its_own_words_why_a_job_goes_back() {
+fn eviction_by_admission_check_carries_message_of_the_check() {
     let (mut cluster, name) = checked();
     answer(&mut cluster, &name, "Retry");
     cluster.pass(3);
@@ -199,7 +199,7 @@ fn a_check_says_in_its_own_words_why_a_job_goes_back() {
 }
 
 #[test]
-fn an_affinity_that_is_not_legal_is_told_as_such() {
+fn workload_with_invalid_node_affinity_reports_the_invalid_field() {
     let mut cluster = one_queue("9");
     let term = |expression: Value| json!({"matchExpressions": [expression]});
     let near = json!({"key": "tier", "operator": "Near", "values": ["x"]});
@@ -236,7 +236,7 @@ fn an_affinity_that_is_not_legal_is_told_as_such() {
 }
 
 #[test]
-fn a_preemption_names_the_priorities_of_both_sides() {
+fn preemption_events_name_priorities_of_preemptor_and_victim() {
     let mut cluster = one_queue("1");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);

@@ -50,7 +50,7 @@ fn limits(most: u32) -> Value {
 }
 
 #[test]
-fn edit_of_a_policy_or_queue_looks_at_the_jobs_of_that_queue_alone() {
+fn queue_policy_or_cluster_queue_edit_reconciles_only_its_jobs() {
     let mut cluster = crowd();
     let most = u64::try_from(2 * OF_ONE + OTHERS).unwrap();
     let made = after(&mut cluster, |cluster| cluster.put(Kind::QueuePolicy, limits(7)));
@@ -73,7 +73,7 @@ fn edit_of_a_policy_or_queue_looks_at_the_jobs_of_that_queue_alone() {
 
 /// The job waits for a class that the policy reads in a label, and that a later policy does not name.
 #[test]
-fn job_that_waits_for_a_class_of_a_policy_is_looked_at_when_the_policy_changes() {
+fn job_waiting_for_priority_class_gets_it_from_queue_policy() {
     let mut cluster = Cluster::new();
     cluster.put(Kind::ResourceFlavor, flavor("flavor", json!({"pool": "a"})));
     cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("flavor", "9")]));

@@ -20,7 +20,7 @@ pub(crate) fn spent() -> Duration {
 }
 
 #[test]
-fn thousands_of_pods_too_many_cost_one_look_each() {
+fn group_with_thousands_of_excess_pods_costs_linear_time() {
     let mut cluster = pod_queue("100000");
     cluster.put(Kind::Pod, member("a", "1", 1, &[]));
     cluster.settle();

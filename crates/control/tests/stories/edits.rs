@@ -39,7 +39,7 @@ fn evictions(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn a_job_that_is_made_again_asks_for_what_is_charged() {
+fn edited_training_job_whose_job_is_deleted_is_admitted_anew() {
     let mut cluster = cluster("8");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
@@ -57,7 +57,7 @@ fn a_job_that_is_made_again_asks_for_what_is_charged() {
 }
 
 #[test]
-fn an_edit_between_quota_and_start_does_not_bypass_the_queue() {
+fn edit_between_reservation_and_start_waits_for_its_own_quota() {
     let mut cluster = held_up("2", training("a", json!({})));
     cluster.edit(Kind::TrainingJob, "team", "a", &wants("4"));
     cluster.delete(&job_key("a-worker"));
@@ -88,7 +88,7 @@ fn bounds(least: i64, most: i64) -> Value {
 }
 
 #[test]
-fn another_number_of_workers_between_quota_and_start_is_asked_for_anew() {
+fn worker_count_edited_before_start_is_admitted_anew() {
     let mut cluster = held_up("8", training("a", json!({"resources": {"maxReplicas": 8}})));
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"resources": {"maxReplicas": 2}}}));
     cluster.delete(&job_key("a-worker"));
@@ -105,7 +105,7 @@ fn another_number_of_workers_between_quota_and_start_is_asked_for_anew() {
 }
 
 #[test]
-fn an_elastic_job_does_not_start_with_fewer_workers_than_it_asks_for_now() {
+fn elastic_job_with_raised_minimum_does_not_start_below_it() {
     for (least, begins) in [(6, false), (3, true)] {
         let job = training("a", bounds(2, 8)["spec"].clone());
         let mut cluster = held_up("4", job);
@@ -120,7 +120,7 @@ fn an_elastic_job_does_not_start_with_fewer_workers_than_it_asks_for_now() {
 }
 
 #[test]
-fn an_invalid_edit_before_the_start_ends_the_job_when_nothing_of_it_runs() {
+fn training_job_with_invalid_edit_fails_after_its_pods_end() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, with_ps("a"));
     cluster.pass(5);
@@ -136,7 +136,7 @@ fn an_invalid_edit_before_the_start_ends_the_job_when_nothing_of_it_runs() {
 }
 
 #[test]
-fn a_role_that_is_removed_runs_to_the_end_of_its_run() {
+fn removed_role_runs_until_its_training_job_completes() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, with_ps("a"));
     cluster.pass(5);
@@ -156,7 +156,7 @@ fn a_role_that_is_removed_runs_to_the_end_of_its_run() {
 }
 
 #[test]
-fn a_role_that_is_added_starts_with_the_next_run() {
+fn added_role_starts_with_next_run_of_training_job() {
     let mut cluster = cluster("4");
     cluster.put(Kind::TrainingJob, training("a", json!({"jobType": "TFJob"})));
     cluster.pass(5);
@@ -174,7 +174,7 @@ fn a_role_that_is_added_starts_with_the_next_run() {
 }
 
 #[test]
-fn a_suspended_job_keeps_no_role_that_was_removed() {
+fn suspension_stops_job_of_role_that_same_edit_removes() {
     let mut cluster = cluster("2");
     cluster.put(Kind::TrainingJob, with_ps("a"));
     cluster.pass(5);
@@ -185,7 +185,7 @@ fn a_suspended_job_keeps_no_role_that_was_removed() {
 }
 
 #[test]
-fn a_priority_class_that_an_edit_names_and_that_is_missing_is_told_once() {
+fn missing_priority_class_in_edit_is_reported_once() {
     // While it runs, and while it waits.
     for quota in ["2", "0"] {
         let mut cluster = cluster(quota);

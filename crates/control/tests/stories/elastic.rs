@@ -134,7 +134,7 @@ fn reserved(object: &Value) -> i64 {
 }
 
 #[test]
-fn it_grows_into_what_is_idle_step_by_step() {
+fn elastic_job_grows_into_idle_quota_step_by_step() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -168,7 +168,7 @@ fn it_grows_into_what_is_idle_step_by_step() {
 }
 
 #[test]
-fn it_gives_up_workers_and_takes_them_back() {
+fn elastic_job_gives_up_workers_to_preemptor_and_regrows_later() {
     let mut cluster = started();
     assert_eq!(cluster.workers("a"), 4);
     cluster.put(Kind::JOB, other("urgent", "4", 100));
@@ -191,7 +191,7 @@ pub fn saving(name: &str) -> Value {
 }
 
 #[test]
-fn it_saves_before_it_gives_up_workers() {
+fn elastic_job_gets_time_to_save_before_losing_workers() {
     // True for a job that saves when it is asked to, and the seconds after which its workers are still there, and gone.
     for (saves, there, gone) in [(true, 3, 6), (false, 28, 36)] {
         let mut cluster = with_priorities(cluster());
@@ -229,7 +229,7 @@ fn it_saves_before_it_gives_up_workers() {
 }
 
 #[test]
-fn who_has_just_saved_or_lacks_pods_is_not_asked() {
+fn elastic_job_with_fresh_checkpoint_or_unready_pods_shrinks_immediately() {
     for unready in [false, true] {
         let mut cluster = with_priorities(cluster());
         cluster.pods_stay_unready = unready;
@@ -246,7 +246,7 @@ fn who_has_just_saved_or_lacks_pods_is_not_asked() {
 }
 
 #[test]
-fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
+fn scale_down_requests_save_each_time_and_tolerates_failed_request() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, saving("a"));
     cluster.pass(12);
@@ -271,7 +271,7 @@ fn each_loss_of_workers_is_asked_for_and_a_request_that_fails_delays_nothing() {
 }
 
 #[test]
-fn pods_that_can_never_be_asked_delay_nothing_for_long() {
+fn scale_down_completes_although_save_request_is_always_busy() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, saving("a"));
     cluster.pass(3);
@@ -285,7 +285,7 @@ fn pods_that_can_never_be_asked_delay_nothing_for_long() {
 }
 
 #[test]
-fn another_leader_asks_again_and_workers_go_in_the_end() {
+fn new_leader_repeats_save_request_and_completes_scale_down() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::TrainingJob, saving("a"));
     cluster.pass(3);
@@ -301,7 +301,7 @@ fn another_leader_asks_again_and_workers_go_in_the_end() {
 }
 
 #[test]
-fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
+fn elastic_job_without_enough_spare_workers_is_evicted_and_returns() {
     let mut cluster = started();
     cluster.put(Kind::JOB, other("urgent", "5", 100));
     cluster.pass_judged(10, "evicted");
@@ -312,7 +312,7 @@ fn with_too_little_to_spare_it_goes_whole_and_comes_back() {
 }
 
 #[test]
-fn pods_go_first_and_quota_follows() {
+fn quota_of_scale_down_is_freed_after_its_pods_end() {
     let mut cluster = started();
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     cluster.put(Kind::JOB, other("urgent", "4", 100));
@@ -331,7 +331,7 @@ fn pods_go_first_and_quota_follows() {
 }
 
 #[test]
-fn lowered_bounds_are_followed_by_steps() {
+fn elastic_job_follows_lowered_maximum_step_by_step() {
     let mut cluster = started();
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 2}}}));
     cluster.pass_judged(9, "lowered");
@@ -342,7 +342,7 @@ fn lowered_bounds_are_followed_by_steps() {
 }
 
 #[test]
-fn added_workers_that_never_come_are_given_up() {
+fn scale_up_without_ready_pods_is_undone_after_scheduling_timeout() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -360,7 +360,7 @@ fn added_workers_that_never_come_are_given_up() {
 }
 
 #[test]
-fn who_waits_goes_first() {
+fn pending_job_gets_idle_quota_before_elastic_job_grows() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -381,7 +381,7 @@ fn who_waits_goes_first() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
+fn elastic_job_ends_the_same_despite_failed_or_lost_writes() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -420,7 +420,7 @@ fn every_write_may_fail_or_be_lost_and_it_ends_the_same() {
 }
 
 #[test]
-fn another_leader_at_any_moment_changes_nothing() {
+fn scale_up_completes_despite_new_leader_at_any_moment() {
     for moment in 1..40 {
         let mut cluster = with_priorities(cluster());
         cluster.put(Kind::JOB, other("first", "4", 1));
@@ -449,7 +449,7 @@ fn another_leader_at_any_moment_changes_nothing() {
 }
 
 #[test]
-fn without_partial_admission_it_is_whole_and_says_so() {
+fn elastic_job_starts_only_at_full_size_without_partial_admission() {
     let mut settings = crate::stories::cluster::settings();
     settings.engine.partial_admission = false;
     let mut cluster = with_priorities(queue_on(Cluster::with(settings)));

@@ -98,7 +98,7 @@ fn job_with_an_ended_pod_starts_once_after_an_eviction() {
 }
 
 #[test]
-fn job_with_an_ended_pod_starts_once_by_a_new_leader() {
+fn evicted_job_with_ended_pod_starts_once_under_new_leader() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JOB, four("Indexed"));
     cluster.pass(5);
@@ -112,7 +112,7 @@ fn job_with_an_ended_pod_starts_once_by_a_new_leader() {
 }
 
 #[test]
-fn running_job_admitted_with_fewer_or_no_pods_goes_on() {
+fn running_job_admitted_with_lower_or_missing_count_keeps_running() {
     // Fewer pods: as Kueue leaves a job that was admitted again after one of its pods had succeeded.
     for count in [Some(3), None] {
         let mut cluster = one_queue("4");
@@ -133,7 +133,7 @@ fn running_job_admitted_with_fewer_or_no_pods_goes_on() {
 }
 
 #[test]
-fn prebuilt_job_with_an_ended_pod_stays_in_sync() {
+fn job_with_prebuilt_workload_and_ended_pod_stays_in_sync() {
     let mut cluster = one_queue("4");
     let mut guest = four("Indexed");
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
@@ -188,7 +188,7 @@ fn report(cluster: &mut Cluster, over: (i32, i32)) {
 }
 
 #[test]
-fn jobset_with_ended_jobs_starts_once_after_an_eviction() {
+fn job_set_with_ended_jobs_starts_once_after_an_eviction() {
     for (over, left) in [((1, 0), vec![(0, "0"), (3, "3")]), ((0, 1), vec![(1, "1"), (2, "2")])] {
         let mut cluster = one_queue("4");
         cluster.put(Kind::JOB_SET, jobset());

@@ -165,7 +165,7 @@ fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
 }
 
 #[test]
-fn without_an_outside_change_writes_come_to_an_end() {
+fn jobs_without_outside_changes_come_to_rest_and_writes_end() {
     for seed in seeds(60) {
         let mut world = begin(seed);
         for number in 0..10 + world.dice.below(15) {

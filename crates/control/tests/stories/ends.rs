@@ -40,7 +40,7 @@ fn finish(cluster: &mut Cluster) -> String {
 }
 
 #[test]
-fn a_workload_that_is_not_kept_goes_when_its_end_is_told() {
+fn training_job_succeeds_once_although_its_workload_is_not_retained() {
     for keep in [0, 1] {
         let mut cluster = running(Some(keep));
         cluster.complete("a-worker");
@@ -50,7 +50,7 @@ fn a_workload_that_is_not_kept_goes_when_its_end_is_told() {
 }
 
 #[test]
-fn a_new_leader_tells_the_end_before_the_workload_goes() {
+fn new_leader_reports_training_end_before_expired_workload_is_deleted() {
     let mut cluster = running(Some(60_000));
     finish(&mut cluster);
     cluster.now = cluster.now.checked_add(jiff::SignedDuration::from_secs(600)).unwrap();
@@ -60,7 +60,7 @@ fn a_new_leader_tells_the_end_before_the_workload_goes() {
 }
 
 #[test]
-fn a_finished_workload_that_is_deleted_by_hand_stays_until_its_end_is_told() {
+fn finished_workload_deleted_by_hand_stays_until_end_is_reported() {
     let mut cluster = running(None);
     let name = finish(&mut cluster);
     cluster.delete(&Cluster::key(Kind::Workload, "team", &name));
@@ -70,7 +70,7 @@ fn a_finished_workload_that_is_deleted_by_hand_stays_until_its_end_is_told() {
 
 /// It has ended while nobody led, and its Workload does not say so yet.
 #[test]
-fn a_workload_that_is_deleted_before_it_says_the_end_does_not_make_the_training_run_again() {
+fn workload_deleted_before_it_finishes_does_not_rerun_ended_training() {
     let mut cluster = running(None);
     let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.control.lead(None);
@@ -82,7 +82,7 @@ fn a_workload_that_is_deleted_before_it_says_the_end_does_not_make_the_training_
 }
 
 #[test]
-fn a_status_that_is_refused_keeps_a_finished_workload_until_its_training_goes() {
+fn finished_workload_stays_while_training_job_status_is_refused() {
     let mut cluster = running(Some(0));
     let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
     cluster.faults.extend(std::iter::repeat_n(refused, 1_000));

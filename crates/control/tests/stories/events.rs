@@ -39,7 +39,7 @@ fn texts<'a>(cluster: &'a Cluster, reason: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_job_says_what_kueue_says_from_its_creation_to_its_end() {
+fn job_emits_events_of_kueue_from_creation_to_finish() {
     let mut cluster = one_queue("2");
     cluster.put(Kind::JOB, job("holder", "lq", "2", true));
     cluster.settle();
@@ -63,7 +63,7 @@ fn a_job_says_what_kueue_says_from_its_creation_to_its_end() {
 }
 
 #[test]
-fn a_running_job_that_is_edited_says_that_its_workload_goes() {
+fn running_job_with_edited_pod_count_emits_deleted_workload_event() {
     let mut cluster = one_queue("2");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(5);
@@ -75,7 +75,7 @@ fn a_running_job_that_is_edited_says_that_its_workload_goes() {
 }
 
 #[test]
-fn a_job_that_runs_too_long_is_told_of_at_its_workload() {
+fn workload_beyond_maximum_execution_time_emits_warning_event() {
     let mut cluster = one_queue("1");
     let mut limited = job("a", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("10");
@@ -89,7 +89,7 @@ fn a_job_that_runs_too_long_is_told_of_at_its_workload() {
 }
 
 #[test]
-fn a_workload_that_follows_its_job_to_another_class_or_through_a_gate_says_so() {
+fn workload_update_for_new_priority_class_or_gate_emits_event() {
     const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
     let mut cluster = one_queue("1");
     for (class, value) in [("low", 1), ("high", 9)] {
@@ -113,7 +113,7 @@ fn a_workload_that_follows_its_job_to_another_class_or_through_a_gate_says_so() 
 }
 
 #[test]
-fn a_group_of_pods_says_what_kueue_says_from_its_creation_to_its_end() {
+fn pod_group_emits_events_of_kueue_from_creation_to_finish() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));

@@ -37,7 +37,7 @@ pub fn with_every_fault(begin: impl Fn() -> Cluster, purposes: &[Purpose], tell:
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
+fn jobs_run_one_after_another_despite_failed_or_lost_writes() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -74,7 +74,7 @@ fn every_write_may_fail_or_be_lost_and_the_story_ends_the_same() {
 }
 
 #[test]
-fn a_conflict_without_a_cause_stops_nothing() {
+fn job_with_spurious_write_conflicts_still_runs_and_finishes() {
     for purpose in [Purpose::ReserveQuota, Purpose::StartJob, Purpose::FinishWorkload, Purpose::LetFinishedGo] {
         let mut cluster = one_queue("1");
         cluster.conflicts_lie = true;
@@ -93,7 +93,7 @@ fn a_conflict_without_a_cause_stops_nothing() {
 }
 
 #[test]
-fn a_workload_that_is_deleted_by_hand_comes_again() {
+fn workload_deleted_by_hand_is_recreated_and_admitted() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.settle();
@@ -107,7 +107,7 @@ fn a_workload_that_is_deleted_by_hand_comes_again() {
 }
 
 #[test]
-fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
+fn job_adopts_prebuilt_workload_after_write_under_way_completes() {
     let mut cluster = one_queue("1");
     let mut guest = job("guest", "lq", "1", true);
     let workload = made_before(&guest["spec"]["template"]);
@@ -127,7 +127,7 @@ fn a_job_that_finds_its_prebuilt_workload_busy_adopts_it_later() {
 }
 
 #[test]
-fn a_job_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+fn job_created_before_its_prebuilt_workload_starts_when_it_appears() {
     let mut cluster = one_queue("1");
     let mut guest = job("guest", "lq", "1", true);
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
@@ -140,7 +140,7 @@ fn a_job_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 }
 
 #[test]
-fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+fn pod_created_before_its_prebuilt_workload_starts_when_it_appears() {
     let mut cluster = crate::stories::pod_queue("1");
     let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
         "labels": {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/managed": "true",
@@ -159,7 +159,7 @@ fn a_pod_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 }
 
 #[test]
-fn a_group_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
+fn pod_group_created_before_prebuilt_workload_starts_when_it_appears() {
     let mut cluster = crate::stories::pod_queue("2");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[("role-hash", "main"), ("prebuilt-workload-name", "g")]));
@@ -178,7 +178,7 @@ fn a_group_that_comes_before_its_prebuilt_workload_is_woken_by_it() {
 }
 
 #[test]
-fn a_pod_that_asks_for_more_than_its_prebuilt_workload_does_not_start() {
+fn pod_with_requests_unlike_its_prebuilt_workload_does_not_start() {
     for cpu in ["4", "0.5"] {
         let mut cluster = crate::stories::pod_queue("8");
         let pod = json!({"metadata": {"namespace": "team", "name": "guest", "finalizers": ["kueue.x-k8s.io/managed"],
@@ -198,7 +198,7 @@ fn a_pod_that_asks_for_more_than_its_prebuilt_workload_does_not_start() {
 }
 
 #[test]
-fn a_new_leader_finds_everything_as_it_is() {
+fn reelected_leader_with_unchanged_cluster_makes_no_writes() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
@@ -212,7 +212,7 @@ fn a_new_leader_finds_everything_as_it_is() {
 }
 
 #[test]
-fn a_workload_that_does_not_decode_any_more_keeps_its_quota_and_is_left_alone() {
+fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     use berth_control::event::{Change, Observation};
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -268,7 +268,7 @@ fn lost_start() -> Cluster {
 }
 
 #[test]
-fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
+fn lost_job_start_cannot_apply_after_quota_is_released() {
     let mut cluster = lost_start();
     let before = cluster.job("a")["spec"].clone();
     cluster.pass(5);
@@ -291,7 +291,7 @@ fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
 }
 
 #[test]
-fn a_start_that_lands_between_eviction_and_release_is_stopped_before_its_quota_goes() {
+fn job_start_applied_during_eviction_is_stopped_before_quota_release() {
     let mut cluster = lost_start();
     cluster.settle();
     assert!(cluster.is("a", "Evicted") && cluster.is("a", "QuotaReserved"), "it backs off");
@@ -304,7 +304,7 @@ fn a_start_that_lands_between_eviction_and_release_is_stopped_before_its_quota_g
 }
 
 #[test]
-fn what_withdraws_a_start_may_fail_or_be_lost_too() {
+fn job_start_is_withdrawn_despite_failed_or_lost_withdrawal_writes() {
     with_every_fault(lost_start, &[Purpose::WithdrawStart, Purpose::RestoreTemplate], |mut cluster, what| {
         cluster.pass(30);
         assert!(cluster.is("b", "Admitted"), "{what}: {:?}", cluster.writes);
@@ -318,7 +318,7 @@ fn what_withdraws_a_start_may_fail_or_be_lost_too() {
 }
 
 #[test]
-fn a_new_leader_withdraws_starts_that_the_one_before_may_have_sent() {
+fn new_leader_withdraws_starts_possibly_sent_by_its_predecessor() {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -340,7 +340,7 @@ fn a_new_leader_withdraws_starts_that_the_one_before_may_have_sent() {
 }
 
 #[test]
-fn a_workload_that_is_deleted_keeps_its_quota_until_its_start_is_withdrawn() {
+fn deleted_workload_keeps_quota_until_its_lost_start_is_withdrawn() {
     let mut cluster = one_queue("1");
     cluster.loses.push(Purpose::StartJob);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -357,7 +357,7 @@ fn a_workload_that_is_deleted_keeps_its_quota_until_its_start_is_withdrawn() {
 }
 
 #[test]
-fn a_pod_whose_start_was_lost_waits_on_with_another_version() {
+fn pod_with_lost_start_stays_gated_until_admitted_again() {
     let mut cluster = crate::stories::pod_queue("1");
     cluster.loses.push(Purpose::StartJob);
     cluster.put(Kind::Pod, crate::stories::pods::pod("a", "1"));
@@ -379,7 +379,7 @@ fn a_pod_whose_start_was_lost_waits_on_with_another_version() {
 }
 
 #[test]
-fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
+fn evicted_pod_group_keeps_quota_until_no_start_can_apply() {
     for (loses, moment) in [(1, "lost"), (2, "lost twice"), (0, "under way")] {
         let mut cluster = crate::stories::pod_queue("2");
         cluster.loses.extend(vec![Purpose::StartJob; loses]);
@@ -417,7 +417,7 @@ fn a_group_keeps_its_quota_until_no_pod_of_it_may_start() {
 }
 
 #[test]
-fn what_a_lost_reservation_would_take_stays_booked_until_it_is_closed() {
+fn quota_of_lost_reservation_stays_charged_until_outcome_is_known() {
     for refusal in [Outcome::NotSent, Outcome::Refused("no".into())] {
         let mut cluster = one_queue("1");
         cluster.settle();

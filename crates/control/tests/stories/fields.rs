@@ -64,7 +64,7 @@ fn an_urgent_one_comes(cluster: &mut Cluster, said: Option<&str>) {
 }
 
 #[test]
-fn a_queue_says_when_the_next_flavor_is_tried() {
+fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
     // The first flavor would be borrowed, the second is the queue's own.
     for (said, expected) in [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")] {
         let mut cluster = furnished(Cluster::new());
@@ -90,7 +90,7 @@ fn a_queue_says_when_the_next_flavor_is_tried() {
 }
 
 #[test]
-fn each_stage_of_a_job_has_its_reason() {
+fn workload_conditions_have_kueue_reasons_from_reservation_to_finish() {
     let mut cluster = one_queue("2");
     for name in ["good", "bad"] {
         cluster.put(Kind::JOB, job(name, "lq", "1", true));
@@ -112,7 +112,7 @@ fn each_stage_of_a_job_has_its_reason() {
 }
 
 #[test]
-fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
+fn flavor_fungibility_preference_decides_between_borrowing_and_preemption() {
     for (preference, flavor, evicted) in [
         (None, "second", false),
         (Some("BorrowingOverPreemption"), "second", false),
@@ -133,7 +133,7 @@ fn a_queue_says_whether_it_would_rather_borrow_or_preempt() {
 }
 
 #[test]
-fn who_borrows_evicts_only_up_to_a_priority_threshold() {
+fn borrowing_workload_preempts_only_up_to_max_priority_threshold() {
     for (class, evicted) in [("low", true), ("middle", false)] {
         let mut cluster = furnished(Cluster::new());
         let threshold = json!({"preemption": {"reclaimWithinCohort": "Any",
@@ -152,7 +152,7 @@ fn who_borrows_evicts_only_up_to_a_priority_threshold() {
 }
 
 #[test]
-fn a_cohort_shows_its_share_by_its_weight() {
+fn cohort_status_shows_weighted_share_by_its_own_weight() {
     for (weight, share) in [("1", 500), ("2", 250)] {
         let mut settings = settings();
         settings.engine.fair_sharing = Some(FairSharing::default());
@@ -184,7 +184,7 @@ fn counts(cluster: &Cluster, kind: Kind, namespace: &str, name: &str) -> [i64; 3
 }
 
 #[test]
-fn a_local_queue_counts_none_of_what_is_held_of_another_cluster_queue() {
+fn local_queue_with_new_cluster_queue_counts_no_old_reservation() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::ClusterQueue, cluster_queue("other", None, &[("default", "1")]));
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -203,7 +203,7 @@ fn a_local_queue_counts_none_of_what_is_held_of_another_cluster_queue() {
 }
 
 #[test]
-fn queues_count_who_waits_who_has_quota_and_who_is_admitted() {
+fn queue_status_counts_pending_reserving_and_admitted_workloads() {
     let (mut cluster, workload) = checked();
     cluster.put(Kind::JOB, job("b", "lq", "1", true));
     cluster.put(Kind::JOB, job("c", "lq", "1", true));
@@ -230,7 +230,7 @@ fn queues_count_who_waits_who_has_quota_and_who_is_admitted() {
 }
 
 #[test]
-fn a_group_says_why_it_waits_for_pods_and_that_it_waits_no_more() {
+fn pod_group_condition_shows_wait_for_replacement_and_its_end() {
     let mut cluster = pod_queue("2");
     for name in ["a", "b"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
@@ -250,7 +250,7 @@ fn a_group_says_why_it_waits_for_pods_and_that_it_waits_no_more() {
 }
 
 #[test]
-fn an_eviction_is_over_with_the_next_reservation() {
+fn eviction_conditions_turn_false_with_next_quota_reservation() {
     let mut cluster = furnished(one_queue("1"));
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);
@@ -271,7 +271,7 @@ fn an_eviction_is_over_with_the_next_reservation() {
 }
 
 #[test]
-fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
+fn conflicting_multikueue_checks_make_cluster_queue_inactive() {
     let (multi, provisioning) = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request");
     for (checks, on, reason, why) in [
         (
@@ -334,7 +334,7 @@ fn checks_of_multikueue_that_cannot_be_together_make_a_queue_inactive() {
 }
 
 #[test]
-fn figures_of_quota_are_there_where_they_are_asked_for() {
+fn quota_metrics_exist_only_with_queue_resource_metrics_enabled() {
     for on in [true, false] {
         let mut settings = settings();
         settings.queue_resource_metrics = on;

@@ -15,7 +15,7 @@ fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
 }
 
 #[test]
-fn a_job_that_only_says_it_is_part_of_a_training_job_is_queued_as_any_other() {
+fn job_with_forged_training_job_owner_is_queued_like_others() {
     // No role at all, one that this framework does not have, and another name altogether.
     for name in ["a-more", "a-ps", "other"] {
         let mut cluster = started("2", json!({}));
@@ -47,7 +47,7 @@ fn stopped(cluster: &Cluster) -> Option<&str> {
 }
 
 #[test]
-fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
+fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
     // More pods, and fewer.
     for own in [50, 1] {
         let mut cluster = started("2", json!({"jobType": "JAXJob"}));
@@ -66,7 +66,7 @@ fn a_part_that_wants_other_pods_than_hold_quota_is_made_again() {
 }
 
 #[test]
-fn a_job_that_is_put_in_the_place_of_a_part_ends_the_run() {
+fn part_replaced_by_forged_job_evicts_training_job() {
     let mut cluster = started("2", json!({"jobType": "JAXJob"}));
     // It is not even indexed.
     let mut job = forged(&cluster, "a-worker", "a");
@@ -88,7 +88,7 @@ fn container(resources: &Value) -> Value {
 }
 
 #[test]
-fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
+fn part_with_requests_beyond_its_quota_is_recreated() {
     let beside = json!({"name": "s", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
     for (more, asked) in [
         (container(&json!({"requests": {"cpu": "50"}})), 50),
@@ -115,7 +115,7 @@ fn a_part_whose_pods_ask_for_more_than_holds_quota_is_made_again() {
 }
 
 #[test]
-fn a_part_that_somebody_suspends_is_made_again() {
+fn suspended_part_of_running_training_job_is_recreated() {
     for elastic in [false, true] {
         let mut cluster = crate::stories::elastic::with_priorities(crate::stories::elastic::cluster());
         let whole = if elastic { crate::stories::elastic::elastic("a", json!({})) } else { training("a", json!({})) };
@@ -136,7 +136,7 @@ fn a_part_that_somebody_suspends_is_made_again() {
 
 /// As a controller does that stops Jobs outside of working hours.
 #[test]
-fn who_suspends_each_part_anew_is_answered_less_and_less_often() {
+fn part_suspended_again_and_again_is_recreated_ever_less_often() {
     let mut cluster = started("2", json!({}));
     for _ in 0..720 {
         if cluster.has_job("a-worker") {
@@ -149,7 +149,7 @@ fn who_suspends_each_part_anew_is_answered_less_and_less_often() {
 }
 
 #[test]
-fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
+fn suspended_part_does_not_delay_recreation_of_part_beyond_quota() {
     let mut cluster = cluster("3");
     let more = json!({"jobType": "TFJob", "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
     cluster.put(Kind::TrainingJob, training("a", more));
@@ -178,7 +178,7 @@ fn a_suspended_part_is_no_shield_for_one_that_asks_for_more() {
 }
 
 #[test]
-fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
+fn elastic_part_with_requests_beyond_its_quota_is_recreated() {
     let mut cluster = crate::stories::elastic::started();
     let before = cluster.job("a-worker")["metadata"]["uid"].clone();
     let more = container(&json!({"requests": {"cpu": "2"}}));
@@ -191,7 +191,7 @@ fn an_elastic_part_whose_pods_ask_for_more_is_made_again() {
 }
 
 #[test]
-fn a_part_is_left_alone_that_asks_for_no_more() {
+fn part_with_equal_or_lower_requests_is_left_alone() {
     // Written otherwise, as the API server fills it in, less, and more of what its queue does not count.
     for same in [
         json!({"requests": {"cpu": "1000m"}}),
@@ -210,7 +210,7 @@ fn a_part_is_left_alone_that_asks_for_no_more() {
 }
 
 #[test]
-fn what_a_namespace_adds_to_every_pod_makes_no_part_an_altered_one() {
+fn part_survives_change_of_runtime_class_and_limit_range() {
     let own = json!({"template": {"spec": {"runtimeClassName": "sandbox"}}});
     let class = |overhead: Value| {
         let class = json!({"metadata": {"name": "sandbox"}, "handler": "sandbox", "overhead": {"podFixed": overhead}});
@@ -233,7 +233,7 @@ fn what_a_namespace_adds_to_every_pod_makes_no_part_an_altered_one() {
 }
 
 #[test]
-fn parts_are_compared_with_what_was_admitted_role_by_role() {
+fn parts_are_compared_with_admitted_counts_role_by_role() {
     let mut cluster = cluster("3");
     let more = json!({"jobType": "TFJob", "resources": {"minReplicas": 1, "maxReplicas": 4},
         "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
@@ -254,7 +254,7 @@ fn parts_are_compared_with_what_was_admitted_role_by_role() {
 }
 
 #[test]
-fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again() {
+fn elastic_part_is_rescaled_after_edit_and_recreated_after_forgery() {
     for own in [false, true] {
         let mut cluster = crate::stories::elastic::started();
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
@@ -281,7 +281,7 @@ fn an_elastic_part_is_brought_to_its_number_and_one_that_cannot_be_is_made_again
 }
 
 #[test]
-fn after_its_end_nothing_is_part_of_a_training_job() {
+fn job_forged_after_training_end_never_runs_as_its_part() {
     let mut cluster = started("2", json!({}));
     cluster.complete("a-worker");
     cluster.pass(3);
@@ -298,7 +298,7 @@ fn after_its_end_nothing_is_part_of_a_training_job() {
 }
 
 #[test]
-fn a_forged_part_that_never_goes_holds_nobody_up() {
+fn forged_part_with_finalizer_does_not_delay_quota_release() {
     for deleted in [false, true] {
         let mut cluster = started("2", json!({}));
         let mut job = forged(&cluster, "a-more", "a");
@@ -318,7 +318,7 @@ fn a_forged_part_that_never_goes_holds_nobody_up() {
 }
 
 #[test]
-fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
+fn part_kept_by_finalizer_is_stopped_and_frees_its_quota() {
     for end in ["suspended", "deleted"] {
         let mut cluster = started("2", json!({}));
         let finalizers = json!({"metadata": {"finalizers": ["example.com/never"]}});
@@ -343,7 +343,7 @@ fn a_part_that_somebodys_finalizer_keeps_is_rid_of_its_pods() {
 
 /// Both were changed in a run that was up, and a finalizer keeps one of them.
 #[test]
-fn a_run_does_not_end_for_altered_parts_of_which_one_goes_slowly() {
+fn run_with_slowly_deleted_altered_part_is_not_evicted() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
         "roles": [{"name": "chief", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
     let mut cluster = started("2", more);
@@ -365,7 +365,7 @@ fn a_run_does_not_end_for_altered_parts_of_which_one_goes_slowly() {
 }
 
 #[test]
-fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
+fn restart_count_beyond_i32_is_reported_as_its_maximum() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
         "roles": [{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
     let mut cluster = started("2", more);
@@ -378,7 +378,7 @@ fn counts_that_no_job_can_have_are_told_as_far_as_a_number_goes() {
 }
 
 #[test]
-fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
+fn ended_training_job_keeps_quota_while_pods_of_part_run() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},
         "roles": [{"name": "chief", "replicas": 1, "replicaResources": {"cpu": "1"}}]});
     let mut cluster = started("2", more);
@@ -399,7 +399,7 @@ fn a_job_that_has_ended_keeps_its_quota_while_pods_of_a_kept_part_run() {
 }
 
 #[test]
-fn a_job_starts_anew_when_what_is_left_of_it_has_gone() {
+fn resumed_training_job_waits_until_its_old_job_is_deleted() {
     let mut cluster = started("2", json!({}));
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["example.com/late"]}}));
     suspend(&mut cluster, true);
@@ -438,7 +438,7 @@ fn is_released(cluster: &mut Cluster) -> bool {
 }
 
 #[test]
-fn pods_that_carry_a_label_alone_hold_up_nobody() {
+fn foreign_pods_with_training_label_delay_no_quota_release() {
     for controller in [None, Some(("ReplicaSet", "r")), Some(("Job", "somebody-elses"))] {
         let mut cluster = started("2", json!({}));
         labelled(&mut cluster, "a", controller);
@@ -451,7 +451,7 @@ fn pods_that_carry_a_label_alone_hold_up_nobody() {
 }
 
 #[test]
-fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
+fn quota_release_waits_for_own_pods_even_under_new_leader() {
     for restarts in [false, true] {
         let mut cluster = started("2", json!({}));
         let own = cluster.job("a-worker")["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -471,7 +471,7 @@ fn pods_of_its_own_jobs_are_waited_for_whoever_leads() {
 }
 
 #[test]
-fn a_shrinking_job_gets_its_quota_back_whoever_labels_pods() {
+fn scale_down_frees_quota_despite_foreign_pods_with_training_label() {
     let mut cluster = crate::stories::elastic::started();
     for _ in 0..5 {
         labelled(&mut cluster, "a", Some(("Job", "somebody-elses")));

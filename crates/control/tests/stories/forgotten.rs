@@ -59,7 +59,7 @@ fn vanish(cluster: &mut Cluster, kind: Kind, name: &str) {
 }
 
 #[test]
-fn a_cluster_queue_is_forgotten_under_each_label_that_names_it() {
+fn deleted_cluster_queue_is_forgotten_under_every_metric_label() {
     let mut cluster = two_queues();
     vanish(&mut cluster, Kind::ClusterQueue, "b");
     let (forgotten, _) = drained(&mut cluster);
@@ -69,7 +69,7 @@ fn a_cluster_queue_is_forgotten_under_each_label_that_names_it() {
 }
 
 #[test]
-fn a_local_queue_is_forgotten_and_what_ends_later_does_not_bring_it_back() {
+fn deleted_local_queue_loses_its_series_despite_later_job_end() {
     let mut cluster = two_queues();
     vanish(&mut cluster, Kind::LocalQueue, "a");
     assert_eq!(drained(&mut cluster).0, ["name=a", "namespace=team"]);
@@ -85,7 +85,7 @@ fn a_local_queue_is_forgotten_and_what_ends_later_does_not_bring_it_back() {
 }
 
 #[test]
-fn a_cohort_is_forgotten_with_the_last_that_names_it() {
+fn cohort_series_go_with_last_object_that_names_cohort() {
     let mut cluster = two_queues();
     cluster.put(Kind::Cohort, json!({"metadata": {"name": "all"}, "spec": {"parentName": "root"}}));
     cluster.edit(Kind::ClusterQueue, "", "a", &json!({"spec": {"cohortName": "other"}}));
@@ -102,7 +102,7 @@ fn a_cohort_is_forgotten_with_the_last_that_names_it() {
 }
 
 #[test]
-fn what_a_list_lacks_is_forgotten_by_whoever_does_not_lead() {
+fn standby_replica_forgets_series_of_queues_missing_from_list() {
     let mut cluster = two_queues();
     cluster.control.lead(None);
     cluster.control.observe(Observation::ClusterQueue(Change::Only(Vec::new())), cluster.now);
@@ -115,7 +115,7 @@ fn what_a_list_lacks_is_forgotten_by_whoever_does_not_lead() {
 }
 
 #[test]
-fn what_was_counted_in_the_same_breath_is_forgotten_too() {
+fn series_counted_just_before_queue_deletion_are_forgotten_too() {
     let mut cluster = two_queues();
     cluster.put(Kind::JOB, job("second", "b", "1", true));
     cluster.settle();

@@ -13,7 +13,7 @@ fn stop(cluster: &mut Cluster, policy: &str) {
 }
 
 #[test]
-fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
+fn gang_gets_scheduling_timeout_in_each_tier_and_reports_each() {
     let mut cluster = ladder("8");
     cluster.without_nodes = vec!["reserved", "on-demand"];
     let tiers =
@@ -54,7 +54,7 @@ fn each_tier_gives_its_gang_a_time_and_each_end_of_it_is_told() {
 }
 
 #[test]
-fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() {
+fn restarted_gang_is_counted_although_its_stop_was_never_reported() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
     cluster.pass(60);
@@ -79,7 +79,7 @@ fn a_gang_that_runs_again_is_counted_although_nobody_was_told_that_it_did_not() 
 }
 
 #[test]
-fn a_gang_runs_once_although_the_clock_of_who_admitted_it_was_ahead() {
+fn gang_is_counted_once_although_previous_leader_clock_was_ahead() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.pods_stay_unready = true;
     cluster.put(Kind::TrainingJob, training("a", json!({})));
@@ -106,7 +106,7 @@ fn time_outs(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn the_time_outs_of_a_gang_are_forgotten_when_it_has_run() {
+fn scheduling_timeouts_of_gang_are_reset_once_it_runs() {
     let mut cluster = ladder("2");
     cluster.without_nodes = vec!["spot"];
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "30s"}})));
@@ -126,7 +126,7 @@ fn the_time_outs_of_a_gang_are_forgotten_when_it_has_run() {
 }
 
 #[test]
-fn the_time_outs_of_pods_that_are_to_be_ready_stay_counted() {
+fn pods_ready_timeouts_stay_counted_after_gang_runs() {
     let mut settings = settings();
     settings.wait_for_pods_ready.as_mut().unwrap().timeout_ms = 20_000;
     let mut cluster = ladder_on(Cluster::with(settings), "2");
@@ -140,7 +140,7 @@ fn the_time_outs_of_pods_that_are_to_be_ready_stay_counted() {
 }
 
 #[test]
-fn only_the_time_outs_of_pods_that_are_to_be_ready_end_in_a_deactivation() {
+fn gang_is_deactivated_by_pods_ready_but_not_scheduling_timeouts() {
     let mut settings = settings();
     let ready = settings.wait_for_pods_ready.as_mut().unwrap();
     (ready.timeout_ms, ready.backoff_limit_count) = (100_000, Some(1));
@@ -160,7 +160,7 @@ fn only_the_time_outs_of_pods_that_are_to_be_ready_end_in_a_deactivation() {
 }
 
 #[test]
-fn a_gang_that_loses_its_nodes_is_released_where_no_tier_has_patience_with_it() {
+fn gang_that_loses_its_nodes_is_evicted_after_scheduling_timeout() {
     let mut cluster = ladder("2");
     cluster.put(Kind::TrainingJob, training("a", json!({"schedulingConfig": {"schedulingTimeout": "1m"}})));
     cluster.pass(1_000);

@@ -29,7 +29,7 @@ fn told(cluster: &Cluster, reason: &str) -> Vec<(EventType, String)> {
 }
 
 #[test]
-fn a_gated_job_is_tried_when_nobody_holds_it_any_more() {
+fn gated_job_is_admitted_when_its_last_admission_gate_clears() {
     let mut cluster = one_queue("2");
     cluster.put(Kind::JOB, gated(job("held", "lq", "1", true), "a.io/one,b.io/two"));
     cluster.put(Kind::JOB, job("free", "lq", "1", true));
@@ -54,7 +54,7 @@ fn a_gated_job_is_tried_when_nobody_holds_it_any_more() {
 }
 
 #[test]
-fn what_is_let_go_without_quota_waits_like_all_others() {
+fn ungated_job_without_free_quota_waits_like_any_pending_job() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
     cluster.settle();
@@ -82,7 +82,7 @@ fn what_is_let_go_without_quota_waits_like_all_others() {
 }
 
 #[test]
-fn gates_hold_nobody_where_the_feature_is_off() {
+fn gated_job_is_admitted_when_admission_gates_are_disabled() {
     let mut settings = settings();
     settings.admission_gates = false;
     let mut cluster = with_queue(Cluster::with(settings), "1");
@@ -92,7 +92,7 @@ fn gates_hold_nobody_where_the_feature_is_off() {
 }
 
 #[test]
-fn a_workload_made_beforehand_keeps_the_gates_of_its_own() {
+fn prebuilt_workload_keeps_its_own_admission_gates() {
     let mut cluster = one_queue("1");
     let mut workload = json!({"metadata": {"namespace": "team", "name": "before"},
         "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template":
@@ -110,7 +110,7 @@ fn a_workload_made_beforehand_keeps_the_gates_of_its_own() {
 }
 
 #[test]
-fn pods_and_trainings_are_held_too() {
+fn gated_pods_and_training_jobs_get_no_quota_until_cleared() {
     let mut cluster = crate::stories::pod_queue("9");
     cluster.put(Kind::Pod, gated(crate::stories::pods::pod("p", "1"), "a.io/one"));
     cluster.put(Kind::TrainingJob, gated(crate::stories::training::training("t", json!({})), "a.io/one,b.io/two"));
@@ -137,7 +137,7 @@ fn unadmitted(cluster: &Cluster, metric: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn those_who_wait_are_counted_by_what_they_wait_for() {
+fn unadmitted_workloads_metric_counts_pending_jobs_by_cause() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.settle();
@@ -156,7 +156,7 @@ fn those_who_wait_are_counted_by_what_they_wait_for() {
 }
 
 #[test]
-fn who_is_gated_is_in_no_queue_until_it_is_let_go() {
+fn gated_job_counts_as_pending_only_after_gate_clears() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, gated(job("held", "lq", "3", true), "a.io/one"));
     cluster.put(Kind::JOB, job("large", "lq", "2", true));
@@ -178,7 +178,7 @@ fn who_is_gated_is_in_no_queue_until_it_is_let_go() {
 }
 
 #[test]
-fn without_the_gate_those_who_wait_are_told_kueues_older_reasons() {
+fn pending_workload_without_unadmitted_observation_shows_older_kueue_reasons() {
     let mut cluster = with_queue(Cluster::with(Settings { observe_unadmitted: false, ..settings() }), "1");
     cluster.put(Kind::JOB, job("runs", "lq", "1", true));
     cluster.settle();
@@ -203,7 +203,7 @@ fn without_the_gate_those_who_wait_are_told_kueues_older_reasons() {
 }
 
 #[test]
-fn without_the_gate_a_reservation_says_nothing_of_an_admission() {
+fn reservation_without_unadmitted_observation_sets_no_admitted_condition() {
     let mut cluster = Cluster::with(Settings { observe_unadmitted: false, ..settings() });
     cluster.put(Kind::ResourceFlavor, flavor("default", json!({})));
     rely_on_budget(&mut cluster, &[("default", "1")], json!([]));
@@ -234,7 +234,7 @@ fn observed(cluster: &mut Cluster, metric: &str) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
+fn workload_creation_latency_is_measured_only_for_unchanged_jobs() {
     let metric = "kueue_workload_creation_latency_seconds";
     let mut cluster = crate::stories::pod_queue("9");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
@@ -253,7 +253,7 @@ fn the_time_to_a_workload_is_of_jobs_that_nobody_has_changed() {
 }
 
 #[test]
-fn the_time_to_the_removal_of_a_gate_is_measured_per_pod() {
+fn scheduling_gate_removal_is_measured_once_per_pod() {
     let metric = "kueue_pod_scheduling_gate_removal_seconds";
     let mut cluster = crate::stories::pod_queue("9");
     cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
@@ -274,7 +274,7 @@ fn blocked(cluster: &Cluster) -> (String, String) {
 }
 
 #[test]
-fn a_closed_preemption_gate_is_listed_and_keeps_from_preempting_until_it_opens() {
+fn workload_with_closed_preemption_gate_preempts_only_after_it_opens() {
     let mut cluster = with_queue(Cluster::with(Settings { preemption_gates: true, ..settings() }), "1");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &preempts);

@@ -54,7 +54,7 @@ fn holds_quota(cluster: &Cluster) -> bool {
 }
 
 #[test]
-fn a_job_that_is_deleted_is_made_again() {
+fn deleted_part_of_running_training_job_is_recreated() {
     let mut cluster = running(json!({}));
     delete(&mut cluster, "a-worker");
     cluster.pass(100);
@@ -63,7 +63,7 @@ fn a_job_that_is_deleted_is_made_again() {
 }
 
 #[test]
-fn what_a_job_needs_that_is_made_again_is_applied_again() {
+fn recreated_part_gets_its_service_and_host_file_again() {
     // A Service, and the host file of an MPIJob; a deletion by a label takes all of them.
     for (framework, needs, job) in [("PyTorchJob", 1, "a-worker"), ("MPIJob", 2, "a-launcher")] {
         let launcher = json!([{"name": "launcher", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
@@ -84,7 +84,7 @@ fn what_a_job_needs_that_is_made_again_is_applied_again() {
 }
 
 #[test]
-fn a_job_that_is_not_made_again_in_time_ends_the_run() {
+fn part_not_recreated_in_time_evicts_its_training_job() {
     for restarts in [false, true] {
         let mut cluster = running(json!({}));
         refuse(&mut cluster);
@@ -110,7 +110,7 @@ fn a_job_that_is_not_made_again_in_time_ends_the_run() {
 }
 
 #[test]
-fn a_job_that_is_made_again_has_the_time_of_a_gang_for_its_pods() {
+fn recreated_part_must_get_ready_pods_within_scheduling_timeout() {
     let mut cluster = running(json!({}));
     refuse(&mut cluster);
     delete(&mut cluster, "a-worker");
@@ -125,7 +125,7 @@ fn a_job_that_is_made_again_has_the_time_of_a_gang_for_its_pods() {
 }
 
 #[test]
-fn a_job_that_goes_slowly_is_told_and_bounded() {
+fn slowly_deleted_part_is_reported_and_bounded_by_scheduling_timeout() {
     for goes in [true, false] {
         let mut cluster = running(json!({}));
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
@@ -146,7 +146,7 @@ fn a_job_that_goes_slowly_is_told_and_bounded() {
 }
 
 #[test]
-fn a_run_whose_store_is_gone_is_not_held_for_ever() {
+fn run_without_checkpoint_store_frees_quota_after_part_is_lost() {
     let mut cluster = running(json!({"checkpoint": {"store": "main"}}));
     let gone = serde_json::from_value(json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}})).unwrap();
     cluster.control.observe(Observation::CheckpointStore(Change::Delete(gone)), cluster.now);
@@ -162,7 +162,7 @@ fn a_run_whose_store_is_gone_is_not_held_for_ever() {
 }
 
 #[test]
-fn who_is_no_gang_is_told_and_keeps_its_quota() {
+fn training_job_without_gang_keeps_quota_while_part_is_refused() {
     let mut cluster = running(json!({"schedulingConfig": {"gangScheduling": false}}));
     refuse(&mut cluster);
     delete(&mut cluster, "a-worker");
@@ -176,7 +176,7 @@ fn who_is_no_gang_is_told_and_keeps_its_quota() {
 }
 
 #[test]
-fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_training() {
+fn result_of_part_under_deletion_does_not_end_training_job() {
     for (how, stopped) in [("Failed", true), ("Complete", true), ("Failed", false), ("Complete", false)] {
         let mut cluster = running(json!({"backoffLimit": 0}));
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
@@ -198,7 +198,7 @@ fn what_comes_of_pods_that_are_deleted_before_their_job_is_no_end_of_the_trainin
 }
 
 #[test]
-fn an_end_that_was_seen_before_a_deletion_of_the_same_second_is_the_end() {
+fn part_result_seen_just_before_its_deletion_ends_training_job() {
     for (how, phase) in [("Complete", "Succeeded"), ("Failed", "Failed")] {
         let mut cluster = running(json!({"backoffLimit": 0}));
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
@@ -212,7 +212,7 @@ fn an_end_that_was_seen_before_a_deletion_of_the_same_second_is_the_end() {
 }
 
 #[test]
-fn an_end_stays_when_the_job_that_says_it_is_deleted_while_others_go() {
+fn training_result_survives_deletion_of_part_that_reported_it() {
     for (job, other, how, phase) in
         [("a-launcher", "a-worker", "Complete", "Succeeded"), ("a-worker", "a-launcher", "Failed", "Failed")]
     {
@@ -260,7 +260,7 @@ fn fail_for_want_of_ps(cluster: &mut Cluster) {
 }
 
 #[test]
-fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
+fn part_failure_after_suspension_deleted_its_peer_is_ignored() {
     for restarts in [false, true] {
         let mut cluster = with_ps();
         suspend(&mut cluster, true);
@@ -277,7 +277,7 @@ fn who_fails_for_want_of_jobs_that_were_deleted_to_stop_it_has_not_failed() {
 }
 
 #[test]
-fn nor_has_he_once_his_quota_is_free_and_when_he_is_to_run_again() {
+fn part_failure_during_suspension_stays_ignored_when_training_resumes() {
     let mut cluster = with_ps();
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"metadata": {"finalizers": ["somebodys/finalizer"]}}));
     suspend(&mut cluster, true);
@@ -296,7 +296,7 @@ fn nor_has_he_once_his_quota_is_free_and_when_he_is_to_run_again() {
 }
 
 #[test]
-fn nor_has_he_when_somebody_deletes_the_workload() {
+fn part_failure_after_workload_deletion_stopped_its_peer_is_ignored() {
     for restarts in [false, true] {
         let mut cluster = with_ps();
         let workload = cluster.workload_key("a");
@@ -311,7 +311,7 @@ fn nor_has_he_when_somebody_deletes_the_workload() {
 }
 
 #[test]
-fn who_failed_long_before_it_was_to_stop_has_failed() {
+fn training_job_that_failed_before_deactivation_ends_as_failed() {
     let mut cluster = with_ps();
     cluster.keep_pods_of(Kind::TrainingJob, "a");
     end(&mut cluster, "Failed");

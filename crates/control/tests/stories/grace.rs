@@ -70,7 +70,7 @@ fn assert_told_in_order(cluster: &Cluster, name: &str, answer: &str) {
 }
 
 #[test]
-fn a_job_that_is_to_stop_is_asked_whatever_becomes_of_the_first_tries() {
+fn victim_is_asked_to_save_despite_failed_or_lost_requests() {
     for ((purpose, outcome, happens), what) in every_fault(&[Purpose::NotifyPods]) {
         let mut cluster = victim();
         cluster.faults.extend([(purpose, outcome.clone(), happens), (purpose, outcome, false)]);
@@ -89,7 +89,7 @@ fn a_job_that_is_to_stop_is_asked_whatever_becomes_of_the_first_tries() {
 }
 
 #[test]
-fn a_job_that_is_to_lose_workers_is_asked_whatever_becomes_of_the_first_tries() {
+fn scale_down_asks_to_save_despite_failed_or_lost_requests() {
     for ((purpose, outcome, happens), what) in every_fault(&[Purpose::AskToSave]) {
         let mut cluster = four_workers();
         cluster.faults.extend([(purpose, outcome.clone(), happens), (purpose, outcome, false)]);
@@ -108,7 +108,7 @@ fn a_job_that_is_to_lose_workers_is_asked_whatever_becomes_of_the_first_tries() 
 }
 
 #[test]
-fn jobs_of_other_kinds_are_asked_again_too() {
+fn batch_job_is_asked_to_save_again_after_failed_request() {
     let mut cluster = preempting("1");
     set_policy(&mut cluster, json!({"gracePeriod": "20s"}));
     let with = |name: &str, class: &str, now: String| {
@@ -132,7 +132,7 @@ fn jobs_of_other_kinds_are_asked_again_too() {
 }
 
 #[test]
-fn tries_that_never_succeed_give_a_job_no_more_time() {
+fn save_requests_that_never_succeed_extend_no_grace_period() {
     for outcome in lasting() {
         let mut cluster = victim();
         for _ in 0..300 {
@@ -150,7 +150,7 @@ fn tries_that_never_succeed_give_a_job_no_more_time() {
 }
 
 #[test]
-fn tries_that_never_succeed_keep_workers_no_longer() {
+fn save_requests_that_never_succeed_do_not_delay_scale_down() {
     for outcome in lasting() {
         let mut cluster = four_workers();
         for _ in 0..300 {
@@ -167,7 +167,7 @@ fn tries_that_never_succeed_keep_workers_no_longer() {
 }
 
 #[test]
-fn a_request_that_hangs_until_its_time_is_over_holds_nothing_up() {
+fn save_request_hanging_beyond_grace_period_delays_nothing() {
     let mut cluster = victim();
     cluster.put(Kind::TrainingJob, urgent());
     let write = held_back(&mut cluster, Purpose::NotifyPods);
@@ -189,7 +189,7 @@ fn a_request_that_hangs_until_its_time_is_over_holds_nothing_up() {
 }
 
 #[test]
-fn a_request_is_told_before_its_answer_that_is_faster_than_its_outcome() {
+fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
     // However the pods came to know it, the job has saved before control hears that they do.
     for outcome in [Outcome::Applied { resource_version: String::new() }, Outcome::Unknown("reset".into())] {
         let mut cluster = victim();
@@ -218,7 +218,7 @@ fn a_request_is_told_before_its_answer_that_is_faster_than_its_outcome() {
 }
 
 #[test]
-fn another_leader_tells_neither_request_nor_answer_twice() {
+fn new_leader_reports_neither_save_request_nor_checkpoint_twice() {
     let mut cluster = victim();
     cluster.put(Kind::TrainingJob, urgent());
     cluster.pass(5);
@@ -235,7 +235,7 @@ fn another_leader_tells_neither_request_nor_answer_twice() {
 }
 
 #[test]
-fn a_status_that_is_refused_for_ever_keeps_no_quota_from_others() {
+fn refused_training_job_status_does_not_block_preemptor() {
     let mut cluster = victim();
     let refused = (Purpose::TrainingStatus, Outcome::Refused("no".into()), false);
     cluster.faults.extend(std::iter::repeat_n(refused, 1_000));
@@ -247,7 +247,7 @@ fn a_status_that_is_refused_for_ever_keeps_no_quota_from_others() {
 }
 
 #[test]
-fn a_status_that_is_refused_holds_up_no_suspension() {
+fn refused_training_job_status_does_not_delay_suspension() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
@@ -269,7 +269,7 @@ fn a_status_that_is_refused_holds_up_no_suspension() {
 }
 
 #[test]
-fn who_is_resumed_before_its_status_is_taken_again_runs_on() {
+fn training_job_resumed_before_its_status_is_written_keeps_running() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);

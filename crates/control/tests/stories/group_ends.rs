@@ -98,7 +98,7 @@ fn group_that_waits_for_pods_says_how_many() {
 }
 
 #[test]
-fn deleted_pod_of_a_running_group_frees_its_name_when_it_has_ended() {
+fn deleted_pod_of_running_group_frees_its_name_once_ended() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
     delete(&mut cluster, &["b"]);
@@ -241,7 +241,7 @@ fn excess_pod_of_a_controller_waits() {
 }
 
 #[test]
-fn finished_group_goes_with_its_pods_and_leaves_its_name_to_the_next_run() {
+fn finished_group_goes_with_its_pods_and_frees_its_name() {
     let mut cluster = with_controller("2");
     make(&mut cluster, &["one", "two"]);
     let owners = |cluster: &Cluster| group(cluster).unwrap()["metadata"]["ownerReferences"].as_array().unwrap().len();
@@ -262,7 +262,7 @@ fn finished_group_goes_with_its_pods_and_leaves_its_name_to_the_next_run() {
 
 /// One of the pods that end makes room for itself: with the last that owns the Workload that would be lost.
 #[test]
-fn pods_that_come_own_the_workload_before_the_last_one_that_did_goes() {
+fn new_pods_own_group_workload_before_its_last_owner_goes() {
     let mut cluster = pod_queue("2");
     put(&mut cluster, &["a", "b"]);
     cluster.faults.push((Purpose::AddOwners, berth_control::write::Outcome::Busy(2_000), false));

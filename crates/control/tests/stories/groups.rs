@@ -42,7 +42,7 @@ fn deactivate(cluster: &mut Cluster, active: bool) {
 }
 
 #[test]
-fn a_group_of_two_roles_starts_as_a_whole_and_ends_with_its_last_pod() {
+fn group_with_roles_starts_whole_and_ends_with_last_pod() {
     let mut cluster = pod_queue("4");
     cluster.put(Kind::Pod, pod("other", "1"));
     cluster.put(Kind::Pod, member("lead", "2", 3, &[]));
@@ -84,7 +84,7 @@ fn a_group_of_two_roles_starts_as_a_whole_and_ends_with_its_last_pod() {
 }
 
 #[test]
-fn a_failed_pod_is_replaced_and_then_let_go() {
+fn failed_pod_of_group_is_released_once_it_is_replaced() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));
@@ -108,7 +108,7 @@ fn a_failed_pod_is_replaced_and_then_let_go() {
 /// A Workload that Kueue made names its pod set by Kueue's hash, here that of one container that asks for one cpu: pods that are made
 /// anew find their place in it, and those of another shape do not.
 #[test]
-fn pods_made_anew_find_their_place_in_a_workload_of_kueues() {
+fn recreated_pods_match_pod_set_of_workload_made_by_kueue() {
     for evicted in [false, true] {
         let mut cluster = pod_queue("2");
         let hash = "dc85db45";
@@ -136,7 +136,7 @@ fn pods_made_anew_find_their_place_in_a_workload_of_kueues() {
 }
 
 #[test]
-fn pods_beyond_the_size_go_and_the_newest_first() {
+fn pods_beyond_group_size_are_deleted_newest_first() {
     let mut cluster = pod_queue("2");
     for name in ["a", "b", "c"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
@@ -153,7 +153,7 @@ fn pods_beyond_the_size_go_and_the_newest_first() {
 }
 
 #[test]
-fn an_evicted_group_goes_whole_and_comes_back_when_it_is_whole_again() {
+fn evicted_group_is_admitted_again_only_when_all_pods_return() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));
@@ -178,7 +178,7 @@ fn an_evicted_group_goes_whole_and_comes_back_when_it_is_whole_again() {
 }
 
 #[test]
-fn a_group_that_cannot_be_retried_fails_with_its_last_pod() {
+fn group_with_unretriable_pod_fails_when_its_last_pod_ends() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[("retriable-in-group", "false")]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));
@@ -195,7 +195,7 @@ fn a_group_that_cannot_be_retried_fails_with_its_last_pod() {
 }
 
 #[test]
-fn the_first_pod_is_enough_where_that_is_asked_for() {
+fn group_with_fast_admission_is_admitted_with_its_first_pod() {
     let fast = [("pod-group-fast-admission", "true")];
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 3, &fast));
@@ -214,7 +214,7 @@ fn the_first_pod_is_enough_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_no_group_can_be_made_of_is_told() {
+fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
     for (name, other, word) in [
         ("size", member("b", "1", 3, &[]), "sizes"),
         (
@@ -257,7 +257,7 @@ fn what_no_group_can_be_made_of_is_told() {
 }
 
 #[test]
-fn a_workload_made_beforehand_says_for_itself_what_the_pods_of_its_group_leave_open() {
+fn prebuilt_group_workload_keeps_its_own_gates_and_capacity_tiers() {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);
     let mut cluster = crate::stories::tiers::ladder_on(Cluster::with(settings), "4");
@@ -283,7 +283,7 @@ fn a_workload_made_beforehand_says_for_itself_what_the_pods_of_its_group_leave_o
 }
 
 #[test]
-fn whoever_deletes_the_workload_ends_the_group() {
+fn group_whose_workload_is_deleted_loses_its_pods() {
     let mut cluster = pod_queue("2");
     cluster.put(Kind::Pod, member("a", "1", 2, &[]));
     cluster.put(Kind::Pod, member("b", "1", 2, &[]));
@@ -308,7 +308,7 @@ fn whoever_deletes_the_workload_ends_the_group() {
 }
 
 #[test]
-fn every_write_may_fail_or_be_lost_and_the_group_ends_the_same() {
+fn group_ends_the_same_despite_failed_or_lost_writes() {
     let purposes = [
         Purpose::CreateWorkload,
         Purpose::ReserveQuota,
@@ -408,7 +408,7 @@ pub fn running_set() -> (Cluster, String) {
 }
 
 #[test]
-fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now() {
+fn stateful_set_scaled_to_zero_and_back_requests_new_size() {
     let (mut cluster, name) = running_set();
     // To zero and back, before anybody could look.
     for index in [0, 1] {
@@ -429,7 +429,7 @@ fn a_stateful_set_that_returns_before_its_quota_is_free_asks_for_what_it_is_now(
 }
 
 #[test]
-fn a_stateful_set_is_one_workload_through_updates_and_scales() {
+fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     let mut cluster = pod_queue("3");
     cluster.put(Kind::StatefulSet, set(2));
     cluster.settle();

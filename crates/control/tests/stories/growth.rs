@@ -26,7 +26,7 @@ fn short() -> Value {
 }
 
 #[test]
-fn a_worker_that_fails_long_after_a_growth_is_not_given_up() {
+fn worker_failing_long_after_scale_up_is_not_given_up() {
     let mut cluster = held_small(with_priorities(cluster()), short());
     cluster.complete("first");
     cluster.pass_judged(60, "grown");
@@ -50,7 +50,7 @@ fn a_worker_that_fails_long_after_a_growth_is_not_given_up() {
 }
 
 #[test]
-fn each_growth_has_its_own_time() {
+fn scale_up_beyond_timeout_drops_unready_workers_and_is_retried() {
     let mut cluster = held_small(with_priorities(cluster()), short());
     cluster.nodes = Some(3);
     cluster.complete("first");
@@ -76,7 +76,7 @@ fn on_spot(more: Value) -> Cluster {
 }
 
 #[test]
-fn a_growth_that_gets_no_nodes_is_taken_back() {
+fn scale_up_without_nodes_is_undone_as_stock_out() {
     // The same holds for a job that is no gang: no other time ends its scale-up.
     for more in [json!({}), json!({"schedulingConfig": {"gangScheduling": false}})] {
         let mut cluster = on_spot(more);
@@ -109,7 +109,7 @@ fn a_growth_that_gets_no_nodes_is_taken_back() {
 }
 
 #[test]
-fn an_autoscaler_that_has_no_nodes_for_a_growth_ends_it_sooner() {
+fn scale_up_refused_by_autoscaler_is_undone_early() {
     let mut cluster = on_spot(json!({}));
     cluster.nodes = Some(3);
     cluster.refused_nodes = Some("out of resources".into());
@@ -120,7 +120,7 @@ fn an_autoscaler_that_has_no_nodes_for_a_growth_ends_it_sooner() {
 }
 
 #[test]
-fn with_too_few_left_a_growth_without_nodes_leaves_the_tier_whole() {
+fn scale_up_without_nodes_evicts_job_left_below_its_minimum() {
     let mut cluster = on_spot(json!({}));
     cluster.nodes = Some(1);
     cluster.complete("first");
@@ -130,7 +130,7 @@ fn with_too_few_left_a_growth_without_nodes_leaves_the_tier_whole() {
 }
 
 #[test]
-fn who_lost_a_node_after_a_growth_was_up_leaves_its_tier_as_ever() {
+fn job_losing_node_after_completed_scale_up_is_evicted() {
     let mut cluster = on_spot(json!({}));
     cluster.complete("first");
     cluster.pass_judged(40, "grown");
@@ -156,7 +156,7 @@ fn forbidden(mut cluster: Cluster, forbid: impl FnOnce(&mut Cluster), allow: imp
 }
 
 #[test]
-fn who_may_not_be_admitted_does_not_try_to_grow() {
+fn elastic_job_barred_from_admission_does_not_try_to_grow() {
     for (kind, namespace, name) in [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")] {
         let stop = |policy: &'static str| {
             move |cluster: &mut Cluster| cluster.edit(kind, namespace, name, &json!({"spec": {"stopPolicy": policy}}))
@@ -203,7 +203,7 @@ fn growing() -> Cluster {
 }
 
 #[test]
-fn a_run_that_is_deleted_while_it_grows_keeps_its_quota_until_its_pods_have_gone() {
+fn workload_deleted_during_scale_up_keeps_quota_until_pods_end() {
     let mut cluster = growing();
     let stop = |policy: &str| json!({"spec": {"stopPolicy": policy}});
     cluster.edit(Kind::ClusterQueue, "", "cq", &stop("Hold"));
@@ -222,7 +222,7 @@ fn a_run_that_is_deleted_while_it_grows_keeps_its_quota_until_its_pods_have_gone
 }
 
 #[test]
-fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
+fn scale_up_waiting_for_late_admission_check_is_given_up() {
     let mut cluster = growing();
     let new = |cluster: &Cluster| cluster.slices("a").into_iter().find(|(_, _, replaces)| replaces.is_some());
     rely_on_budget(&mut cluster, &[("spot", "6")], json!([]));
@@ -234,7 +234,7 @@ fn a_growth_waits_for_a_check_that_comes_late_no_longer_than_for_quota() {
 }
 
 #[test]
-fn nobody_grows_beyond_a_limit_of_its_policy() {
+fn elastic_job_does_not_grow_beyond_queue_policy_limit() {
     let limit = |gpus: i64| {
         let patch = json!({"spec": {"admission": {"maxGPUsPerJob": gpus}}});
         move |cluster: &mut Cluster| cluster.edit(Kind::QueuePolicy, "", "p", &patch)
@@ -254,7 +254,7 @@ fn nobody_grows_beyond_a_limit_of_its_policy() {
 }
 
 #[test]
-fn who_may_not_grow_keeps_nobody_else_from_it() {
+fn elastic_job_unable_to_grow_does_not_block_others() {
     let quota = |cpus: &str| {
         let resources = json!([{"name": "cpu", "nominalQuota": cpus}]);
         let flavors = json!([{"name": "spot", "resources": resources}]);
@@ -279,7 +279,7 @@ fn who_may_not_grow_keeps_nobody_else_from_it() {
 }
 
 #[test]
-fn growths_in_vain_come_later_and_later() {
+fn failed_scale_ups_are_retried_after_ever_longer_pauses() {
     let mut cluster = held_small(with_priorities(cluster()), short());
     cluster.nodes = Some(2);
     cluster.complete("first");
@@ -302,7 +302,7 @@ fn elasticity(cluster: &Cluster) -> String {
 
 /// The pods of a PyTorchJob have the bounds of their rendezvous in their environment.
 #[test]
-fn bounds_that_are_widened_while_it_runs_are_told_for_the_next_start() {
+fn bounds_widened_during_run_take_effect_at_next_start() {
     let mut cluster = crate::stories::elastic::started();
     cluster.pass_judged(10, "runs");
     assert!(elasticity(&cluster).starts_with("2 to 4 workers; adds "), "{}", elasticity(&cluster));

@@ -10,7 +10,7 @@ use crate::stories::elastic::{cluster, elastic, other, with_priorities};
 use crate::stories::restarts::{held_small, saving, tell, told_once, uid, variable};
 
 #[test]
-fn it_grows_by_a_restart_once_it_has_saved() {
+fn elastic_job_grows_by_restart_once_it_has_saved() {
     let mut cluster = held_small(saving("a"));
     let told = cluster.told("a", "Elastic");
     assert_eq!((&told["status"], &told["reason"]), (&json!("True"), &json!("ScalePolicy")), "{told}");
@@ -37,7 +37,7 @@ fn it_grows_by_a_restart_once_it_has_saved() {
 }
 
 #[test]
-fn a_growth_waits_for_a_checkpoint_that_is_newer_than_the_idle_quota() {
+fn scale_up_restart_waits_for_checkpoint_newer_than_idle_quota() {
     let mut cluster = held_small(saving("a"));
     save(&mut cluster, "a", 700);
     cluster.pass_judged(70, "what it saved is old");
@@ -54,7 +54,7 @@ fn a_growth_waits_for_a_checkpoint_that_is_newer_than_the_idle_quota() {
 }
 
 #[test]
-fn who_waits_for_its_checkpoint_keeps_nobody_else_from_growing() {
+fn job_waiting_for_checkpoint_does_not_block_growth_of_others() {
     let mut cluster = with_priorities(cluster());
     for name in ["first", "second"] {
         cluster.put(Kind::JOB, other(name, "2", 1));
@@ -96,7 +96,7 @@ fn two_that_could_grow() -> Cluster {
 }
 
 #[test]
-fn a_growth_of_another_one_costs_nobody_its_checkpoint() {
+fn checkpoint_stays_valid_for_scale_up_while_another_job_grows() {
     // Whenever it saves, before, in or after the look in which the other one grows: one checkpoint is enough.
     for second in 12..30 {
         let mut cluster = two_that_could_grow();
@@ -109,7 +109,7 @@ fn a_growth_of_another_one_costs_nobody_its_checkpoint() {
 }
 
 #[test]
-fn what_was_idle_before_a_job_became_elastic_again_is_not_remembered() {
+fn idle_quota_from_before_elasticity_was_reenabled_is_not_remembered() {
     let mut cluster = held_small(saving("a"));
     cluster.complete("first");
     cluster.pass_judged(20, "idle");
@@ -145,7 +145,7 @@ fn asked_to_grow() -> Cluster {
 }
 
 #[test]
-fn it_saves_before_it_restarts_with_more() {
+fn elastic_job_gets_time_to_save_before_scale_up_restart() {
     for saves in [true, false] {
         let mut cluster = asked_to_grow();
         let asked = cluster.told("a", "CheckpointRequested");
@@ -162,7 +162,7 @@ fn it_saves_before_it_restarts_with_more() {
 }
 
 #[test]
-fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
+fn workers_not_yet_started_are_given_up_without_restart() {
     let mut cluster = asked_to_grow();
     let before = uid(&cluster, "a-worker");
     let up = cluster.told("a", "Running");
@@ -186,7 +186,7 @@ fn workers_that_were_not_started_yet_are_given_up_without_a_restart() {
 }
 
 #[test]
-fn who_saves_no_checkpoints_does_not_grow_while_it_runs_and_says_so() {
+fn running_job_without_checkpoints_does_not_grow_and_reports_it() {
     let mut cluster = held_small(told_once("a", &json!({})));
     cluster.complete("first");
     let slices = cluster.count(Purpose::CreateWorkload);

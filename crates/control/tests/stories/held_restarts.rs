@@ -10,7 +10,7 @@ use crate::stories::elastic::{cluster, other, with_priorities};
 use crate::stories::restarts::{started, told_once, uid, variable};
 
 #[test]
-fn a_host_file_lists_the_workers_of_the_restart_that_is_made_in_the_end() {
+fn host_file_lists_workers_of_restart_that_finally_happens() {
     let launcher = json!([{"name": "launcher", "replicaResources": {"cpu": "1"}}]);
     let mut cluster = started(told_once("a", &json!({"jobType": "MPIJob", "roles": launcher})));
     for _ in 0..100 {
@@ -50,7 +50,7 @@ fn fail_for_want_of_ps(cluster: &mut Cluster) {
 }
 
 #[test]
-fn who_fails_while_others_are_deleted_for_a_restart_fails_nothing() {
+fn part_failure_while_restart_deletes_its_peers_is_ignored() {
     for fails_over in [false, true] {
         let ps = json!([{"name": "ps", "replicas": 1, "replicaResources": {"cpu": "1"}}]);
         let mut cluster = started(told_once("a", &json!({"jobType": "TFJob", "roles": ps, "backoffLimit": 0})));
@@ -102,7 +102,7 @@ fn kept_from_before_its_growth() -> Cluster {
 }
 
 #[test]
-fn a_failed_job_that_is_kept_from_before_a_growth_is_no_failure_of_the_run_that_gives_workers_up_again() {
+fn failed_part_from_before_growth_does_not_fail_shrunk_run() {
     // Back to the number of workers with which that Job was started, or to another number.
     for (cpus, keeps) in [("3", 2), ("2", 3)] {
         let mut cluster = kept_from_before_its_growth();

@@ -55,7 +55,7 @@ fn begun_small(climb: Value) -> Cluster {
 }
 
 #[test]
-fn who_grows_has_climbed_as_often_as_before() {
+fn scale_up_keeps_number_of_times_job_moved_back() {
     for restarts in [false, true] {
         let climb = json!({"minStay": "1s", "hysteresis": "5s", "when": "Anytime", "maxTimes": 1});
         let mut cluster = begun_small(climb);
@@ -83,7 +83,7 @@ fn who_grows_has_climbed_as_often_as_before() {
 }
 
 #[test]
-fn who_grows_has_stayed_as_long_as_before() {
+fn scale_up_does_not_restart_minimum_stay_in_tier() {
     for restarts in [false, true] {
         let mut cluster = begun_small(json!({"minStay": "100s", "hysteresis": "1s", "when": "Anytime"}));
         cluster.pass(35);
@@ -102,7 +102,7 @@ fn who_grows_has_stayed_as_long_as_before() {
 }
 
 #[test]
-fn who_grows_is_protected_no_longer_than_before() {
+fn scale_up_does_not_renew_protected_running_time() {
     for restarts in [false, true] {
         let mut cluster = with_priorities(cluster());
         let bounds = json!({"protectedRunningTime": "1m"});
@@ -128,7 +128,7 @@ fn who_grows_is_protected_no_longer_than_before() {
 }
 
 #[test]
-fn who_grew_is_before_those_who_came_after_it() {
+fn job_that_grew_keeps_queue_position_before_later_jobs() {
     let mut cluster = with_priorities(cluster());
     for (name, cpus) in [("first", "3"), ("filler", "1")] {
         cluster.put(Kind::JOB, job(name, "lq", cpus, true));
@@ -157,7 +157,7 @@ fn who_grew_is_before_those_who_came_after_it() {
 }
 
 #[test]
-fn a_growth_gives_no_more_time_to_run() {
+fn scale_up_does_not_extend_maximum_execution_time() {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "4", 1));
     cluster.pass(3);
@@ -174,7 +174,7 @@ fn a_growth_gives_no_more_time_to_run() {
 }
 
 #[test]
-fn a_growth_is_no_admission_to_a_tier_for_the_log() {
+fn scale_up_is_not_logged_as_admission_to_tier() {
     let mut cluster = begun_small(json!({"minStay": "1s", "hysteresis": "5s", "when": "Anytime"}));
     let of_a = |cluster: &mut Cluster| -> Vec<TierMove> {
         let all = std::mem::take(&mut cluster.moves);

@@ -35,7 +35,7 @@ fn of_pods(cluster: &Cluster) -> [usize; 3] {
 /// Somebody takes the labels off a pod by which its Job knows it, and the Job makes another one: the pod gets the reason in its status, and is
 /// deleted.
 #[test]
-fn relabelled_pod_of_a_job_is_told_and_stopped() {
+fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     let (mut cluster, pod) = running();
     assert_eq!(of_pods(&cluster), [0, 0, 0], "nothing is asked about pods that their Jobs answer for");
     cluster.release_pod(&pod);
@@ -62,7 +62,7 @@ fn pod_that_loses_all_its_labels_is_stopped() {
 
 /// Its Job would not lose it by that, and nobody would see what comes after.
 #[test]
-fn pod_that_loses_the_label_by_which_it_is_found_is_stopped() {
+fn pod_that_loses_its_podset_label_is_stopped() {
     let (mut cluster, pod) = running();
     cluster.mark_pod(&pod, &json!({"labels": {"kueue.x-k8s.io/podset": null}, "finalizers": []}));
     cluster.pass(4);
@@ -71,7 +71,7 @@ fn pod_that_loses_the_label_by_which_it_is_found_is_stopped() {
 
 /// The labels were taken off while nobody looked.
 #[test]
-fn pod_that_was_relabelled_before_the_start_is_stopped() {
+fn pod_relabelled_before_control_started_is_stopped() {
     for annotated in [true, false] {
         let (mut cluster, pod) = running();
         cluster.release_pod(&pod);
@@ -89,7 +89,7 @@ fn pod_that_was_relabelled_before_the_start_is_stopped() {
 
 /// Quota is given back when nothing runs any more that was started by it, whoever answers for that.
 #[test]
-fn quota_waits_for_relabelled_pods() {
+fn quota_of_job_is_held_until_relabelled_pods_end() {
     for evicted in [false, true] {
         let (mut cluster, pod) = running();
         cluster.release_pod(&pod);
@@ -149,7 +149,7 @@ fn pod_that_names_its_job_by_another_name_is_stopped() {
 
 /// A Job that is deleted without its pods is kept by a finalizer, and ends by its deadline while they run on: they hold its quota.
 #[test]
-fn job_that_ends_without_its_pods_keeps_its_quota() {
+fn job_that_ends_while_orphaned_pods_run_keeps_its_quota() {
     let (mut cluster, pod) = running();
     let key = Cluster::key(Kind::JOB, "team", "t");
     cluster.begin_orphaning(&key);
@@ -166,7 +166,7 @@ fn job_that_ends_without_its_pods_keeps_its_quota() {
 
 /// The pod has ended, and somebody's finalizer keeps it: it uses nothing.
 #[test]
-fn relabelled_pod_that_has_ended_holds_up_nothing() {
+fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     let (mut cluster, pod) = running();
     cluster.edit(Kind::JobPod, "team", "t-a", &json!({"status": {"phase": "Succeeded"}}));
     cluster.release_pod(&pod);
@@ -178,7 +178,7 @@ fn relabelled_pod_that_has_ended_holds_up_nothing() {
 
 /// A pod that nobody made is made to look like one of a job, never comes to a node, and is kept by a finalizer: it holds up nothing.
 #[test]
-fn forged_pod_that_never_runs_holds_up_nothing() {
+fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     let (mut cluster, pod) = running();
     let mut forged = cluster.objects[&pod].clone();
     forged["metadata"] = json!({"namespace": "team", "name": "forged", "labels": forged["metadata"]["labels"],
@@ -195,7 +195,7 @@ fn forged_pod_that_never_runs_holds_up_nothing() {
 
 /// A Job takes back a pod that has only lost its reference to it.
 #[test]
-fn adopted_pod_is_left_alone() {
+fn pod_adopted_again_by_its_job_is_left_alone() {
     let (mut cluster, pod) = running();
     let owners = cluster.objects[&pod]["metadata"]["ownerReferences"].clone();
     cluster.mark_pod(&pod, &json!({"ownerReferences": null}));
@@ -208,7 +208,7 @@ fn adopted_pod_is_left_alone() {
 
 /// Pods that somebody else has started, and pods that a Job was deleted without, run on.
 #[test]
-fn pods_of_others_are_left_alone() {
+fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     let (mut cluster, pod) = running();
     let mut of_ray = cluster.objects[&pod].clone();
     of_ray["metadata"] = json!({"namespace": "team", "name": "ray", "labels": {"kueue.x-k8s.io/podset": "main"},
@@ -255,7 +255,7 @@ fn resize(cluster: &mut Cluster, cpu: &str) {
 
 /// A pod of a Job is made larger than its place: its Workload leaves, and is tried again with pods of the old size.
 #[test]
-fn resized_pod_of_a_job_leaves_like_a_victim() {
+fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     let (mut cluster, pod) = running();
     resize(&mut cluster, "5");
     cluster.pass(2);
@@ -294,7 +294,7 @@ fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
 
 /// One that asks for no more than its place has is read once, however often its metadata change.
 #[test]
-fn changed_pod_of_a_job_is_read_once() {
+fn resized_pod_is_read_once_however_often_metadata_change() {
     let (mut cluster, pod) = running();
     resize(&mut cluster, "500m");
     for note in ["a", "b", "c"] {

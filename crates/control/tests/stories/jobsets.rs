@@ -75,7 +75,7 @@ pub fn stopped(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
+fn job_set_has_one_workload_and_eviction_deletes_its_jobs() {
     let mut settings = crate::stories::cluster::settings();
     settings.manage_jobs_without_queue_name = true;
     let mut cluster = one_queue("4");
@@ -115,7 +115,7 @@ fn a_jobset_is_one_workload_and_its_jobs_go_with_its_place() {
 }
 
 #[test]
-fn a_job_of_a_jobset_without_admission_does_not_run() {
+fn job_of_unadmitted_job_set_is_suspended_again() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
@@ -132,7 +132,7 @@ fn a_job_of_a_jobset_without_admission_does_not_run() {
 }
 
 #[test]
-fn a_jobset_is_suspended_before_its_jobs() {
+fn job_set_without_quota_is_suspended_before_its_jobs() {
     let mut cluster = one_queue("1");
     // Both run before Berth sees them, and the queue has no room.
     cluster.put(Kind::JOB_SET, slices());
@@ -155,7 +155,7 @@ fn a_jobset_is_suspended_before_its_jobs() {
 /// Its controller may know less than the API server when it takes note of the stop, and so may the one of its Jobs: pods that it
 /// has made and has not counted yet run, too.
 #[test]
-fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
+fn job_set_does_not_start_while_its_old_jobs_run() {
     for counted in [true, false] {
         let mut cluster = one_queue("4");
         cluster.controller_sleeps = !counted;
@@ -185,7 +185,7 @@ fn a_jobset_does_not_start_beside_a_job_that_runs_since_before() {
 
 /// One Job decides that the JobSet has failed, and its controller stops the other Jobs afterwards.
 #[test]
-fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
+fn failed_job_set_frees_quota_when_its_last_job_stops() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
@@ -210,7 +210,7 @@ fn the_quota_of_a_jobset_that_failed_is_free_when_its_last_job_has_stopped() {
 
 /// Stopped before its first start: Jobs that run have run since before it was suspended.
 #[test]
-fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
+fn job_set_never_started_keeps_quota_until_earlier_pods_end() {
     let mut cluster = one_queue("4");
     cluster.controller_sleeps = true;
     cluster.put(Kind::JOB_SET, slices());
@@ -227,7 +227,7 @@ fn the_quota_of_a_jobset_that_never_started_waits_for_the_pods_of_before() {
 }
 
 #[test]
-fn a_jobset_starts_when_its_jobs_were_seen() {
+fn job_set_starts_when_its_jobs_exist_or_after_delay() {
     for late in [false, true] {
         let mut cluster = one_queue("4");
         let mut suspended = slices();
@@ -256,7 +256,7 @@ fn selectors(cluster: &Cluster) -> Vec<Value> {
 }
 
 #[test]
-fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
+fn jobs_with_overridden_selectors_are_deleted_before_job_set_starts() {
     let begin = || {
         let mut cluster = crate::stories::tiers::ladder("4");
         let labels = json!({"spec": {"nodeLabels": {"cloud.google.com/reservation-name": "ours"}}});
@@ -307,7 +307,7 @@ fn jobs_made_of_selectors_that_give_way_are_made_again_before_it_starts() {
 }
 
 #[test]
-fn a_flavor_that_takes_affinity_is_passed_over() {
+fn flavor_that_needs_node_affinity_is_skipped_for_job_set() {
     // A suspended JobSet takes no affinity, which is how Berth keeps pods off nodes.
     let mut cluster = one_queue("4");
     cluster.edit(Kind::ResourceFlavor, "", "default", &forbidding("cloud.google.com/gke-spot"));
@@ -332,7 +332,7 @@ fn a_flavor_that_takes_affinity_is_passed_over() {
 }
 
 #[test]
-fn what_cannot_be_started_as_admitted_ends_with_the_reason() {
+fn job_set_that_cannot_start_as_admitted_finishes_with_reason() {
     let mut cluster = one_queue("4");
     cluster.put(Kind::JOB_SET, slices());
     cluster.settle();
@@ -360,7 +360,7 @@ fn reports(cluster: &mut Cluster, running: i32) {
 }
 
 #[test]
-fn a_jobset_is_given_time_to_save_where_a_policy_says_so() {
+fn job_set_gets_grace_period_only_with_queue_policy() {
     for (policy, waits) in [(false, false), (true, true)] {
         let mut cluster = preempting("4");
         if policy {
@@ -397,7 +397,7 @@ fn a_jobset_is_given_time_to_save_where_a_policy_says_so() {
 }
 
 #[test]
-fn a_start_that_lands_late_does_not_use_quota_that_was_given_away() {
+fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     let mut cluster = one_queue("4");
     cluster.loses.push(Purpose::StartJob);
     let mut suspended = slices();

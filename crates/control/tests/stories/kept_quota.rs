@@ -108,7 +108,7 @@ fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
 /// A running job that loses its queue, has to wait for another Workload, gets a controller or leaves management can still be preempted, also by a
 /// process that has not seen the change.
 #[test]
-fn running_job_that_asks_no_more_is_preempted() {
+fn running_job_that_no_longer_requests_quota_can_be_preempted() {
     for edit in EDITS {
         for restarts in [None, Some(Kind::JOB), Some(Kind::Workload)] {
             let mut cluster = running();
@@ -129,7 +129,7 @@ fn running_job_that_asks_no_more_is_preempted() {
 
 /// A tenant who stops the job in the same write holds quota by no pod: it goes back without anybody asking for it.
 #[test]
-fn suspended_job_that_asks_no_more_gives_quota_back() {
+fn suspended_job_that_no_longer_requests_quota_gives_it_back() {
     for edit in [Edit::Queue, Edit::Prebuilt, Edit::Namespace] {
         for restarts in [false, true] {
             let mut cluster = running();
@@ -147,7 +147,7 @@ fn suspended_job_that_asks_no_more_gives_quota_back() {
 
 /// A Job that runs on quota of its own is made a part of a JobSet that runs on less: it keeps its own until somebody else is to have that.
 #[test]
-fn running_job_given_to_a_job_set_is_preempted() {
+fn running_job_given_to_job_set_can_be_preempted() {
     for restarts in [false, true] {
         let mut cluster = contested("1010m");
         let pods = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "10m"}}}]}});
@@ -173,7 +173,7 @@ fn running_job_given_to_a_job_set_is_preempted() {
 
 /// A JobSet names its queue in an annotation; without it, it is followed like a Job.
 #[test]
-fn job_set_that_asks_no_more_gives_quota_back() {
+fn job_set_that_no_longer_requests_quota_gives_it_back() {
     for (suspend, restarts) in [(false, false), (true, false), (true, true), (false, true)] {
         let mut cluster = contested("4");
         cluster.put(
@@ -209,7 +209,7 @@ fn job_set_that_asks_no_more_gives_quota_back() {
 
 /// The end of a job is the end of its Workload, whether it still names its queue or not.
 #[test]
-fn job_that_asks_no_more_ends_with_its_workload() {
+fn job_that_no_longer_requests_quota_finishes_its_workload() {
     for edit in [Edit::Queue, Edit::OtherController, Edit::Namespace] {
         let mut cluster = running();
         make(&mut cluster, edit, false);
@@ -224,7 +224,7 @@ fn job_that_asks_no_more_ends_with_its_workload() {
 
 /// Its Workload says that it keeps its quota, and while it has none, why it gets none.
 #[test]
-fn workload_without_asking_job_says_why() {
+fn workload_whose_job_left_its_queue_reports_the_reason() {
     let mut cluster = running();
     make(&mut cluster, Edit::Queue, false);
     cluster.pass(5);
@@ -250,7 +250,7 @@ fn workload_without_asking_job_says_why() {
 
 /// The name of a Workload that does not exist is mended once the job has stopped, and the job waits with the Workload that it had.
 #[test]
-fn mistyped_prebuilt_name_can_be_mended() {
+fn job_with_corrected_prebuilt_workload_name_regains_its_own_workload() {
     let mut cluster = running();
     let before = cluster.workload_of("t").unwrap()["metadata"]["uid"].clone();
     make(&mut cluster, Edit::Prebuilt, true);
@@ -269,7 +269,7 @@ fn mistyped_prebuilt_name_can_be_mended() {
 
 /// A job that names another Workload in place of its own gives the quota of its own back, and runs by the other one.
 #[test]
-fn job_that_names_another_workload_runs_by_that() {
+fn job_naming_another_workload_switches_to_that_workload() {
     let mut cluster = running();
     let own = name_of(&cluster, "job-t-");
     let mut other = made_before(&job("t", "lq", "1", true)["spec"]["template"]);
@@ -284,7 +284,7 @@ fn job_that_names_another_workload_runs_by_that() {
 
 /// Somebody's finalizer keeps a job that is being deleted, and its queue is taken away: it is driven out all the same.
 #[test]
-fn leaving_job_without_queue_is_preempted() {
+fn terminating_job_that_left_its_queue_can_be_preempted() {
     let mut cluster = running();
     cluster.edit(Kind::JOB, "team", "t", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
     cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
@@ -296,7 +296,7 @@ fn leaving_job_without_queue_is_preempted() {
 
 /// The same of one whose Workload is deleted, too: that waits for its pods, which nobody else stops.
 #[test]
-fn leaving_job_whose_workload_is_deleted_stops() {
+fn terminating_job_with_deleted_workload_is_stopped_and_frees_quota() {
     let mut cluster = running();
     cluster.edit(Kind::JOB, "team", "t", &json!({"metadata": {"finalizers": ["example.com/never"]}}));
     cluster.keep_pods_of(Kind::JOB, "t");
@@ -364,7 +364,7 @@ fn job_of_unmanaged_kind_is_preempted_after_a_restart() {
 
 /// Pods by themselves, groups and TrainingJobs of a namespace that leaves management run on, end with their Workloads, and can be preempted.
 #[test]
-fn pods_and_training_jobs_of_unmanaged_namespace_are_followed() {
+fn pods_and_training_jobs_of_unmanaged_namespace_follow_their_workloads() {
     for ends in [true, false] {
         let mut cluster = contested("2");
         cluster.put(Kind::Pod, pod("t", "2"));
