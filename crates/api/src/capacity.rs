@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_about_selectors_names_them_all() {
+    fn capacity_selectors_are_all_named_on_departure_page() {
         let page = include_str!("../../../docs/departures/0018-capacity-selectors-pin.md");
         for key in CAPACITY_SELECTORS {
             assert!(page.contains(&format!("`{key}`")), "{key}");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_tiers() {
+    fn capacity_tiers_text_is_parsed_or_refused_with_reason() {
         for (text, expected) in [
             ("reserved", Ok(vec![Reserved])),
             ("spot, on-demand", Ok(vec![Spot, OnDemand])),

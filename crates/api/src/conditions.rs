@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_cut_at_a_character() {
+    fn long_condition_message_is_cut_at_character_boundary() {
         assert_eq!(truncate("short", 5), "short");
         assert_eq!(truncate("0123456789", 9), "01234 ...");
         assert_eq!(truncate("éééééé", 9), "éé ...");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_and_testing() {
+    fn condition_is_found_by_type_and_false_only_once_set() {
         let mut list = Vec::new();
         assert!(!is_true(&list, types::ACTIVE) && !is_false(&list, types::ACTIVE));
         set_condition(&mut list, types::ACTIVE, "False", reasons::STOPPED, "m", None, Timestamp::UNIX_EPOCH);

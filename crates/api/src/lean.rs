@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_managed_fields_are_missing() {
+    fn decoded_object_lacks_only_its_managed_fields() {
         check::<Job>(&object(json!({"spec": {"template": {"metadata": {"labels": {"managedFields": "x"}}, "spec":
             {"containers": [{"name": "c"}]}}}, "status": {"active": 1}})));
         check::<Workload>(&object(json!({"spec": {"queueName": "q", "podSets": [{"count": 1, "template": {"metadata":
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_read_as_an_object() {
+    fn field_named_like_raw_value_is_refused_when_decoding() {
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         for name in [RAW, r"\u0024serde_json::private::RawValue", r"$serde_json::private::RawV\u0061lue"] {
             let text = format!(r#"{{"{name}": "[1]"}}"#);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_stays_wrong() {
+    fn malformed_job_fails_to_decode() {
         let bad = object(json!({"spec": {"parallelism": "many"}}));
         assert!(decode::<Job>(&bad.to_string()).is_err());
         assert!(decode::<Job>("[]").is_err() && decode::<Job>("{} x").is_err());

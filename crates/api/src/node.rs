@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_taints_that_announce_an_end_count() {
+    fn node_is_reclaimed_only_by_taints_that_announce_termination() {
         let node = |taints: serde_json::Value| -> Node {
             serde_json::from_value(
                 json!({"metadata": {"name": "n", "uid": "u"}, "status": {"images": [{"names": ["i"]}]},

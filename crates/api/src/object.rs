@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_quantities() {
+    fn nominal_quota_written_as_integer_is_read_as_quantity() {
         let quota: ResourceQuota = serde_json::from_value(json!({"name": "cpu", "nominalQuota": 9})).unwrap();
         assert_eq!(quota.nominal_quota.0, "9");
     }
 
     #[test]
-    fn objects_carry_their_identity_and_nothing_that_is_unset() {
+    fn serialized_object_has_api_version_kind_and_no_unset_fields() {
         let class = WorkloadPriorityClass { value: 7, ..Default::default() };
         assert_eq!(
             serde_json::to_value(&class).unwrap(),

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_begins_with_the_message() {
+    fn cel_message_expression_begins_with_static_message() {
         assert_eq!(
             telling(&[
                 ["self.min <= self.max", ".min", "too great", ": %d'.format([self.min])"],

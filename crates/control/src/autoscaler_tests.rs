@@ -26,7 +26,7 @@ fn all_are(component: &str, reason: &str, refusals: bool, messages: &[&str]) {
 }
 
 #[test]
-fn karpenter_without_capacity_is_understood() {
+fn karpenter_event_of_exhausted_capacity_is_recognized() {
     let messages = [
         "Failed to schedule pod, all available instance types exceed limits for nodepool (NodePool=gpu-spot)",
         "Failed to schedule pod, all available instance types exceed limits for nodepool: \"gpu-spot\"",
@@ -57,7 +57,7 @@ fn karpenter_without_capacity_is_understood() {
 }
 
 #[test]
-fn karpenter_without_a_machine_that_would_do_is_no_lack_of_capacity() {
+fn karpenter_event_of_unsuitable_instance_types_is_no_capacity_shortage() {
     let messages = [
         "Failed to schedule pod, incompatible requirements, label \"workload\" does not have known values",
         "Failed to schedule pod, incompatible with nodepool \"system\", daemonset \
@@ -86,7 +86,7 @@ fn karpenter_without_a_machine_that_would_do_is_no_lack_of_capacity() {
 }
 
 #[test]
-fn the_cluster_autoscaler_without_capacity_is_understood() {
+fn cluster_autoscaler_event_of_exhausted_capacity_is_recognized() {
     let none_larger = [
         "pod didn't trigger scale-up: 1 in backoff after failed scale-up",
         "(combined from similar events): pod didn't trigger scale-up: 1 in backoff after failed scale-up, 6 node(s) \
@@ -116,7 +116,7 @@ fn the_cluster_autoscaler_without_capacity_is_understood() {
 }
 
 #[test]
-fn the_cluster_autoscaler_without_a_machine_that_would_do_is_no_lack_of_capacity() {
+fn cluster_autoscaler_event_of_unsuitable_nodes_is_no_capacity_shortage() {
     let messages = [
         "pod didn't trigger scale-up: 3 node(s) didn't match Pod's node affinity/selector",
         "pod didn't trigger scale-up: 1 node(s) had untolerated taint {CriticalAddonsOnly: true}",
@@ -131,7 +131,7 @@ fn the_cluster_autoscaler_without_a_machine_that_would_do_is_no_lack_of_capacity
 }
 
 #[test]
-fn what_others_say_is_no_word_of_an_autoscaler() {
+fn event_of_scheduler_kubelet_or_eviction_is_no_capacity_shortage() {
     let scheduler = "0/9 nodes are available: 9 Insufficient nvidia.com/gpu. preemption: 0/9 nodes are available: 9 \
                      No preemption victims found for incoming pod.";
     all_are(SCHEDULER, "FailedScheduling", false, &[scheduler]);
@@ -140,7 +140,7 @@ fn what_others_say_is_no_word_of_an_autoscaler() {
 }
 
 #[test]
-fn the_last_word_of_an_autoscaler_counts() {
+fn latest_autoscaler_event_decides_whether_capacity_is_refused() {
     let failed = ("02", CLUSTER_AUTOSCALER, "FailedScaleUp", "out of resources");
     let triggered = |at| (at, CLUSTER_AUTOSCALER, "TriggeredScaleUp", "pod triggered scale-up: [{spot 0->1 (max: 4)}]");
     assert_eq!(word(&[]), None);
@@ -156,7 +156,7 @@ fn the_last_word_of_an_autoscaler_counts() {
 }
 
 #[test]
-fn an_event_that_repeats_counts_from_when_it_was_seen_last() {
+fn repeated_autoscaler_event_counts_at_its_last_observed_time() {
     let event = |reason: &str, times: serde_json::Value| -> Event {
         let mut event = json!({"metadata": {}, "involvedObject": {}, "reason": reason,
             "message": "GCE out of resources", "reportingComponent": CLUSTER_AUTOSCALER});

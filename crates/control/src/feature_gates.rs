@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_kueues() {
+    fn feature_gate_table_matches_counts_of_kueue() {
         assert_eq!(GATES.len(), 80);
         assert_eq!(GATES.iter().filter(|gate| gate.on).count(), 59);
         assert!(GATES.iter().flat_map(|gate| gate.needs).all(|need| GATES.iter().any(|gate| gate.name == *need)));

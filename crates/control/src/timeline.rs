@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn untold_and_without_a_jump_times_of_day_are_believed() {
+    fn wall_clock_without_jumps_is_believed() {
         let mut clocks = Clocks::new();
         for _ in 0..2 {
             for (from, to) in [(BEGIN - DAY, BEGIN + 1), (BEGIN + 5, BEGIN + 3_004), (BEGIN + 9, BEGIN)] {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_was_jumped_over_has_not_passed() {
+    fn day_skipped_by_wall_clock_jump_has_not_passed() {
         let mut clocks = Clocks::new();
         let (long_before, started) = (at(BEGIN - 5_000), at(BEGIN + 10_000));
         clocks.run(20);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_slower_is_made_up_for() {
+    fn slow_wall_clock_is_compensated_in_durations_and_due_times() {
         let mut clocks = Clocks::new();
         let started = at(BEGIN);
         clocks.run(20);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_are_joined_when_there_are_many() {
+    fn many_wall_clock_jumps_are_joined_without_losing_time() {
         let mut clocks = Clocks::new();
         let started = at(BEGIN);
         for _ in 0..1_000 {
@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn passed_is_what_the_other_clock_measured(moves in moves(), picks in (any::<prop::sample::Index>(), any::<prop::sample::Index>())) {
+        fn passed_time_equals_what_monotonic_clock_measured(moves in moves(), picks in (any::<prop::sample::Index>(), any::<prop::sample::Index>())) {
             let clocks = played(&moves);
             let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
             let (from, to) = if one <= other { (one, other) } else { (other, one) };
@@ -352,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn passed_adds_up_and_never_shrinks(moves in moves(), mut times in proptest::collection::vec(-DAY..3 * DAY, 3)) {
+        fn passed_time_adds_up_and_never_shrinks(moves in moves(), mut times in proptest::collection::vec(-DAY..3 * DAY, 3)) {
             let line = played(&moves).line;
             times.sort_unstable();
             let [a, b, c] = [times[0], times[1], times[2]].map(|ms| at(BEGIN + ms));
@@ -362,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_due_is_due_when_that_has_passed(moves in moves(), since in -DAY..3 * DAY, ms in 0..2 * DAY) {
+        fn due_time_is_when_its_delay_has_passed(moves in moves(), since in -DAY..3 * DAY, ms in 0..2 * DAY) {
             let line = played(&moves).line;
             let since = at(BEGIN + since);
             let due = line.after(since, ms);

@@ -8,7 +8,7 @@ use berth_engine::Options;
 use crate::fixture;
 
 #[test]
-fn golden_cases() {
+fn golden_cases_print_their_expected_output() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut failures = Vec::new();
     let mut count = 0;

@@ -113,7 +113,7 @@ fn after_events(waiting: usize) -> Vec<[Looks; 3]> {
 }
 
 #[test]
-fn a_plan_after_one_event_looks_at_as_many_however_many_wait() {
+fn plan_after_one_event_costs_same_however_many_workloads_wait() {
     let [few, many] = [1_000, 50_000].map(after_events);
     // The first events of a cohort may give all pending workloads a new verdict.
     assert_eq!(&few[1..], &many[1..], "heads, cycles, admissions, verdicts after arrivals, finishes, evictions");

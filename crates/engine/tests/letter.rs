@@ -136,7 +136,7 @@ fn order(usages: &[(&str, &str, i64)], workloads: &[(&str, &str, &str, i64)]) ->
 }
 
 #[test]
-fn usage_comes_before_priority_within_a_queue_and_nowhere_else() {
+fn victim_order_puts_usage_before_priority_within_one_queue_only() {
     let usages = [("n", "busy", 9), ("n", "idle", 1)];
     let high = ("high", "n/busy", "a", 9);
     assert_eq!(order(&usages, &[("low", "n/idle", "a", 0), high]), ["high", "low"]);
@@ -145,7 +145,7 @@ fn usage_comes_before_priority_within_a_queue_and_nowhere_else() {
 }
 
 #[test]
-fn usage_that_is_known_of_one_alone_plays_no_part() {
+fn victim_order_ignores_usage_known_for_one_alone() {
     let usages = [("n", "busy", 9), ("n", "idle", 1)];
     let known = ("high", "n/busy", "a", 9);
     assert_eq!(order(&usages, &[("unknown", "n/idle", "a", 0), known]), ["unknown", "high"]);
@@ -156,7 +156,7 @@ fn usage_that_is_known_of_one_alone_plays_no_part() {
 }
 
 #[test]
-fn local_queues_of_one_name_are_one_to_the_order_of_victims() {
+fn victim_order_treats_local_queues_of_one_name_as_one() {
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let workloads = [("one", "n/x", "a", 5), ("two", "m/x", "a", 7)];
     assert_eq!(order(&usages, &workloads), ["one", "two"]);
@@ -166,7 +166,7 @@ fn local_queues_of_one_name_are_one_to_the_order_of_victims() {
 }
 
 #[test]
-fn where_kueue_has_no_order_the_answer_is_the_same_all_the_same() {
+fn victim_order_is_stable_where_kueue_defines_none() {
     // The one of the namesakes with less usage goes first by priority: each of the three comes before another one.
     let usages = [("n", "x", 9), ("m", "x", 1), ("n", "y", 5)];
     let circle = [("one", "n/x", "a", 7), ("two", "m/x", "a", 5), ("three", "n/y", "a", 0)];
@@ -174,7 +174,7 @@ fn where_kueue_has_no_order_the_answer_is_the_same_all_the_same() {
 }
 
 #[test]
-fn what_a_pod_set_gives_up_makes_room_for_another() {
+fn pod_set_that_shrinks_in_slice_makes_room_for_another() {
     let mut world = world(Options::default(), vec![queue("q", None, 4, None)]);
     let old = [("a", 3), ("b", 1)];
     world.apply(Delta::Workload(held("old", "q", "q", 0, &old))).unwrap();
@@ -189,7 +189,7 @@ fn what_a_pod_set_gives_up_makes_room_for_another() {
 }
 
 #[test]
-fn a_slice_gets_no_flavor_for_what_the_older_one_had_none_of() {
+fn slice_gets_no_flavor_where_its_older_slice_had_none() {
     let mut world = world(Options::default(), vec![queue("q", None, 4, None)]);
     let new = pending("new", "q", 0, &[("a", 1)]);
     world.apply(Delta::Workload(new)).unwrap();
@@ -206,7 +206,7 @@ fn a_slice_gets_no_flavor_for_what_the_older_one_had_none_of() {
 }
 
 #[test]
-fn a_pod_set_with_fewer_pods_left_than_its_minimum_is_not_reduced() {
+fn pod_set_below_its_minimum_count_is_not_reduced() {
     let up_to = |most: i64| move |counts: &[i64]| counts.iter().sum::<i64>() <= most;
     assert_eq!(reduce_counts(&[(5, Some(2)), (1, Some(3))], up_to(4)), Some(vec![3, 1]));
     assert_eq!(reduce_counts(&[(5, Some(2)), (1, Some(3))], up_to(2)), None);
@@ -214,7 +214,7 @@ fn a_pod_set_with_fewer_pods_left_than_its_minimum_is_not_reduced() {
 }
 
 #[test]
-fn a_queue_above_its_limit_keeps_less_than_nothing() {
+fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
     let mut world = world(Options::default(), vec![queue("q", Some("c"), 2, Some(1)), queue("r", Some("c"), 9, None)]);
     world.apply(Delta::Workload(held("over", "q", "q", 0, &[("main", 7)]))).unwrap();
     let cell = FlavorResource { flavor: "f".into(), resource: "cpu".into() };
@@ -226,7 +226,7 @@ fn a_queue_above_its_limit_keeps_less_than_nothing() {
 }
 
 #[test]
-fn what_is_kept_below_nothing_is_given_back_exactly() {
+fn negative_kept_quota_is_given_back_exactly() {
     // A high borrowing limit lets the head look for victims; its further request is more than the queue may have.
     let options = Options { departures: Departures::NONE, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
@@ -239,7 +239,7 @@ fn what_is_kept_below_nothing_is_given_back_exactly() {
 }
 
 #[test]
-fn a_search_that_is_repeated_is_counted_by_what_came_of_it() {
+fn repeated_victim_search_is_counted_by_its_result() {
     let takes_back = |name: &str| ClusterQueueSpec {
         preemption: Preemption { reclaim_within_cohort: PreemptionPolicy::Any, ..Preemption::default() },
         ..queue(name, Some("c"), 3, None)
@@ -261,7 +261,7 @@ fn a_search_that_is_repeated_is_counted_by_what_came_of_it() {
 }
 
 #[test]
-fn a_round_of_scans_ends_after_as_many_as_berth_allows() {
+fn flavor_scan_round_ends_at_the_limit_of_berth() {
     let many = |resource: &str, count: usize| {
         let nominal = Amount::new(9);
         let quotas = vec![Quota { nominal, borrowing_limit: None, lending_limit: None }];
@@ -288,7 +288,7 @@ fn a_round_of_scans_ends_after_as_many_as_berth_allows() {
 }
 
 #[test]
-fn who_was_admitted_in_a_cycle_is_no_victim_in_it() {
+fn workload_admitted_in_a_cycle_is_no_victim_in_it() {
     for departures in [Departures::NONE, Departures::default()] {
         let takes = |name: &str, nominal: i64| ClusterQueueSpec {
             preemption: Preemption {
@@ -318,7 +318,7 @@ fn who_was_admitted_in_a_cycle_is_no_victim_in_it() {
 }
 
 #[test]
-fn who_waits_for_victims_is_no_preemptor_once_its_spec_has_changed() {
+fn preemptor_with_changed_spec_loses_its_precedence() {
     for (revision, first) in [(1, "high"), (2, "other")] {
         let takes = ClusterQueueSpec {
             preemption: Preemption {
@@ -348,7 +348,7 @@ fn who_waits_for_victims_is_no_preemptor_once_its_spec_has_changed() {
 }
 
 #[test]
-fn a_local_queue_counts_what_is_held_of_the_queue_that_it_names() {
+fn local_queue_counts_only_usage_of_cluster_queue_it_names() {
     let mut world = world(Options::default(), vec![queue("q", None, 9, None), queue("r", None, 9, None)]);
     world.apply(Delta::Workload(held("one", "q", "q", 0, &[("main", 2)]))).unwrap();
     world.apply(Delta::Workload(held("two", "q", "r", 0, &[("main", 3)]))).unwrap();
@@ -374,7 +374,7 @@ fn a_local_queue_counts_what_is_held_of_the_queue_that_it_names() {
 /// Two namespaces that submit in the same second: in some seconds one goes first, in others the other, and a world that is made anew
 /// from the same objects has the same order.
 #[test]
-fn equals_of_two_namespaces_are_in_the_order_of_their_lots() {
+fn equals_of_two_namespaces_are_ordered_by_lot() {
     let first = |second: i64, turned: bool| {
         let mut world = world(Options::default(), vec![queue("q", None, 1, None)]);
         let mut names = ["n/a", "m/b"].map(|name| name.split_once('/').unwrap());

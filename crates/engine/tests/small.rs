@@ -342,7 +342,7 @@ fn laws_hold_in_every_small_world() {
 const DIFFERED: [(usize, usize, usize, [u8; 4]); 1] = [(1, 272, 17, [19, 0, 7, 27])];
 
 #[test]
-fn the_oracle_agrees_where_it_once_differed() {
+fn oracle_agrees_in_worlds_where_it_once_differed() {
     for (forest, quotas, rules, numbers) in DIFFERED {
         let mut objects = objects(forest, quotas, rules);
         objects.workloads = numbers.iter().enumerate().map(|(at, number)| workload(at, kind(*number))).collect();
@@ -351,7 +351,7 @@ fn the_oracle_agrees_where_it_once_differed() {
 }
 
 #[test]
-fn every_pair_of_rules_occurs() {
+fn rule_table_contains_every_pair_of_rule_values() {
     let values = [2, 3, 3, 3, 3, 3, 3, 3];
     for first in 0..values.len() {
         for second in 0..first {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_becomes_a_workload() {
+    fn job_becomes_workload_with_its_queue_priority_and_pod_sets() {
         let template = json!({"spec": {"containers": [{"name": "c"}]}});
         let job = json!({
             "metadata": {"name": "sample", "namespace": "ns", "uid": "7b1d6f8a-1111-4222-8333-444455556666",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_left_out() {
+    fn workload_of_bare_job_omits_absent_fields() {
         let job = json!({"metadata": {"name": "a", "uid": "-"}, "spec": {"template": {"spec": {"containers": []}}}});
         let workload = built(job, Priority::default());
         assert_eq!(workload["metadata"]["labels"], Value::Null);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_differ_where_kueue_says_so() {
+    fn template_shapes_differ_only_where_kueue_tells_pods_apart() {
         let container = |requests: Value| json!({"name": "c", "resources": {"requests": requests}});
         let plain = || json!({"containers": [container(json!({"cpu": "1"}))]});
         let with = |field: &str, value: Value| {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_narrows_the_nodes_tells_pods_apart() {
+    fn placement_constraints_that_narrow_nodes_have_distinct_digests() {
         let free = json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
             "schedulerName": "default-scheduler", "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}],
             "volumes": [{"name": "v", "emptyDir": {}}],

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_count_and_other_parts_do_not() {
+    fn pod_sets_with_changed_containers_or_resources_are_not_equivalent() {
         let standard = with_spec(base());
         let changed = |pointer: &str, value: Value| {
             let mut spec = base();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_a_pod_are_its_requests() {
+    fn pod_level_limits_count_as_requests_for_equivalence() {
         let with = |resources: Value| {
             let mut spec = base();
             spec["resources"] = resources;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_pulled_as_their_tags_say() {
+    fn default_image_pull_policy_follows_the_tag() {
         for (image, policy) in [
             ("a", "Always"),
             ("a:latest", "Always"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_follow_the_reservation_and_tolerations_the_admission() {
+    fn equivalence_follows_admitted_count_and_ignores_tolerations_once_admitted() {
         let sized = |count: i32, spec: Value| {
             set(json!({"name": "main", "count": count, "minCount": 1,
             "template": {"spec": spec}}))
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admitted_count_without_a_minimum_is_not_the_jobs() {
+    fn equivalence_ignores_admitted_count_of_pod_set_without_minimum() {
         let admitted = BTreeMap::from([("main".to_owned(), 1)]);
         let standing = Standing { admitted_counts: Some(&admitted), admitted: true, suspended: false };
         let asked = [with_spec(base())];
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_sees_the_mutable_parts() {
+    fn pod_sets_with_changed_mutable_parts_are_not_identical() {
         let plain = with_spec(base());
         assert!(pod_sets_identical(std::slice::from_ref(&plain), &[with_spec(base())]));
         for (key, value) in [
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_are_computed_from_counts_and_nothing_else_does() {
+    fn requests_digest_changes_only_with_inputs_of_requests() {
         let of = |spec: &Value| requests_digest(&serde_json::from_value(json!({"spec": spec})).expect("template"));
         let with = |pointer: &str, value: Value| {
             let mut spec = base();

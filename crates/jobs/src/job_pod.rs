@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_that_no_job_answers_for_or_that_was_resized_is_remembered() {
+    fn orphaned_or_resized_pod_of_job_is_remembered() {
         let released = pod(|metadata| without(metadata, "ownerReferences"));
         assert!(released.is_odd() && released.job.is_none());
         let relabelled = pod(|metadata| metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main"}));
@@ -220,7 +220,7 @@ mod tests {
 
     /// The watch shows the last state of what is deleted and of what loses its label in the same way; the former ends without a grace period.
     #[test]
-    fn watch_event_of_a_relabelled_pod_is_told_from_an_end() {
+    fn watch_event_of_relabelled_pod_is_distinguished_from_its_deletion() {
         let at = "2026-01-01T00:00:00Z";
         for (deleted, grace, finalizers, gone) in [
             (None, None, json!(["batch.kubernetes.io/job-tracking"]), false),

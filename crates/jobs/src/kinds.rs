@@ -320,7 +320,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn kinds_have_names_of_their_own() {
+    fn job_kinds_have_unique_names() {
         for kind in KINDS {
             let info = kind.info();
             assert_eq!(info.api_version, format!("{}/{}", info.group, info.version));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_kind_are_read_without_knowing_it() {
+    fn job_object_of_any_kind_is_read_and_written_generically() {
         for kind in KINDS {
             let text = json!({"metadata": {"name": "a", "uid": "u", "managedFields": [{"manager": "m"}]}, "spec": {"suspend": true}});
             let mut object = kind.decode(&text.to_string()).unwrap();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_of_the_same_kind() {
+    fn job_change_is_judged_only_between_objects_of_one_kind() {
         let queue = "metadata.labels[kueue.x-k8s.io/queue-name]";
         let read = |kind: JobType, queue: &str| {
             let object =

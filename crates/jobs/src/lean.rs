@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_of_a_lean_job_are_those_of_the_whole_one() {
+    fn lean_job_gives_same_patches_as_full_job() {
         let mut dice = Dice(29);
         let mut differ = 0;
         for _ in 0..5_000 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_wrote_beside_it_goes() {
+    fn lean_job_drops_large_user_fields() {
         let mut dice = Dice(1);
         let mut large = job(&mut dice);
         large["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1 << 20)]);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn messages() {
+    fn requests_beyond_limits_or_limit_range_are_refused_by_field() {
         let max = json!([{"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}}]);
         let pod_max = json!([{"type": "Pod", "max": {"cpu": "1"}}]);
         let base = "spec.podSets[0].template.spec";

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_those_computed_by_pythons_hashlib() {
+    fn workload_name_matches_hash_computed_by_python() {
         let long = "a".repeat(250);
         let cases = [
             ("Job", "batch", "sample", "7b1d6f8a-1111-4222-8333-444455556666", "job-sample-fb8ff".to_owned()),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn label_syntax() {
+    fn label_values_and_keys_follow_kubernetes_syntax() {
         for (text, value, key) in [
             ("", true, false),
             ("a", true, true),

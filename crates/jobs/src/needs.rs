@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_are_taken_from_the_effective_spec() {
+    fn workload_needs_are_taken_from_effective_pod_spec() {
         let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}], "matchFields": []});
         let found = needs(json!({
             "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}],
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn own_limits_are_requests_before_limit_ranges_are_asked() {
+    fn container_limit_becomes_request_before_limit_range_default() {
         let set = json!({"count": 1, "template": {"spec": {
             "containers": [
                 {"name": "limited", "resources": {"limits": {"cpu": "4"}}},
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_class_that_does_not_exist_is_waited_for_by_name() {
+    fn missing_runtime_class_is_waited_for_by_name() {
         let spec = json!({"containers": [{"name": "c"}], "runtimeClassName": "rc"});
         let set: PodSet =
             serde_json::from_value(json!({"name": "w", "count": 1, "template": {"spec": spec}})).expect("pod set");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_count_pods_ask_for_no_topology() {
+    fn topology_request_with_only_index_labels_asks_for_no_topology() {
         for (request, asks) in [
             (json!({"podIndexLabel": "index", "subGroupIndexLabel": "group", "subGroupCount": 2}), false),
             (json!({"required": "rack"}), true),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduced_pod_set_needs_the_same() {
+    fn reduced_pod_set_has_same_needs() {
         let set: PodSet = serde_json::from_value(json!({"name": "w", "count": 3, "minCount": 2, "template": {
             "metadata": {"labels": {"a": "b"}},
             "spec": {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_admitted_says_why() {
+    fn workload_with_invalid_requests_is_refused_with_reason() {
         let with = |requests: Value| needs(json!({"containers": [{"name": "c", "resources": requests}]})).refused;
         assert_eq!(with(json!({"requests": {"cpu": "1"}})), None);
         let over = with(json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}));

@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_difference_applied_gives_the_target() {
+    fn merge_patch_of_difference_applied_gives_target_state() {
         let cases = [
             (json!({}), json!({}), None),
             (json!({"a": 1}), json!({"a": 1}), None),

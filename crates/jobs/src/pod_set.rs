@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_become_pod_sets() {
+    fn pod_set_template_drops_job_labels_and_duplicate_variables() {
         let bare = json!({"containers": [{"name": "c"}]});
         check(json!({"spec": bare}), json!({"name": "main", "count": 3, "minCount": 1, "template": {"spec": bare}}));
         check(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_become_a_topology_request() {
+    fn topology_annotations_become_topology_request_of_pod_set() {
         let request = |annotations: Value| {
             let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": []}});
             let template: PodTemplateSpec = serde_json::from_value(template).expect("template");

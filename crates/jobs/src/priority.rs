@@ -38,7 +38,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn boosts_are_added_where_they_count() {
+    fn priority_boost_is_added_where_enabled_and_readable() {
         let workload = |priority: i32, boost: &str| -> Workload {
             let metadata = json!({"annotations": {labels::PRIORITY_BOOST: boost}});
             serde_json::from_value(json!({"metadata": metadata, "spec": {"priority": priority}})).expect("workload")

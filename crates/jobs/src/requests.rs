@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_init_containers_and_overhead() {
+    fn pod_requests_take_larger_of_containers_or_init_plus_overhead() {
         check(json!({"containers": []}), &[]);
         check(
             json!({"containers": [container(json!({"cpu": "1", "memory": "1Gi"})), container(json!({"cpu": "500m"}))]}),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_summed_before_they_are_rounded_up() {
+    fn fractional_requests_are_summed_before_rounding_up() {
         let half = || container(json!({"memory": "500m", "cpu": "500u"}));
         check(json!({"containers": [half()]}), &[("cpu", 1), ("memory", 1)]);
         check(json!({"containers": [half(), half()]}), &[("cpu", 1), ("memory", 1)]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn restartable_init_containers_run_beside_later_steps_and_beside_the_containers() {
+    fn sidecar_requests_add_to_later_init_steps_and_containers() {
         let sidecar =
             |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         let main = || container(json!({"cpu": "2"}));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_the_pod_as_a_whole_take_the_place_of_sums() {
+    fn pod_level_requests_replace_sums_of_containers() {
         check(
             json!({"containers": [container(json!({"cpu": "1", "memory": "1", "example.com/gpu": "2"}))],
                 "resources": {"requests": {"cpu": "5", "example.com/gpu": "9"}}, "overhead": {"cpu": "1"}}),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values() {
+    fn negative_request_counts_zero_and_unreadable_one_is_error() {
         check(
             json!({"containers": [container(json!({"cpu": "-10m", "memory": "100Ei"}))]}),
             &[("cpu", 0), ("memory", i64::MAX)],
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn excluded_prefixes_are_dropped() {
+    fn resources_with_excluded_prefix_are_not_charged() {
         let spec: PodSpec = serde_json::from_value(
             json!({"containers": [container(json!({"cpu": "1", "networking.example.com/vpc1": "1"}))]}),
         )
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excluded_input_is_transformed_first() {
+    fn excluded_resource_is_transformed_before_it_is_dropped() {
         let memory = |amount: i64| vec![("gpu-memory".to_owned(), amount)];
         assert_eq!(charged("gpu-memory", None, false, false), memory(10));
         assert_eq!(charged("gpu-memory", None, true, false), memory(10), "kept, it is excluded afterwards");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excluded_output_counts_nothing() {
+    fn excluded_transformation_output_is_not_charged() {
         assert!(charged("example.com/memory", None, false, false).is_empty());
     }
 }

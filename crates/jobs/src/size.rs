@@ -76,7 +76,7 @@ mod tests {
 
     /// The largest Workload that may be is made, and one with a byte more is refused with its size and the limit.
     #[test]
-    fn a_job_one_byte_above_the_limit_is_refused_with_its_size() {
+    fn job_one_byte_above_size_limit_is_refused_with_size() {
         let made = |bytes: usize| {
             crate::build_workload::<BatchJob>(
                 &job(bytes),
@@ -109,7 +109,7 @@ mod tests {
 
     /// A stored job that is too large may still be changed: its deletion waits for that.
     #[test]
-    fn a_stored_job_that_is_too_large_may_change() {
+    fn stored_job_above_size_limit_may_change() {
         let (old, mut new) = (job(MOST_BYTES), job(MOST_BYTES + 7));
         assert_eq!(about_size(&crate::validate_job_update::<BatchJob>(&old, &new, false)), None);
         new.metadata.finalizers = Some(Vec::new());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_job_has_the_limit() {
+    fn size_limit_applies_to_every_job_kind() {
         for kind in KINDS {
             let template = json!({"spec": {"parallelism": 1, "template": template(MOST_BYTES)}});
             let spec = match kind.info().made_of_jobs {

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_back() {
+    fn packed_job_state_gives_back_the_job() {
         let state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         assert_eq!((state.version, state.queue_name.as_deref()), (7, Some("q")));
         assert_eq!(state.pod_priority_class.as_deref(), Some("high"));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_end_are_there() {
+    fn terminating_pods_count_as_pods_of_job() {
         for (status, pods) in [
             (json!({}), 0),
             (json!({"active": 2}), 2),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_labels_of_a_runner_are_known() {
+    fn runner_labels_of_job_are_kept() {
         let mut watched = job(1, "one", "q");
         let labels = watched.metadata.labels.get_or_insert_default();
         labels.extend([("bastion-job-version".to_owned(), "3".to_owned()), ("bastion-tier".to_owned(), String::new())]);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_asks_for_is_read_once_per_generation() {
+    fn job_requests_are_read_once_per_generation() {
         let first = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         let digests = |state: &JobState| state.asked().expect("readable").into_owned();
         // The spec of one generation cannot change, so it is not read again.
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_seen_before_the_deletion_counts_whatever_their_second() {
+    fn job_end_seen_before_deletion_counts_within_the_same_second() {
         let at = "2026-11-27T10:00:01Z";
         let ended = json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": at}]});
         let read = |status: &serde_json::Value, deleted: Option<&str>, older: Option<&JobState>| {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_let_go_says_nothing() {
+    fn shed_job_state_gives_no_job_until_read_again() {
         let mut state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         state.shed();
         assert!(state.whole().is_none() && state.asked().is_none());

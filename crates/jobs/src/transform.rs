@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn rules() {
+    fn transformation_rules_replace_keep_and_multiply_requests() {
         check(&[("a", 2)], &[], &[("a", 2)]);
         check(&[("a", 2)], &[rule("a", None, &[("b", "3")], true)], &[("a", 2), ("b", 6)]);
         check(&[("a", 2)], &[rule("a", None, &[("b", "3")], false)], &[("b", 6)]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn products_saturate_with_their_sign() {
+    fn transformation_product_saturates_with_its_sign() {
         assert_eq!(product(i128::MAX / 2, 4), i128::MAX);
         assert_eq!(product(i128::MAX / 2, -4), i128::MIN);
         assert_eq!(product(1, 1), 1);

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn fields_are_named() {
+    fn unsupported_workload_field_is_named_in_message() {
         let cases = [
             (json!({}), None),
             (

@@ -3,7 +3,7 @@
 use berth_quantity::{Amount, Nano, ParseError, canonical, format, parse_quantity, quota, request, value};
 
 #[test]
-fn accepted_texts() {
+fn valid_quantity_text_is_read_as_nano_units() {
     const ONE: i128 = 1_000_000_000;
     let table: &[(&str, i128)] = &[
         ("0", 0),
@@ -40,7 +40,7 @@ fn accepted_texts() {
 }
 
 #[test]
-fn refused_texts() {
+fn malformed_or_negative_quantity_text_is_refused() {
     for text in [
         "", " 1", "1 ", "1.1.M", "1+1.0M", "0.1mi", "0.1am", "aoeu", ".5i", "1i", "-3.01i", "-3.01e-", "1e", "--1",
         "1KI", "1Kib", "1e5.0", "0x10", "١",
@@ -52,7 +52,7 @@ fn refused_texts() {
 }
 
 #[test]
-fn units_and_bounds() {
+fn quantity_is_read_in_resource_units_and_bounded_to_i64() {
     let table: &[(&str, &str, i64)] = &[
         ("cpu", "500m", 500),
         ("cpu", "1500m", 1500),
@@ -82,7 +82,7 @@ fn units_and_bounds() {
 }
 
 #[test]
-fn canonical_texts() {
+fn amount_is_formatted_as_canonical_kubernetes_quantity() {
     let table: &[(&str, i64, &str)] = &[
         ("cpu", 0, "0"),
         ("cpu", 1500, "1500m"),
@@ -108,7 +108,7 @@ fn canonical_texts() {
 }
 
 #[test]
-fn arithmetic_saturates() {
+fn amount_arithmetic_saturates_and_unlimited_stays_unlimited() {
     assert_eq!(Amount::UNLIMITED.sub(Amount::new(5)), Amount::UNLIMITED);
     assert_eq!(Amount::new(i64::MAX - 1).add(Amount::new(5)), Amount::UNLIMITED);
     assert_eq!(Amount::new(i64::MIN).sub(Amount::new(5)), Amount::new(i64::MIN));
@@ -117,7 +117,7 @@ fn arithmetic_saturates() {
 
 /// Texts that apimachinery 0.36.2 writes for texts that it has read, from a Go program. It keeps some texts as they came.
 #[test]
-fn texts_as_kubernetes_writes_them() {
+fn canonical_quantity_text_equals_that_of_kubernetes() {
     let table = "
         0=0 -0=0 00=0 0m=0 0Gi=0 0.0=0 1=1 +1=+1 -1=-1 +01=+01 010=010 5.=5. 1.5=1500m 1.500=1.500 1.50=1500m
         1.100k=1.100k .5=500m 0.5=500m 0.500=500m 1000m=1 1100m=1100m 100m=100m 1500m=1500m 1000=1k 1000000=1M

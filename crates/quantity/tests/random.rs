@@ -194,7 +194,7 @@ fn amount(exact: &Exact, resource: &str) -> Amount {
 }
 
 #[test]
-fn the_parts_make_the_whole() {
+fn seed_shards_together_cover_all_seeds() {
     assert_eq!(part(1, 10, "1/1"), 1..11);
     let parts: Vec<u64> = (1..=4).flat_map(|each| part(1, 10, &format!("{each}/4"))).collect();
     assert_eq!(parts, (1..11).collect::<Vec<_>>());
@@ -202,7 +202,7 @@ fn the_parts_make_the_whole() {
 }
 
 #[test]
-fn texts_are_read_as_the_slow_reader_reads_them() {
+fn random_quantity_text_is_read_like_slow_reference_reader() {
     let (mut read_well, mut refused, mut huge, mut rounded) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in seeds() {
         let text = random_text(&mut Dice::new(seed));
@@ -238,7 +238,7 @@ fn texts_are_read_as_the_slow_reader_reads_them() {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn formatted_amount_is_read_back_as_same_amount() {
     for seed in seeds() {
         let mut dice = Dice::new(seed);
         let scale = [1, 7, 1000, 1024, 1 << 20, 1_000_000, 1 << 40, i64::MAX][dice.below(8)];

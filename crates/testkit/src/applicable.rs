@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_where_the_answer_depends_on_them() {
+    fn topology_makes_case_inapplicable_only_where_it_decides() {
         let asking = "objects: [{kind: Workload, spec: {podSets: [{topologyRequest: {required: rack}}]}}]";
         let placed = "objects: [{kind: Workload, status: {admission: {podSetAssignments: [{topologyAssignment: {levels: [rack]}}]}}}]";
         for kind in ["admission-checks", "equivalence", "queue-timestamp"] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_claimed_is_not_for_berth_unless_the_gate_passes_it_over() {
+    fn case_with_device_claims_is_inapplicable_unless_gate_is_off() {
         for input in ["{dynamicResources: {main: {gpu: '1'}}}", "{replacedExtendedResources: {main: [gpu]}}"] {
             assert_eq!(reason("{}", input), Some(DRA), "{input}");
             assert_eq!(reason("{KueueDRAIntegration: false}", input), None, "{input}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_pods_count_where_they_decide() {
+    fn pod_resource_claims_make_case_inapplicable_only_where_they_decide() {
         let sets = "{template: {spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}}";
         let claiming = format!("objects: [{{kind: Workload, spec: {{podSets: [{sets}]}}}}]");
         for kind in ["admission-checks", "equivalence", "queue-timestamp", "requests"] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_update_keeps_was_claimed() {
+    fn case_that_preserves_total_requests_is_inapplicable() {
         assert_eq!(reason("{}", "{preserveTotalRequests: true}"), Some(DRA));
         assert_eq!(reason("{}", "{preserveTotalRequests: false}"), None);
     }

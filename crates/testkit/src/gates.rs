@@ -116,26 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_turns_on_what_it_needs() {
+    fn enabled_feature_gate_turns_on_gates_it_needs() {
         let gates =
             gates(&[("TopologyAwareScheduling", false), ("ElasticJobsViaWorkloadSlicesWithTAS", true)]).unwrap();
         assert!(gates.on("TopologyAwareScheduling") && gates.on("ElasticJobsViaWorkloadSlicesWithTAS"));
     }
 
     #[test]
-    fn what_lacks_what_it_needs_is_off() {
+    fn feature_gate_without_the_gates_it_needs_is_off() {
         let gates = gates(&[("FlavorFungibility", false), ("TopologyAwareScheduling", false)]).unwrap();
         assert!(!gates.on("FlavorFungibilityPreserveScanProgress") && !gates.on("TASFailedNodeReplacementFailFast"));
         assert!(gates.on("PartialAdmission") && !gates.on("PrioritizePreemptorWorkloads"));
     }
 
     #[test]
-    fn unknown_names_are_errors() {
+    fn unknown_feature_gate_name_is_an_error() {
         assert!(gates(&[("PartialAdmision", false)]).unwrap_err().contains("PartialAdmision"));
     }
 
     #[test]
-    fn what_is_handed_on_exists_and_departures_are_seen() {
+    fn gates_handed_to_berth_exist_and_departures_are_seen() {
         assert!(HANDED.iter().all(|name| GATES.iter().any(|gate| gate.name == *name)));
         assert!(!gates(&[]).unwrap().departs(Effect::Library));
         assert!(gates(&[("SchedulerLibraryIntegration", true)]).unwrap().departs(Effect::Library));
@@ -143,7 +143,7 @@ mod tests {
 
     /// The table of gates beside the cases is equal to the operator's.
     #[test]
-    fn the_table_is_that_of_the_cases() {
+    fn feature_gate_table_equals_that_of_the_cases() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/feature-gates.yaml");
         let text = std::fs::read_to_string(path).unwrap();
         let table: serde_json::Value = serde_saphyr::from_str(&text).unwrap();

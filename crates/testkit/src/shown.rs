@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_controllers_wrote_is_taken_out_and_what_cycles_wrote_stays() {
+    fn shown_object_lacks_controller_writes_and_keeps_cycle_writes() {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         let first = json!({"status": {}});
         let listed = json!({"status": {"admissionChecks": [{"name": "c"}]}});
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admission_counts_only_after_a_reservation_of_the_same_run() {
+    fn admission_is_shown_only_after_reservation_in_same_run() {
         let reserved = json!({"status": {"conditions": [{"type": "QuotaReserved", "status": "True"}]}});
         let mut admitted = reserved.clone();
         admitted["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Admitted", "status": "True"}));

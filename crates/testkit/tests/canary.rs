@@ -54,7 +54,7 @@ fn cases() -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn the_class_of_an_error_counts() {
+fn case_expecting_wrong_error_class_fails() {
     let (_, text, _) = cases().into_iter().find(|(name, ..)| name == "flavor-assignment-error").unwrap();
     for place in ["NoFit, error: affinity", "count: 1, error: affinity"] {
         let other = text.replace(place, &place.replace("affinity", "no TAS flavor assigned"));
@@ -64,7 +64,7 @@ fn the_class_of_an_error_counts() {
 }
 
 #[test]
-fn every_expectation_counts() {
+fn case_with_any_changed_expectation_fails() {
     let mut compared = 0;
     let mut unnoticed = Vec::new();
     for (name, text, case) in cases() {
@@ -92,7 +92,7 @@ fn every_expectation_counts() {
 const NOT_COMPARED: [&str; 1] = ["cycle/eventsCompare"];
 
 #[test]
-fn every_field_that_is_compared_is_tried() {
+fn compared_expectation_field_is_tried_by_some_own_case() {
     let mut tried = std::collections::BTreeSet::new();
     let mut known = std::collections::BTreeSet::new();
     for (name, _, case) in cases() {
@@ -114,7 +114,7 @@ fn every_field_that_is_compared_is_tried() {
 }
 
 #[test]
-fn unknown_fields_are_failures() {
+fn case_with_unknown_field_fails() {
     for (name, _, case) in cases() {
         for part in ["", "/input", "/expect", "/config"] {
             let mut other = case.clone();
@@ -131,7 +131,7 @@ fn unknown_fields_are_failures() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_alone() {
+fn unreadable_case_is_judged_as_failed() {
     for text in ["", "[", "name: x", "{name: x, source: y, kind: nonsense, input: {}, expect: {}}"] {
         assert!(matches!(judge(text).1, Verdict::Failed(_)), "{text}");
     }

@@ -26,7 +26,7 @@ fn lines(report: &Report) -> String {
 }
 
 #[test]
-fn as_many_cases_pass_differ_and_are_not_for_berth_as_were_counted() {
+fn case_counts_equal_recorded_file_and_decision_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let report = run(&root.join("cases"), &Options::default(), &mut std::io::sink()).unwrap();
     let found = lines(&report);

@@ -60,7 +60,7 @@ fn absent_folder_is_named_and_fails_the_run() {
 }
 
 #[test]
-fn the_totals_are_the_last_line() {
+fn conformance_run_ends_with_totals_line() {
     let (right, _) = right_and_wrong();
     let cases = folder("passing", &[("own/a.yaml", &right), ("own/deep/b.yaml", &right), ("own/c.txt", "no case")]);
     let output = conformance(&[cases.to_str().unwrap()]);
@@ -69,7 +69,7 @@ fn the_totals_are_the_last_line() {
 }
 
 #[test]
-fn a_case_that_fails_is_named_and_fails_the_run() {
+fn failing_case_is_named_and_fails_the_run() {
     let (right, wrong) = right_and_wrong();
     let cases = folder("failing", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", "[")]);
     let output = conformance(&[cases.to_str().unwrap()]);
@@ -106,7 +106,7 @@ fn known_differences_fail_their_case_and_not_the_run() {
 }
 
 #[test]
-fn a_list_of_known_differences_that_is_out_of_date_fails_the_run() {
+fn outdated_list_of_known_differences_fails_the_run() {
     let (right, wrong) = right_and_wrong();
     let beyond = beyond(&right);
     let cases = folder("outdated-cases", &[("own/a.yaml", &right), ("own/b.yaml", &wrong), ("own/c.yaml", &beyond)]);
@@ -151,7 +151,7 @@ conformance: 7 cases, 3 passed, 2 failed, 2 not applicable
 ";
 
 #[test]
-fn the_report_tells_of_each_family_what_differs_and_what_is_not_for_berth() {
+fn conformance_report_shows_failed_and_inapplicable_cases_by_family() {
     let (right, wrong) = right_and_wrong();
     let beyond = beyond(&right);
     let amount = own("quantity.yaml");
@@ -168,7 +168,7 @@ fn the_report_tells_of_each_family_what_differs_and_what_is_not_for_berth() {
 }
 
 #[test]
-fn an_order_with_a_head_that_has_quota_needs_topology() {
+fn entry_order_case_with_reserved_head_is_inapplicable_for_topology() {
     let heads = own("entry-order.yaml");
     let reserved = "  status: {conditions: [{type: QuotaReserved, status: \"True\", reason: QuotaReserved, message: \"\", \
                     lastTransitionTime: \"2025-12-31T00:00:00Z\"}]}\ninput: {entries";
@@ -180,7 +180,7 @@ fn an_order_with_a_head_that_has_quota_needs_topology() {
 }
 
 #[test]
-fn what_cannot_be_run_is_an_error() {
+fn conformance_with_bad_arguments_fails_without_output() {
     for arguments in [&["--nonsense"][..], &[], &["a", "b"], &["a", "--known"], &["a", "--known", "/no/such/file"]] {
         let output = conformance(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -199,7 +199,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_job_has_its_own_place() {
+    fn checkpoint_store_uri_ends_with_job_namespace_and_name() {
         for (spec, uri) in [
             (json!({"s3": {"bucket": "b"}, "prefix": "x/y"}), "s3://b/x/y/team/job"),
             (json!({"gcs": {"bucket": "b"}}), "gs://b/team/job"),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_minutes_seconds_in_that_order() {
+    fn duration_is_read_as_hours_minutes_seconds_in_that_order() {
         for (text, seconds) in
             [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("1h0m1s", 3_601), ("0s", 0), ("999999h", 3_599_996_400)]
         {

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_says_what_is_allowed_and_repeats_what_was_written() {
+    fn label_value_rule_states_allowed_text_and_repeats_written_value() {
         let told = &LABEL_VALUE.rule()[0];
         let words = "must be the value of a label of 0 to 63 characters: letters, digits, -, _ and ., beginning and ending \
                      with a letter or digit";
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn words_do_not_end_the_text_that_they_stand_in() {
+    fn text_rules_contain_no_character_that_ends_a_cel_string() {
         for text in [NAME, LABEL_KEY, LABEL_VALUE] {
             for words in [text.what, text.shape] {
                 assert!(!words.contains(['\'', '%', '\\']), "{words}");

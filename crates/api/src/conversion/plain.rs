@@ -86,7 +86,7 @@ mod tests {
     use crate::lean::RAW;
 
     #[test]
-    fn json_is_what_it_is() {
+    fn plain_json_equals_serde_value_and_malformed_json_is_refused() {
         let all = json!({"a": [null, true, -1, u64::MAX, 1.5, "t\n", {}], "b": {"c": {"d": []}}});
         assert_eq!(serde_json::from_str::<Plain>(&all.to_string()).unwrap(), Plain(all.clone()));
         assert_eq!(serde_json::from_value::<Plain>(all.clone()).unwrap(), Plain(all));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_not_read_whatever_its_field_is_called() {
+    fn plain_json_keeps_text_under_raw_value_field() {
         let text = format!(r#"[{{"{RAW}": "[1]"}}]"#);
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!([[1]]), "then none of this is needed");
         assert_eq!(serde_json::from_str::<Plain>(&text).unwrap(), Plain(json!([{RAW: "[1]"}])));

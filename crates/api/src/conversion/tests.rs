@@ -64,7 +64,7 @@ fn renamed_fields_keep_their_values() {
 }
 
 #[test]
-fn classes_are_names_with_a_source_or_references() {
+fn priority_class_name_with_source_converts_to_reference_and_back() {
     for (source, group, kind) in [
         ("kueue.x-k8s.io/workloadpriorityclass", "kueue.x-k8s.io", "WorkloadPriorityClass"),
         ("scheduling.k8s.io/priorityclass", "scheduling.k8s.io", "PriorityClass"),
@@ -89,7 +89,7 @@ fn classes_are_names_with_a_source_or_references() {
 }
 
 #[test]
-fn admission_checks_are_a_strategy() {
+fn cluster_queue_admission_checks_convert_to_admission_checks_strategy() {
     let strategy =
         json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "a", "onFlavors": ["f"]}]}}});
     alike("ClusterQueue", strategy.clone(), strategy);
@@ -107,7 +107,7 @@ fn admission_checks_are_a_strategy() {
 
 /// The manifests of requirement E.3; those of the ResourceFlavors need no conversion.
 #[test]
-fn the_manifests_of_the_scenario_say_the_same() {
+fn queue_manifests_of_requirement_e3_convert_both_ways_without_loss() {
     let groups = json!([{"coveredResources": ["cpu", "memory", "nvidia.com/gpu"], "flavors": [
         {"name": "gpu-a100", "resources": [
             {"name": "cpu", "nominalQuota": 100}, {"name": "memory", "nominalQuota": "500Gi"},
@@ -129,7 +129,7 @@ fn the_manifests_of_the_scenario_say_the_same() {
 }
 
 #[test]
-fn old_words_and_fields_go() {
+fn removed_v1beta1_fields_are_dropped_and_old_enum_values_renamed() {
     reads_as(
         "ClusterQueue",
         json!({
@@ -160,7 +160,7 @@ fn old_words_and_fields_go() {
 }
 
 #[test]
-fn a_cluster_is_reached_in_one_way() {
+fn multi_kueue_cluster_kube_config_or_profile_becomes_cluster_source() {
     let config = json!({"location": "secret", "locationType": "Secret"});
     alike(
         "MultiKueueCluster",
@@ -183,7 +183,7 @@ fn assigned(assignment: Value) -> Value {
 }
 
 #[test]
-fn placements_keep_their_domains() {
+fn topology_assignment_keeps_its_domains_in_both_versions() {
     let domain = |block: &str, host: &str, count: i64| json!({"values": [block, host], "count": count});
     alike(
         "Workload",
@@ -217,7 +217,7 @@ fn placements_keep_their_domains() {
 }
 
 #[test]
-fn what_overlaps_at_both_ends_is_taken_once() {
+fn domain_values_whose_prefix_and_suffix_overlap_survive_conversion() {
     let domains =
         json!([{"values": ["aa"], "count": 1}, {"values": ["aaa"], "count": 1}, {"values": ["äaä"], "count": 1}]);
     for length in [2, 3] {
@@ -228,7 +228,7 @@ fn what_overlaps_at_both_ends_is_taken_once() {
 }
 
 #[test]
-fn unreadable_placements_are_carried_and_not_guessed() {
+fn unreadable_topology_assignment_is_carried_and_shown_without_domains() {
     let huge = json!({"levels": ["l"], "slices": [
         {"domainCount": 2_000_000_000, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}},
     ]});
@@ -250,7 +250,7 @@ fn unreadable_placements_are_carried_and_not_guessed() {
 }
 
 #[test]
-fn the_domains_of_all_objects_of_a_review_are_limited_together() {
+fn topology_domains_are_limited_over_all_objects_of_a_review() {
     let workload = |count: u32| {
         let slice =
             json!({"domainCount": count, "valuesPerLevel": [{"universal": "a"}], "podCounts": {"universal": 1}});
@@ -294,7 +294,7 @@ fn gated() -> Value {
 }
 
 #[test]
-fn what_v1beta1_cannot_say_is_carried() {
+fn fields_unknown_to_v1beta1_are_carried_in_an_annotation() {
     let down = to(Version::V1beta1, &gated());
     assert_eq!(down["spec"]["podSets"][0]["topologyRequest"], json!({"required": "rack"}));
     assert_eq!((&down["spec"].get("preemptionGates"), &down["status"]), (&None, &json!({})));
@@ -311,7 +311,7 @@ fn what_v1beta1_cannot_say_is_carried() {
 }
 
 #[test]
-fn an_edit_wins_over_what_is_carried() {
+fn edit_in_v1beta1_wins_over_carried_field() {
     let mut down = to(Version::V1beta1, &gated());
     down["spec"]["podSets"][0]["topologyRequest"]["required"] = json!("block");
     down["spec"]["podSets"].as_array_mut().unwrap().swap(0, 1);
@@ -332,7 +332,7 @@ fn an_edit_wins_over_what_is_carried() {
 }
 
 #[test]
-fn an_annotation_that_somebody_wrote_cannot_break_an_object() {
+fn malformed_not_in_v1beta1_annotation_leaves_other_fields_unchanged() {
     let with = |text: &str| {
         let mut object = older("Workload", json!({"spec": {"podSets": []}}));
         object["metadata"]["annotations"] = json!({NOT_IN_V1BETA1: text, "a": "b"});
@@ -361,7 +361,7 @@ fn an_annotation_that_somebody_wrote_cannot_break_an_object() {
 }
 
 #[test]
-fn annotations_come_back_as_they_were() {
+fn user_annotations_survive_conversion_and_back_unchanged() {
     let long = "x".repeat(256 * 1024 - 60);
     for annotations in
         [json!({}), json!({"a": "b"}), json!({NOT_IN_V1BETA1: "mine"}), json!({NOT_IN_V1BETA1: "{}", "a": "b"})]
@@ -381,7 +381,7 @@ fn annotations_come_back_as_they_were() {
 }
 
 #[test]
-fn what_is_carried_may_fill_the_annotations_and_is_lost_one_byte_further() {
+fn carried_fields_may_fill_annotations_but_are_lost_beyond_limit() {
     let carrying = carried(&to(Version::V1beta1, &gated())).to_string();
     let room = 256 * 1024 - NOT_IN_V1BETA1.len() - carrying.len() - "a".len();
     let filled = |length: usize| {
@@ -408,7 +408,7 @@ fn what_is_carried_may_fill_the_annotations_and_is_lost_one_byte_further() {
 }
 
 #[test]
-fn every_kind_of_the_group_is_brought_into_the_stored_version() {
+fn kueue_object_of_any_kind_is_brought_to_stored_version() {
     let stored = |mut object: Value| to_stored(object.as_object_mut().unwrap()).map(|()| object);
     let flavor = json!({"spec": {"nodeLabels": {"a": "b"}}});
     assert_eq!(stored(older("ResourceFlavor", flavor.clone())), Ok(newer("ResourceFlavor", flavor)));
@@ -419,7 +419,7 @@ fn every_kind_of_the_group_is_brought_into_the_stored_version() {
 }
 
 #[test]
-fn only_our_kinds_and_versions_are_converted() {
+fn object_of_unknown_kind_or_version_is_refused_by_conversion() {
     let problem = |object: Value| {
         let mut object = object.as_object().unwrap().clone();
         convert(&mut object, Version::V1beta1).unwrap_err()
@@ -451,7 +451,7 @@ fn asked(desired: &str, objects: &Value) -> Value {
 }
 
 #[test]
-fn a_review_is_answered_in_order() {
+fn conversion_review_answers_objects_in_their_order() {
     let queue = older("ClusterQueue", json!({"spec": {"cohort": "c"}}));
     let there = newer("Workload", json!({"spec": {"active": true}}));
     let answer = asked("kueue.x-k8s.io/v1beta2", &json!([queue, there]));
@@ -461,7 +461,7 @@ fn a_review_is_answered_in_order() {
 }
 
 #[test]
-fn one_bad_object_fails_the_review_and_is_named() {
+fn conversion_review_with_one_bad_object_fails_and_names_it() {
     let good = newer("Workload", json!({"spec": {}}));
     let mut bad = newer("Job", json!({}));
     bad["metadata"]["namespace"] = json!("team");

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn admitted_count_lies_between_the_pods_that_are_left_and_all() {
+    fn admitted_count_below_remaining_pods_or_above_total_is_refused() {
         let few = "status.admission.podSetAssignments[0].count: Invalid value: \"X\": must be enough for its pod set: at least";
         let many = "status.admission.podSetAssignments[0].count: Invalid value: \"X\": must not be more than its pod set has: 3";
         for (least, over, count, told) in [
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_set_is_admitted_once() {
+    fn admission_without_one_assignment_for_each_pod_set_is_refused() {
         let field = "status.admission.podSetAssignments";
         let told = |assignments: Value| -> Vec<String> {
             misfit(&reserved(None, 0, assignments)).iter().map(ToString::to_string).collect()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_sets_that_became_smaller_hold_quota_for_more() {
+    fn scaled_down_elastic_workload_may_keep_quota_for_more_pods() {
         let smaller = || reserved(None, 0, json!([{"name": "main", "count": 4}, {"name": "head", "count": 1}]));
         assert_eq!(misfit(&smaller()).len(), 1);
         let mut elastic = smaller();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_misfit_may_be_changed_otherwise() {
+    fn misfit_admission_stored_earlier_allows_updates_but_no_new_misfit() {
         let stored =
             |over: i32| reserved(None, over, json!([{"name": "main", "count": 1}, {"name": "head", "count": 1}]));
         let broken = |over: i32| validate_workload(&stored(over));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_admitted_without_quota() {
+    fn admitted_condition_without_quota_reservation_is_refused() {
         let with = |reserved: &str| {
             let condition = |kind: &str, status: &str| {
                 json!({"type": kind, "status": status, "reason": "R",

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_go_are_the_same_and_others_are_not() {
+    fn objects_differing_only_in_go_notation_are_alike() {
         for (ours, theirs) in [
             (json!({"name": "c"}), json!({"name": "c", "resources": {}, "workingDir": "", "args": []})),
             (json!({"spec": {}}), json!({"metadata": {"creationTimestamp": null}, "spec": {"hostNetwork": false}})),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_only_like_itself() {
+    fn unserializable_value_is_alike_only_to_an_equal_one() {
         #[derive(PartialEq)]
         struct Mute(u8);
         impl Serialize for Mute {

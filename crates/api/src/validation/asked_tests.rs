@@ -115,7 +115,7 @@ struct Case {
 }
 
 #[test]
-fn every_message_is_asked_of_an_api_server() {
+fn validation_messages_are_each_tested_on_an_api_server() {
     let sources = files(&root().join("crates/api/src/validation"), ".rs");
     let sources = sources.iter().filter(|path| !path.ends_with("asked_tests.rs"));
     let mut messages = BTreeSet::new();
@@ -152,7 +152,7 @@ fn every_message_is_asked_of_an_api_server() {
 }
 
 #[test]
-fn literals_and_words_are_read() {
+fn string_literals_and_message_words_are_read_from_source() {
     let source = "// \"no\"\nfn a<'a>(b: &'a str) -> char { c(\"a \\\"b\\\"\", '\"', '\\'', \"one \\\n   two\") }";
     assert_eq!(literals(source), ["a \"b\"", "one two"]);
     assert_eq!(words("{name:?} is {many} of {}"), ["\" is ", " of "]);

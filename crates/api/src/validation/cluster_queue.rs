@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_queue_is_legal() {
+    fn plain_cluster_queue_is_valid() {
         let groups = json!([
             {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "a", "resources": [
                 {"name": "cpu", "nominalQuota": 9, "borrowingLimit": "0", "lendingLimit": "9000m"},
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_not_known() {
+    fn unknown_cluster_queue_enum_value_is_refused_with_allowed_values() {
         let check = |spec: Value, field: &str, allowed: &str| {
             let found = queue(spec);
             assert_eq!(found, [(field.to_owned(), format!("supported values: {allowed}"))]);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas() {
+    fn invalid_nominal_quota_or_limit_is_refused_by_field() {
         let nominal = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota";
         let limit = |name: &str| format!("spec.resourceGroups[0].flavors[0].resources[0].{name}");
         let one = |quota: Value, cohort: &str| queue(json!({"cohortName": cohort, "resourceGroups": group(quota)}));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_across_groups() {
+    fn resources_and_flavors_repeated_across_resource_groups_are_refused() {
         let again = json!([
             {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 1}]}]},
             {"coveredResources": ["cpu", "a b"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 1}]}]},
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_bounded() {
+    fn resource_groups_beyond_total_flavor_or_resource_limit_are_refused() {
         let wide = |flavors: usize, resources: usize, first: usize| {
             let names: Vec<String> = (0..resources).map(|r| format!("r{}", first + r)).collect();
             let quotas: Vec<Value> = names.iter().map(|name| json!({"name": name, "nominalQuota": 1})).collect();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_weights_selectors_and_checks() {
+    fn contradictory_policy_bad_weight_selector_or_check_flavor_is_refused() {
         assert_eq!(
             told(queue(json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}))),
             ["spec.preemption: reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"]

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_asks_of_its_queue() {
+    fn concurrent_admission_policy_unfit_for_its_queue_is_refused() {
         let mode = |mode: &str| json!({"migration": {"mode": mode}});
         let last = |mode: &str, flavor: &str| json!({"migration": {"mode": mode, "constraints": {"lastAcceptableFlavorName": flavor}}});
         let limits = "spec.concurrentAdmissionPolicy.migration.constraints";
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_stays_as_it_was_made() {
+    fn concurrent_admission_policy_is_immutable() {
         let with = |mode: &str| queue(1, &json!({"migration": {"mode": mode}}), &[]);
         let without = || queue(1, &Value::Null, &[]);
         let (moves, retains) = (|| with(MOVES), || with("RetainFirstAdmission"));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_are_read_or_refused_by_name() {
+    fn admission_gates_annotation_is_parsed_or_refused_with_reason() {
         let read = |value: &str| {
             let annotations = BTreeMap::from([(ADMISSION_GATED_BY.to_owned(), value.to_owned())]);
             admission_gates(&annotations).map(|names| names.join("|")).map_err(|error| error.message)

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_wrong_before_may_move_and_more_of_it_is_new() {
+    fn stored_error_may_move_and_only_further_errors_are_new() {
         let error = |at: usize, value: &str, allowed: &str| {
             FieldError::new(format!("spec.groups[{at}].on"), value, format!("supported values: {allowed}"))
         };

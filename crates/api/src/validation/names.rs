@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes() {
+    fn names_are_accepted_or_refused_by_their_kubernetes_syntax() {
         for good in ["a", "A_b.c-1", "example.com/x", "cpu", "nvidia.com/gpu", &"a".repeat(63)] {
             assert_eq!(qualified_name(good), None, "{good}");
         }

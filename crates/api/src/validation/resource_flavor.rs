@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_taints_tolerations() {
+    fn invalid_flavor_labels_taints_and_tolerations_are_refused_by_field() {
         let good = json!({
             "nodeLabels": {"cloud.google.com/gke-spot": "true"},
             "nodeTaints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute", "value": "v"}],

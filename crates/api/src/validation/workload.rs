@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_workload_is_legal() {
+    fn plain_workload_is_valid() {
         let template = json!({
             "metadata": {"labels": {"a": "b"}, "annotations": {"Example.com/x": "anything goes"}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_sets() {
+    fn invalid_pod_sets_are_refused_by_field() {
         let two = json!([{"name": "a", "minCount": 1, "template": plain()}, {"name": "b", "minCount": 1, "template": plain()}]);
         assert_eq!(sets(two), ["spec.podSets: at most one podSet can use minCount"]);
         let elastic = json!({ELASTIC_JOB: "true"});
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_refuses_as_well() {
+    fn pod_sets_that_schema_refuses_are_also_refused_by_validation() {
         for (given, wrong) in [
             (json!([]), "spec.podSets: must have at least one pod set"),
             (json!([{"template": {}}]), "spec.podSets[0].template.spec.containers: must have at least one container"),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn topology_slices() {
+    fn topology_slice_without_positive_size_or_topology_is_refused() {
         let request = |request: Value| sets(json!([{"template": plain(), "topologyRequest": request}]));
         let size = |words: &str| [format!("spec.podSets[0].topologyRequest.podSetSliceSize: {words}")];
         assert_eq!(request(json!({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 4})), [""; 0]);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn admissions() {
+    fn reserved_workload_with_missing_or_wrong_admission_is_refused() {
         let mut without = reserved(json!({}));
         without["admission"] = Value::Null;
         assert_eq!(status(without), ["status.admission: must be set while the QuotaReserved condition is true"]);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_conditions() {
+    fn invalid_condition_type_is_refused_but_stops_no_stored_workload() {
         let with = |name: &str| {
             json!({"conditions": [{"type": name, "status": "True", "reason": "R", "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn reclaimable_pods_checks_and_gates() {
+    fn invalid_reclaimable_pods_check_updates_and_gates_are_refused() {
         assert_eq!(
             status(json!({"reclaimablePods": [{"name": "main", "count": 4}, {"name": "x", "count": 1}]})),
             [

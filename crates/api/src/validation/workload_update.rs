@@ -179,7 +179,7 @@ mod tests {
     const NONE: &str = "status.reclaimablePods[main].count: must not be removed while quota is reserved";
 
     #[test]
-    fn what_is_refused_is_shown() {
+    fn refused_workload_update_shows_rejected_value_cut_to_length() {
         let held = |queue: &str, template: &str| {
             let updates = json!([{"name": "main", "labels": {"a": template}}]);
             let mut held = workload(
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_sets_stay_while_quota_is_held() {
+    fn pod_sets_are_immutable_while_workload_holds_quota() {
         let none = json!({});
         let (held, free) = (workload(3, reserved(json!({})), none.clone()), workload(3, json!({}), none.clone()));
         assert_eq!(refused(&held, &workload(2, reserved(json!({})), none.clone())), [POD_SETS]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_in_go_may_write_back_what_it_has_read() {
+    fn workload_written_back_in_go_notation_is_accepted() {
         let held = |cpu: &str, template: Value| {
             let updates = json!([{"name": "main", "labels": {"a": ""}, "tolerations": [{"key": "k", "value": cpu}]}]);
             let usage = json!([{"name": "main", "count": 3, "resourceUsage": {"cpu": cpu}}]);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn admissions_are_set_and_cleared_but_not_changed() {
+    fn admission_may_be_set_and_cleared_but_not_changed() {
         let none = json!({});
         let held = workload(3, reserved(json!({})), none.clone());
         let other = json!({"admission": {"clusterQueue": "other"}});
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_given_back_stay_given_back() {
+    fn reclaimable_pods_may_not_decrease_while_quota_is_held() {
         let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
         let none = json!({});
         let old = workload(3, pods(2), none.clone());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_elastic_workload_gave_back_is_counted_anew_once_it_is_smaller() {
+    fn reclaimable_pods_of_elastic_workload_may_decrease_when_it_shrinks() {
         let pods = |count: i32| reserved(json!({"reclaimablePods": [{"name": "main", "count": count}]}));
         let elastic = json!({ELASTIC_JOB: "true"});
         let old = workload(3, pods(2), elastic.clone());
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_checks_clusters_and_gates() {
+    fn ready_check_cluster_name_and_gates_change_only_as_allowed() {
         let none = json!({});
         let check = |state: &str, value: &str| {
             let updates = json!([{"name": "main", "labels": {"a": value}}]);

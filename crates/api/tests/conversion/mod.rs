@@ -100,7 +100,7 @@ fn domains(assignment: &Value) -> Option<Vec<(Vec<String>, i64)>> {
 }
 
 #[test]
-fn v1beta2_survives_v1beta1() {
+fn v1beta2_object_survives_conversion_to_v1beta1_and_back() {
     for_all(cases(), |kind, dice| {
         let stored = made(kind, Version::V1beta2, dice);
         let mut older = to(Version::V1beta1, &stored);
@@ -116,7 +116,7 @@ fn v1beta2_survives_v1beta1() {
 }
 
 #[test]
-fn what_no_version_knows_is_left_alone() {
+fn fields_unknown_to_both_versions_survive_conversion() {
     for_all(cases() / 10, |kind, dice| {
         let mut stored = made(kind, Version::V1beta2, dice);
         for place in [
@@ -187,7 +187,7 @@ fn drop_field(parent: &mut serde_json::Map<String, Value>, field: &str) {
 }
 
 #[test]
-fn v1beta1_survives_v1beta2() {
+fn v1beta1_object_survives_conversion_to_v1beta2_and_back() {
     for_all(cases(), |kind, dice| {
         let raw = made(kind, Version::V1beta1, dice);
         let newer = to(Version::V1beta2, &raw);
@@ -207,7 +207,7 @@ fn v1beta1_survives_v1beta2() {
 }
 
 #[test]
-fn nothing_makes_it_fail() {
+fn conversion_of_malformed_object_never_fails() {
     for_all(cases(), |kind, dice| {
         let version = if dice.one_in(2) { Version::V1beta1 } else { Version::V1beta2 };
         let mut object = made(kind, version, dice);
@@ -259,7 +259,7 @@ fn median(times: &mut [Duration]) -> Duration {
 }
 
 #[test]
-fn time_per_object() {
+fn conversion_of_one_workload_stays_within_time_limit() {
     for nodes in [8, 1000] {
         let mut object = workload(nodes);
         let mut version = Version::V1beta1;

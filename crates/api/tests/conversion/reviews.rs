@@ -30,7 +30,7 @@ fn says_the_same(objects: &[Value], desired: Version) {
 }
 
 #[test]
-fn a_review_says_what_the_conversion_of_its_objects_says() {
+fn review_answer_equals_conversion_of_each_object() {
     for_all(cases() / 4, |kind, dice| {
         let version = |odd: bool| if odd { Version::V1beta1 } else { Version::V1beta2 };
         let mut objects = Vec::new();
@@ -53,7 +53,7 @@ fn a_review_says_what_the_conversion_of_its_objects_says() {
 }
 
 #[test]
-fn a_review_says_of_the_widest_what_their_conversion_says() {
+fn review_answer_for_widest_workloads_equals_their_conversion() {
     for stored in [widest::wide(), widest::placed()] {
         let older = to(Version::V1beta1, &stored);
         for desired in [Version::V1beta1, Version::V1beta2] {

@@ -75,7 +75,7 @@ fn reviewed(object: &Value, to: Version) -> (Value, Vec<Duration>) {
 /// `cargo test --release -p berth-api --test api widest -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
-fn times_of_the_widest() {
+fn widest_workloads_keep_pod_sets_while_conversion_is_timed() {
     for (name, stored) in [("18 pod sets", wide()), ("4,000 domains", placed())] {
         let mut object = stored.clone();
         for to in [Version::V1beta1, Version::V1beta2] {

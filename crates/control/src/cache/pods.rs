@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_every_change_and_every_size() {
+    fn pod_group_places_follow_pod_changes_and_group_size() {
         let mut book = PodBook::default();
         (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
         assert_eq!(placed(&book, 2), ["p-000", "p-001", "p-002", "p-003"]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn one_walk_over_a_group_answers_for_all_its_pods() {
+    fn pod_group_is_walked_once_to_place_all_its_pods() {
         let mut book = PodBook::default();
         (0..10).for_each(|pod| book.put(name(pod), waiting(pod)));
         let group = ("n".to_owned(), "g".to_owned());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_looked_at_once() {
+    fn marked_pod_group_is_taken_once_however_often_marked() {
         let mut book = PodBook::default();
         let group = ("n".to_owned(), "g".to_owned());
         (0..3).for_each(|_| book.crowd(group.clone()));

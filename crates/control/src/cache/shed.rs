@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_job_that_nobody_manages_the_fields_are_kept_alone() {
+    fn unmanaged_job_without_managing_owner_is_not_kept_in_full() {
         let no_queue = json!({});
         assert!(!kept(&mut control(), &no_queue, &json!({})));
         assert!(!kept(&mut control(), &owned_by("batch/v1", "CronJob"), &json!({})));
@@ -95,7 +95,7 @@ mod tests {
 
     /// The job may hold quota, and then it is stopped when that has to go to another one.
     #[test]
-    fn started_job_that_leaves_its_queue_is_kept_whole() {
+    fn started_job_that_leaves_its_queue_is_kept_in_full() {
         let started = |labels: &Value, version: &str| {
             let mut metadata =
                 json!({"name": "a", "namespace": "team", "uid": "a-1", "labels": labels, "generation": 2});
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_comes_to_a_queue_is_there_with_all_it_asks_for() {
+    fn unqueued_job_that_enters_a_queue_is_kept_in_full() {
         let mut control = control();
         assert!(!kept(&mut control, &json!({}), &json!({})));
         // Labels leave the generation as it is.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_over_is_let_go_without_a_workload_too() {
+    fn finished_job_without_workload_is_not_kept_in_full() {
         let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         let queued = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
         assert!(kept(&mut control(), &queued, &json!({})));

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_up_to_the_longest() {
+    fn backoff_delay_grows_by_factor_up_to_maximum() {
         let backoff = Backoff { initial_ms: 100, factor: 3, max_ms: 1_000, decay_ms: 1 };
         let delays: Vec<i64> = [0, 1, 2, 3, 4, 90, u32::MAX].map(|failures| backoff.delay_ms(failures)).to_vec();
         assert_eq!(delays, [100, 100, 300, 900, 1_000, 1_000, 1_000]);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_keep_it_away_longer_and_are_forgotten() {
+    fn consecutive_stock_outs_lengthen_backoff_and_are_forgotten_with_time() {
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (100, 4), (170, 4)]), [10, 20, 40, 60, 60]);
         // One outage is one failure, whichever job hits it; the smaller one keeps more jobs away.
         assert_eq!(delays(&[(0, 4), (1, 4), (2, 9), (3, 2), (9, 3)]), [10, 0, 0, 7, 0]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_shows_what_holds_longest_and_another_leader_reads_it() {
+    fn status_shows_longest_backoffs_and_next_leader_restores_them() {
         let mut book = StockBook::default();
         let flavors: Vec<String> = (0..70).map(|number| format!("f{number:02}")).collect();
         // By name the first ones ran out first: ten of them are over when the last one runs out, and none is forgotten.
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_takes_over_that_fewer_pods_were_not_to_be_had() {
+    fn follower_restores_stock_out_of_fewer_pods_from_status() {
         let flavors = BTreeSet::from(["f"]);
         let (mut book, mut follower) = (StockBook::default(), StockBook::default());
         for (pods, news) in [(9, 1), (4, 1), (6, 0)] {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_that_turns_up_ends_it_for_as_many_pods() {
+    fn stock_out_ends_when_as_many_pods_find_capacity() {
         let mut book = StockBook::default();
         book.ran_out("f".into(), Shape::default(), 4, (at(0), at(0)), BACKOFF).unwrap();
         assert!(!book.turned_up("f", &Shape::default(), 3, at(1)), "fewer pods tell nothing");

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_answers_is_set_aside_once_other_writes_are_made() {
+    fn unanswered_plan_is_set_aside_once_other_writes_succeed() {
         let mut plans = Plans::default();
         plans.insert(plan("a"));
         plans.insert(plan("b"));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_answers_is_set_aside_at_once_where_others_are_written() {
+    fn unanswered_plan_is_set_aside_at_third_failure_between_writes() {
         let mut plans = Plans::default();
         plans.insert(plan("a"));
         assert!(!plans.unanswered("a") && !plans.made());

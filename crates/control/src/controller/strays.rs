@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_over_when_its_object_is_seen_at_another_version() {
+    fn stray_patch_is_over_once_object_has_newer_version() {
         let mut strays = Strays::default();
         strays.doubt(object(), 7);
         for version in [6, 7] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lost_creation_is_over_by_itself_or_with_time() {
+    fn stray_creations_end_one_by_one_or_after_time_limit() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut strays = Strays::default();
         strays.doubt_creation(object(), now);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_left_are_charged_for_their_share() {
+    fn remaining_pods_are_charged_their_share_of_reserved_quota() {
         let used = |cpu: &str, runs: i64| {
             held(cpu, |requests| Some(Pods { all: 3, runs, again: false, requests: Some(requests) }))
         };
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_is_what_the_pods_ask_for() {
+    fn unreadable_reserved_amount_is_replaced_by_requests_of_pods() {
         let used = |cpu: &str, runs: i64| {
             held(cpu, |requests| Some(Pods { all: 3, runs, again: false, requests: Some(requests) }))
         };
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_whose_number_cannot_be_read_are_as_many_as_were_given() {
+    fn unreadable_reserved_pod_count_is_replaced_by_running_pods() {
         let admission: api::Admission = serde_json::from_value(serde_json::json!({"clusterQueue": "q",
             "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"pods": "f"}, "resourceUsage": {"pods": "-3"}}]}))
         .unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_stay_within_the_whole() {
+    fn share_of_reserved_amount_drops_remainder_per_pod() {
         assert_eq!(share_of(5, 3, 2), 2);
         assert_eq!(share_of(1, 3, 2), 0);
         assert_eq!(share_of(7, 0, 0), 7);

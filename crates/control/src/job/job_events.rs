@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn another_reason_is_told_when_five_minutes_are_over_and_the_same_one_never() {
+    fn job_event_waits_five_minutes_and_repeated_reason_is_dropped() {
         let mut events = JobEvents::default();
         assert!(events.may_tell("u", "WaitingForQuota", at(0)));
         assert!(!events.may_tell("u", "WaitingForQuota", at(400)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_comes_back_in_time_is_not_told_later() {
+    fn delayed_job_event_is_dropped_when_earlier_reason_returns() {
         let mut events = JobEvents::default();
         assert!(events.may_tell("u", "WaitingForQuota", at(0)));
         assert!(!events.may_tell("u", "Suspended", at(10)));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_were_told_long_ago_are_forgotten() {
+    fn jobs_whose_events_are_old_are_forgotten() {
         let mut events = JobEvents::default();
         for number in 0..10_000 {
             assert!(events.may_tell(&format!("u-{number}"), "WaitingForQuota", at(number * 10)));

@@ -172,13 +172,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_further_start_waits_twice_as_long_up_to_five_minutes() {
+    fn restart_pause_doubles_with_each_start_up_to_five_minutes() {
         let pauses: Vec<i64> = [1, 2, 3, 4, 9, 10, 64, u32::MAX].map(pause).into();
         assert_eq!(pauses, [1, 2, 4, 8, 256, 300, 300, 300]);
     }
 
     #[test]
-    fn what_asks_for_something_else_or_ran_for_ten_minutes_begins_anew() {
+    fn start_count_resets_after_changed_request_or_ten_minute_run() {
         let at = |seconds: i64| after_seconds(Timestamp::UNIX_EPOCH, seconds);
         let starts = |book: &Starts| book.0["a"][""].starts;
         let mut book = Starts::default();

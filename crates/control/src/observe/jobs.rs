@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_gone_leaves_nothing_behind() {
+    fn replaced_or_deleted_job_leaves_no_state_in_control() {
         let mut control = Control::new(Settings::default());
         lives(&mut control, "one");
         // Another Job has its name.

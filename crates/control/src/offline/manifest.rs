@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_kind_does_not_have_are_named() {
+    fn manifest_fields_unknown_to_kind_and_version_are_named() {
         let quota = json!({"name": "cpu", "nominalQuotas": 4, "borrowingLimit": 1});
         let groups = json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]);
         let object = queue(api::API_VERSION, &json!({"cohort": "all", "resourceGroups": groups, "stopPolicy": "None"}));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_templates_are_looked_into() {
+    fn unknown_fields_in_pod_templates_are_named() {
         for (version, kind, spec, path) in [
             ("batch/v1", "Job", json!({"template": template()}), "spec.template"),
             ("berth.dev/v1alpha1", "TrainingJob", json!({"template": template()}), "spec.template"),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_and_what_others_say_is_no_fault() {
+    fn empty_values_status_and_foreign_fields_are_no_fault() {
         let spec = json!({"namespaceSelector": {}, "resourceGroups": [], "old": null, "none": {}, "blank": ""});
         let mut object = queue(api::API_VERSION, &spec);
         object["status"] = json!({"fromTheFuture": 1, "conditions": []});
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_named_with_its_field() {
+    fn manifest_value_of_wrong_type_is_refused_with_its_field() {
         let flavor = |name: Value| json!([{"coveredResources": ["cpu"], "flavors": [{"name": "f"}, {"name": name}]}]);
         for (object, start) in [
             (queue(api::API_VERSION, &json!({"cohortName": 3})), "spec.cohortName: invalid type: integer `3`"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_others_are_told_by_group_and_name() {
+    fn manifest_of_unhandled_group_or_kind_is_foreign() {
         for (version, kind) in [
             ("v1", "ConfigMap"),
             ("apps/v1", "DaemonSet"),

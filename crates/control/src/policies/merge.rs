@@ -311,7 +311,7 @@ mod tests {
 
     /// The stricter value of a limit in two policies counts, and the younger policy shows that, whichever of them has it.
     #[test]
-    fn of_a_limit_in_two_policies_the_stricter_counts() {
+    fn limit_in_two_queue_policies_takes_the_stricter_value() {
         for (field, strict, lax) in all_limits() {
             for (older, younger) in [(&strict, &lax), (&lax, &strict)] {
                 let claim = both(older, younger);
@@ -327,7 +327,7 @@ mod tests {
 
     /// A field that one of the policies has applies beside those of the other.
     #[test]
-    fn what_one_policy_says_applies() {
+    fn field_set_in_only_one_queue_policy_applies() {
         let all = all_limits();
         for (at, (field, strict, _)) in all.iter().enumerate() {
             for (other_field, other, _) in &all[at + 1..] {
@@ -365,7 +365,7 @@ mod tests {
 
     /// The older policy's value of a field that is no limit counts: by creation, and by name where both were made in the same second.
     #[test]
-    fn of_anything_else_the_older_policys_counts() {
+    fn field_other_than_limit_takes_value_of_older_queue_policy() {
         let classes = |label: &str| json!({"priorityFromLabel": {"label": label, "classes": []}});
         let rest = [
             (
@@ -398,7 +398,7 @@ mod tests {
 
     /// A third policy lifts no limit of the others, whatever it adds.
     #[test]
-    fn more_policies_are_never_less_strict() {
+    fn third_queue_policy_never_loosens_a_limit() {
         for (field, strict, lax) in all_limits() {
             let all = [policy("a", 3, &lax), policy("b", 1, &strict), policy("c", 2, &lax)];
             let mut orders = vec![vec![0, 1, 2], vec![2, 1, 0], vec![1, 0, 2], vec![2, 0, 1]];

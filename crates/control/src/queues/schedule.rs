@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_quiet_second_or_every_five() {
+    fn queue_status_is_due_after_quiet_second_or_five_seconds() {
         assert_eq!(due(&[0]), [1_000]);
         assert_eq!(due(&[0, 900]), [1_900]);
         assert_eq!(due(&[0, 1_500]), [1_000, 2_500]);

@@ -26,7 +26,7 @@ fn names(surroundings: &Surroundings) -> Value {
 }
 
 #[test]
-fn default_queues_opt_their_namespaces_in() {
+fn namespace_with_default_local_queue_is_opted_in() {
     let mut all = fresh(false);
     assert_eq!(names(&all), json!([NOWHERE]));
     let queue_of = |namespace: &str| Observation::LocalQueue(Change::Apply(queue(namespace, "default")));
@@ -44,7 +44,7 @@ fn default_queues_opt_their_namespaces_in() {
 }
 
 #[test]
-fn where_every_job_is_managed_the_configured_selector_is_told() {
+fn configured_namespace_selector_applies_where_every_job_is_managed() {
     let all = fresh(true);
     assert_eq!(
         all.selector(),
@@ -60,7 +60,7 @@ fn where_every_job_is_managed_the_configured_selector_is_told() {
 }
 
 #[test]
-fn nobody_is_asked_about_kinds_that_are_not_managed() {
+fn webhook_selector_of_unmanaged_kinds_matches_no_namespace() {
     let of_pods = [Kind::Pod, Kind::Deployment, Kind::StatefulSet];
     let plurals: BTreeMap<&str, Kind> = Kind::jobs().chain(of_pods).map(|kind| (kind.resource().2, kind)).collect();
     for (plural, kind) in &plurals {
@@ -83,7 +83,7 @@ fn nobody_is_asked_about_kinds_that_are_not_managed() {
 }
 
 #[test]
-fn only_roles_that_a_training_job_has_are_part_of_it() {
+fn training_job_governs_only_jobs_of_its_roles() {
     let mut all = fresh(true);
     let mut training = json!({"metadata": {"name": "gpt", "namespace": "n", "uid": "u"}, "spec": {
         "jobType": "MPIJob", "template": {"spec": {"containers": []}}}, "status": {"phase": "Running"}});
@@ -114,7 +114,7 @@ fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRefe
 
 /// A Job that names a JobSet as its controller is none of its parts by that: the JobSet, its uid, and the Job's name decide.
 #[test]
-fn only_parts_that_a_job_set_has_are_left_to_it() {
+fn job_set_governs_only_jobs_of_its_replicated_jobs() {
     let set = |uid: &str, replicas: i32| {
         let set = json!({"metadata": {"name": "set", "namespace": "n", "uid": uid},
             "spec": {"replicatedJobs": [{"name": "a-b", "replicas": replicas, "template": {}}]}});
@@ -154,7 +154,7 @@ fn only_parts_that_a_job_set_has_are_left_to_it() {
 }
 
 #[test]
-fn stateful_sets_are_known_by_what_they_say_now() {
+fn stateful_set_facts_follow_its_latest_labels_and_replicas() {
     let mut all = fresh(false);
     let set = |queue: &str, replicas: i32| {
         let labels = json!({"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/priority-class": "high"});
@@ -179,7 +179,7 @@ fn stateful_sets_are_known_by_what_they_say_now() {
 }
 
 #[test]
-fn labels_of_namespaces_and_the_default_class_are_followed() {
+fn namespace_labels_and_default_priority_class_are_followed() {
     let select = Selector(vec![Requirement { key: "team".into(), op: SelectorOp::Exists, values: vec![] }]);
     let mut all = Surroundings::new(&Settings { managed_namespaces: select, ..Settings::default() });
     let namespace = |labels: Value| from_value(json!({"metadata": {"name": "n", "labels": labels}})).expect("it");

@@ -115,7 +115,7 @@ mod tests {
     use crate::settings::Settings;
 
     #[test]
-    fn jobs_that_name_an_owner_without_workload_are_forgotten_with_it() {
+    fn jobs_of_unknown_training_job_are_forgotten_one_by_one() {
         let mut control = Control::new(Settings::default());
         let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a-worker".into() };
         let job = |uid: &str| {

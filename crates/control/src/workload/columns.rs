@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn size_counts_pods_and_names_accelerators_first() {
+    fn workload_size_column_counts_pods_and_names_accelerators_first() {
         let cards = Cards::default();
         let worker = requests(&[("cpu", 1500), ("memory", 4 << 30), ("nvidia.com/gpu", 8), ("idle", 0)]);
         let master = requests(&[("cpu", 1000)]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn many_resources_are_cut_to_the_width_of_a_column() {
+    fn workload_size_column_is_cut_when_resources_are_many() {
         let names: Vec<String> = (0..9).map(|number| format!("r{number}")).collect();
         let asked = requests(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
         let text = size(&Cards::default(), std::iter::once((1, &asked)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn used_sums_flavors_and_leaves_out_what_has_no_quota() {
+    fn used_column_sums_flavors_and_omits_resources_without_quota() {
         let spec = json!({"resourceGroups": [
             {"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [
                 {"name": "a", "resources": [{"name": "cpu", "nominalQuota": "4"}, {"name": "nvidia.com/gpu", "nominalQuota": "8"}]},

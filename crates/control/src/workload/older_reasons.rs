@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_verdict_has_an_older_name() {
+    fn verdict_maps_to_older_kueue_reason_if_kueue_reports_one() {
         for (reason, leading, told) in [
             (PendingReason::WaitingForQuota, true, Some("Pending")),
             (PendingReason::Misconfigured, true, Some("Pending")),

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn requeue_backoff_doubles_up_to_maximum() {
         let delays: Vec<i64> = [1, 2, 3, 7, 100, i32::MAX, 0].map(|count| backoff_seconds(60, 3_600, count)).into();
         assert_eq!(delays, [60, 120, 240, 3_600, 3_600, 3_600, 60]);
     }

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_give_way_to_admissions() {
+    fn pending_reasons_are_written_slower_while_admissions_happen() {
         let (quiet, busy) = (written(usize::MAX), written(10));
         // The first second after the only admission counts as busy.
         assert!((BURST + 94..=BURST + 100).contains(&quiet), "{quiet}");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn another_reason_is_written_at_once() {
+    fn pending_reason_that_changed_is_written_at_once() {
         let workload = told("1 more needed");
         let mut ration = Ration::default();
         ration.take(verdict("u", PendingReason::ExceedsMaxQuota, "1 more needed", false), &workload, at(1), false);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn another_text_waits_until_the_older_one_is_a_minute_old() {
+    fn changed_pending_message_waits_until_old_one_is_minute_old() {
         let workload = told("1 more needed");
         let mut ration = Ration::default();
         let waits = |message: &str| verdict("u", PendingReason::WaitingForQuota, message, true);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_is_told_the_numbers_of_its_class_once() {
+    fn equal_workload_gets_numbers_of_its_class_only_once() {
         let workload = told("1 more needed");
         let mut ration = Ration::default();
         let equal = |reason, message: &str| verdict("u", reason, message, false);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_go_first_and_one_of_each_class_of_equals() {
+    fn queue_heads_get_pending_reasons_before_other_equals() {
         let workload = told("1 more needed");
         let mut ration = Ration::default();
         for (uid, leading) in [("a", false), ("b", false), ("c", true), ("d", false), ("e", true)] {

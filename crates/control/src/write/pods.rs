@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_label_alone_makes_no_pod_a_jobs() {
+    fn pod_belongs_to_job_by_controller_reference_not_by_label() {
         let owned = |kind: &str, version: &str, uid: &str, controls: bool| {
             let owner = json!({"apiVersion": version, "kind": kind, "name": "j", "uid": uid, "controller": controls});
             serde_json::from_value(json!({"labels": {"l": "u"}, "ownerReferences": [owner]})).expect("metadata")

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tolerations_compare_as_their_operator_says() {
+    fn toleration_matches_taint_by_its_operator() {
         let taint = Taint { key: "sla".into(), value: "950".into(), effect: TaintEffect::NoSchedule };
         for (key, op, value, expected) in [
             ("sla", TolerationOp::Gt, "900", true),

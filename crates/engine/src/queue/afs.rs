@@ -330,7 +330,7 @@ mod tests {
     use super::told;
 
     #[test]
-    fn what_was_used_is_never_nothing_and_has_four_digits() {
+    fn reported_usage_keeps_four_digits_and_positive_usage_stays_positive() {
         let rows = [
             ("cpu", 0.0088, "8800n"),
             ("cpu", 488.281_25, "488281u"),

@@ -79,7 +79,7 @@ mod tests {
     use super::Sorted;
 
     #[test]
-    fn items_stay_in_order_whatever_comes_and_goes() {
+    fn sorted_items_stay_in_order_through_inserts_and_removals() {
         let mut items: Sorted<i32> = Sorted::default();
         assert!(items.is_empty() && items.first().is_none());
         for item in [5, 7, 3, 3, 9, 5, 1] {

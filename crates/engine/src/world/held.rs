@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_in_the_order_of_their_names() {
+    fn equal_holders_are_ordered_by_uid() {
         let mut names = NAMES;
         names.sort_unstable();
         assert_eq!(sorted(|name| Tie::Uid(name.into())), names);
     }
 
     #[test]
-    fn of_equals_by_lot_the_last_of_the_queue_is_the_first_victim() {
+    fn last_of_equal_holders_by_lot_is_first_victim() {
         let mut names = NAMES;
         names.sort_unstable();
         names.reverse();

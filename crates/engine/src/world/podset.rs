@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_is_kept_once_and_as_long_as_somebody_has_it() {
+    fn pod_set_shape_is_stored_once_until_last_user_leaves() {
         let (mut shapes, mut resources) = (Shapes::default(), Interner::new());
         let sizes: Vec<_> = (0..100).map(|cpu| [shapes.pod_set(&told("main", cpu), &mut resources)]).collect();
         let other = [shapes.pod_set(&told("other", 1), &mut resources)];

@@ -24,7 +24,7 @@ impl<T: Clone> Copies<T> {
 }
 
 #[test]
-fn nothing_copies_the_world() {
+fn world_and_its_parts_cannot_be_cloned() {
     let of_world = [Copies::<World>::ARE_MADE, Copies::<Store>::ARE_MADE, Copies::<Tree>::ARE_MADE];
     assert_eq!(of_world, [false; 3], "world, store, tree");
     let of_lists = [

@@ -141,7 +141,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
 }
 
 #[test]
-fn whom_the_search_takes_may_be_preempted() {
+fn victims_found_by_search_are_preemptible_in_account_of_preemptor() {
     let seen = std::cell::RefCell::new(BTreeSet::new());
     let [victims, protected] = on_all(|objects| searched(objects, &mut seen.borrow_mut()));
     let seen = seen.into_inner();
@@ -217,7 +217,7 @@ fn planned(objects: &Objects) -> Result<[usize; 2], String> {
 }
 
 #[test]
-fn whom_a_plan_evicts_was_named_before() {
+fn account_names_victims_as_preemptible_before_plan_evicts_them() {
     let [classical, fair] = on_all(planned);
     println!("evictions: {classical} classical, {fair} under fair sharing");
     assert!(cases() < 1000 || classical.min(fair) > cases() as usize / 500, "too tame: {classical} and {fair}");
@@ -280,7 +280,7 @@ fn told(objects: &Objects) -> Result<[usize; 1], String> {
 }
 
 #[test]
-fn a_message_lacks_what_the_account_lacks() {
+fn pending_message_lacks_same_amounts_as_account() {
     let [count] = on_all(told);
     println!("{count} amounts in messages");
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");
@@ -317,7 +317,7 @@ fn said_of_holders(objects: &Objects) -> Result<[usize; 2], String> {
 }
 
 #[test]
-fn whoever_is_told_to_hold_or_to_leave_has_an_account_that_says_so() {
+fn account_of_admitted_or_evicted_workload_agrees_with_plan() {
     let [victims, admitted] = on_all(said_of_holders);
     println!("{victims} victims, {admitted} admitted");
     assert!(cases() < 1000 || victims.min(admitted) > cases() as usize / 100, "too tame: {victims} and {admitted}");

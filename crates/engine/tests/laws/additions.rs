@@ -388,7 +388,7 @@ fn add_up<const N: usize>(make: fn(u64) -> Extras, law: fn(&Extras) -> Result<[u
 
 /// The charge of an admission counts for the next turn.
 #[test]
-fn the_local_queue_that_used_least_has_its_turn() {
+fn local_queue_with_least_usage_has_its_turn_first() {
     let seen = add_up(|seed| with_usage(random(seed), seed), turns);
     println!("{} turns, {} of them against priority and age", seen[0], seen[1]);
     assert!(is_one_in(10, seen[0]) && is_one_in(200, seen[1]), "too tame: {seen:?}");
@@ -453,7 +453,7 @@ fn planned(extras: &Extras) -> Result<[u32; 4], String> {
 
 /// As in `rules.rs`, with features that the worlds there do not have.
 #[test]
-fn a_plan_by_usage_may_be_made_cycle_by_cycle() {
+fn plan_by_usage_equals_its_cycles_made_one_by_one() {
     let seen = add_up(ordered_by_usage, planned);
     let [long, reduced, slices, by_usage] = seen;
     println!("{long} long plans, {reduced} in reduced size, {slices} slices, {by_usage} plans that usage changes");

@@ -168,7 +168,7 @@ fn helps(objects: &Objects, at: usize, followed: &mut Followed) -> Result<(), St
 }
 
 #[test]
-fn what_is_told_to_help_is_enough_and_no_more() {
+fn advised_amount_is_enough_and_less_is_not() {
     let mut followed = Followed::new();
     for seed in seeds() {
         let _named = Named(seed);
@@ -323,7 +323,7 @@ fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), Str
 }
 
 #[test]
-fn who_follows_the_advice_is_admitted() {
+fn workload_that_follows_its_advice_is_admitted() {
     let mut followed = Followed::new();
     for seed in seeds() {
         let _named = Named(seed);
@@ -424,7 +424,7 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
 }
 
 #[test]
-fn who_waits_is_told_for_what() {
+fn pending_workload_is_told_its_obstacle() {
     let mut followed = Followed::new();
     for seed in seeds() {
         let _named = Named(seed);

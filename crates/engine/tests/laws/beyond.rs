@@ -154,7 +154,7 @@ fn usage_beyond_quota_leaves_nothing_behind() {
 
 /// Pods that run already have their own charge to themselves: what they are given, all quotas have, and another one is given none of it.
 #[test]
-fn pods_that_run_are_given_no_more_than_their_queue_has() {
+fn running_pods_get_no_more_quota_than_their_queue_has() {
     let mut given = 0;
     for seed in seeds() {
         let _named = Named(seed);

@@ -33,7 +33,7 @@ fn leave(world: &mut World, uid: &str) -> Plan {
 /// While the victim holds f1, the driver can have f0 by borrowing, and the worker f1. Without it the driver would rather have f1, and
 /// would take the worker's room.
 #[test]
-fn the_flavors_of_all_pod_sets_are_kept() {
+fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     let mut own = queue("q", Some("x"), cpu(&[("f0", 0), ("f1", 6)]));
     own.preemption.within_cluster_queue = PreemptionPolicy::LowerPriority;
     own.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
@@ -84,7 +84,7 @@ fn two_victims() -> World {
 }
 
 #[test]
-fn who_is_leaving_remains_a_victim_until_it_is_gone() {
+fn leaving_victim_is_waited_for_until_it_is_gone() {
     let mut world = two_victims();
     let plan = leave(&mut world, "large");
     assert_eq!((admitted(&plan), evicted(&plan)), (vec![], vec![]));
@@ -97,7 +97,7 @@ fn who_is_leaving_remains_a_victim_until_it_is_gone() {
 
 /// The preemptor no longer waits for a victim whose eviction failed, and free quota is free for all workloads.
 #[test]
-fn who_stays_after_all_is_not_waited_for() {
+fn victim_that_stays_is_not_waited_for() {
     let mut world = two_victims();
     world.apply(Delta::Forget("small".into())).unwrap();
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);
@@ -105,7 +105,7 @@ fn who_stays_after_all_is_not_waited_for() {
 
 /// With less quota the preemptor could not start even when both victims have left: it waits for no victims.
 #[test]
-fn what_can_not_become_a_fit_is_given_up() {
+fn claim_that_cannot_become_a_fit_is_given_up() {
     let mut world = two_victims();
     let mut own = queue("own", Some("x"), cpu(&[("f0", 3)]));
     own.preemption.reclaim_within_cohort = PreemptionPolicy::LowerPriority;
@@ -116,7 +116,7 @@ fn what_can_not_become_a_fit_is_given_up() {
 
 /// The id of a victim that is gone is reused for another workload, which is not a victim.
 #[test]
-fn a_newcomer_is_not_taken_for_a_victim() {
+fn workload_with_reused_id_is_not_taken_for_victim() {
     let mut world = two_victims();
     world.apply(Delta::RemoveWorkload("small".into())).unwrap();
     let mut newcomer = pending("newcomer", "other", 0, 0, &[("cpu", 1)]);

@@ -75,7 +75,7 @@ fn plans_are_the_same_to_the_byte_in_every_process() {
 }
 
 #[test]
-fn the_digest_tells_plans_apart() {
+fn digest_of_different_plans_differs() {
     let (mut one, mut other) = (0, 0);
     mix(&mut one, &format!("{:?}", mixed(5).world().plan(NOW, ALL)));
     mix(&mut other, &format!("{:?}", mixed(7).world().plan(NOW, ALL)));

@@ -53,7 +53,7 @@ fn passed_over<'a>(objects: &'a Objects, plan: &Plan) -> Option<(&'a WorkloadSpe
 }
 
 #[test]
-fn no_equal_request_is_passed_over() {
+fn workload_is_never_passed_over_for_an_equal_behind_it() {
     let mut several = 0;
     for seed in seeds() {
         let _named = Named(seed);

@@ -106,7 +106,7 @@ fn run_out(objects: &Objects) -> Result<[u32; 2], String> {
 }
 
 #[test]
-fn a_potential_falls_with_each_round_of_evictions() {
+fn eviction_potential_falls_with_each_round_of_evictions() {
     let (mut several, mut second) = (0, 0);
     for seed in seeds() {
         let _named = Named(seed);

@@ -119,7 +119,7 @@ fn halves<const N: usize>(count: u64, part: fn(u64, u64) -> [u64; N]) -> [u64; N
 }
 
 #[test]
-fn one_cycle_is_what_the_specification_says() {
+fn single_cycle_equals_that_of_the_oracle() {
     let count = u64::from(cases());
     let seen = halves(count, part);
     println!("of {count} cycles {} admit, {} preempt, {} leave heads", seen[0], seen[1], seen[2]);
@@ -144,7 +144,7 @@ fn part_by_usage(first: u64, count: u64) -> [u64; 2] {
 
 /// LocalQueue usage decides about the head of a queue, and about its victims among several candidates.
 #[test]
-fn one_cycle_by_usage_is_what_the_specification_says() {
+fn single_cycle_by_usage_equals_that_of_the_oracle() {
     let count = u64::from(cases());
     let [heads, victims] = halves(count, part_by_usage);
     println!("of {count} cycles usage changes heads in {heads}, and victims of the same heads in {victims}");
@@ -317,7 +317,7 @@ fn whole(first: u64, count: u64) -> [u64; 5] {
 /// A plan walks several heads per queue, and equals once. The oracle runs Kueue's cycles one after another, looks at one head per queue in
 /// each, and keeps only the state that Kueue keeps.
 #[test]
-fn a_plan_is_the_oracles_cycles_one_after_another() {
+fn plan_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());
     let [plans, admit, preempt, long, differ] = halves(count, whole);
     println!(
@@ -347,7 +347,7 @@ fn whole_by_usage(first: u64, count: u64) -> [u64; 3] {
 
 /// The charge of an admission decides about the next turn, and the charge of a workload that has left does not count any more.
 #[test]
-fn a_plan_by_usage_is_the_oracles_cycles_one_after_another() {
+fn plan_by_usage_equals_cycles_of_the_oracle_in_sequence() {
     let count = u64::from(cases());
     let [preempt, long, changed] = halves(count, whole_by_usage);
     println!("{count} worlds: {preempt} plans preempt, {long} of several steps, of which usage changes {changed}");
@@ -371,7 +371,7 @@ fn reduced(first: u64, count: u64) -> [u64; 3] {
 
 /// A workload starts, or preempts, in the size that the oracle finds by trying the accepted sizes itself.
 #[test]
-fn a_plan_reduces_whom_the_oracle_reduces() {
+fn plan_reduces_same_workloads_as_the_oracle() {
     let count = u64::from(cases());
     let [preempt, reduced, after_victims] = halves(count, reduced);
     println!(

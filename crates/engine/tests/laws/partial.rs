@@ -109,7 +109,7 @@ fn world(seed: u64) -> Objects {
 }
 
 #[test]
-fn a_workload_starts_in_the_largest_size_that_finds_room() {
+fn workload_starts_in_largest_size_that_finds_room() {
     let mut sums = [0; 2];
     for seed in seeds() {
         let _named = Named(seed);

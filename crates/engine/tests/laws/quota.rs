@@ -282,7 +282,7 @@ fn first_cycle(objects: &Objects) -> Result<u64, String> {
 }
 
 #[test]
-fn a_workload_holds_all_its_pod_sets_or_none() {
+fn workload_holds_quota_for_all_pod_sets_or_none() {
     let mut reduced = 0;
     for seed in seeds() {
         let _named = Named(seed);
@@ -302,7 +302,7 @@ fn a_workload_holds_all_its_pod_sets_or_none() {
 
 /// The ledger itself, against figures worked out by hand.
 #[test]
-fn limits_at_three_levels_by_hand() {
+fn ledger_with_limits_at_three_levels_matches_hand_computed_figures() {
     let groups = |nominal: i64, borrowing_limit: Option<i64>, lending_limit: Option<i64>| {
         let quota = Quota {
             nominal: Amount::new(nominal),

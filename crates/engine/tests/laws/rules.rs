@@ -173,7 +173,7 @@ fn evictions_for_several_pod_sets_come_to_an_end() {
 }
 
 #[test]
-fn a_plan_puts_no_queue_over_its_quota() {
+fn plan_puts_no_cluster_queue_over_its_quota() {
     for seed in seeds() {
         let _named = Named(seed);
         let objects = random(seed);
@@ -219,7 +219,7 @@ fn random_guard(dice: &mut Dice) -> PreemptionGuard {
 }
 
 #[test]
-fn what_is_evicted_stays_within_the_bounds_of_policies() {
+fn evictions_stay_within_bounds_of_queue_policies() {
     let (mut bounded, mut shares) = (0, 0);
     for seed in seeds() {
         let _named = Named(seed);
@@ -356,7 +356,7 @@ fn with_strangers(objects: &Objects, seed: u64) -> Objects {
 }
 
 #[test]
-fn what_must_not_matter_does_not() {
+fn plan_is_unchanged_by_order_names_scale_and_strangers() {
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);
@@ -388,7 +388,7 @@ fn what_must_not_matter_does_not() {
 
 /// Cycles in one call and one by one give the same plan. `oracle.rs` compares them with Kueue's cycles.
 #[test]
-fn a_plan_may_be_made_cycle_by_cycle() {
+fn plan_equals_its_cycles_made_one_by_one() {
     let mut long = 0;
     for seed in seeds() {
         let _named = Named(seed);
@@ -414,7 +414,7 @@ fn a_plan_may_be_made_cycle_by_cycle() {
 
 /// In a queue without strict order in which no workload waits for victims, every workload or an equal one is looked at.
 #[test]
-fn everybody_has_a_turn() {
+fn best_effort_queue_gives_every_workload_or_equal_a_turn() {
     let mut seen = 0;
     for seed in seeds() {
         let _named = Named(seed);
@@ -449,7 +449,7 @@ fn everybody_has_a_turn() {
 }
 
 #[test]
-fn more_quota_takes_nothing_away() {
+fn raised_quota_takes_no_admission_away() {
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);

@@ -360,7 +360,7 @@ fn holds(law: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
 
 /// Accounting that is kept per change equals recomputed accounting, and a plan never takes more quota than there is.
 #[test]
-fn books_are_exact_and_plans_keep_quota() {
+fn accounting_is_exact_and_plans_keep_within_quota() {
     holds(|steps| {
         run(&steps, |world, _| {
             let faults = check(world);
@@ -372,7 +372,7 @@ fn books_are_exact_and_plans_keep_quota() {
 
 /// Nothing parked would fit unless something woke it.
 #[test]
-fn the_sweep_finds_nothing() {
+fn sweep_after_plan_finds_no_parked_workload_that_fits() {
     holds(|steps| {
         run(&steps, |world, plan| {
             if plan.is_some_and(|plan| !plan.more) {
@@ -386,7 +386,7 @@ fn the_sweep_finds_nothing() {
 
 /// If no workload keeps quota from others without using it, a workload that is pending after a plan does not fit.
 #[test]
-fn nobody_waits_who_fits() {
+fn workload_pending_after_a_plan_does_not_fit() {
     holds(|steps| {
         let tame = |step: &Step| match step.clone() {
             Step::Queue { name, cohort, nominal, borrow, lend, split, .. } => {

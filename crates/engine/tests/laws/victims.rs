@@ -173,7 +173,7 @@ fn searched(objects: &Objects) -> Result<[u32; 3], String> {
 }
 
 #[test]
-fn preemption_is_lawful_and_lean() {
+fn victims_are_permitted_and_none_can_be_dropped() {
     let mut sets = [0; 3];
     for seed in seeds() {
         let _named = Named(seed);
@@ -241,12 +241,12 @@ fn kept(one_by_one: bool) {
 }
 
 #[test]
-fn what_is_freed_at_once_goes_to_the_preemptor() {
+fn quota_freed_at_once_goes_to_the_preemptor() {
     kept(false);
 }
 
 #[test]
-fn what_is_freed_bit_by_bit_is_kept_for_the_preemptor() {
+fn quota_freed_bit_by_bit_is_kept_for_the_preemptor() {
     kept(true);
 }
 
@@ -409,7 +409,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
 
 /// A victim gives up no more pods than needed, and no more than a policy allows. A victim whose surplus pods are enough is not evicted.
 #[test]
-fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
+fn victim_with_surplus_pods_gives_up_fewest_that_are_enough() {
     let mut sums = [0; 4];
     for seed in seeds() {
         let _named = Named(seed);
@@ -423,7 +423,7 @@ fn who_may_do_without_some_pods_gives_up_the_fewest_that_are_enough() {
 
 /// The accounting stays right while victims give up pods, and no admission exceeds a quota.
 #[test]
-fn plans_with_those_who_give_up_pods_keep_quota() {
+fn plans_with_victims_that_give_up_pods_keep_within_quota() {
     let mut giving = 0;
     for seed in seeds() {
         let _named = Named(seed);

@@ -69,7 +69,7 @@ impl Part {
 }
 
 #[test]
-fn fractions_are_compared_exactly() {
+fn share_ratios_are_compared_without_rounding() {
     let large = i128::MAX / 3;
     for ((left, right), expected) in [
         (((1, 3), (333, 1000)), Ordering::Greater),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_refuses_is_said_with_its_numbers() {
+    fn pod_that_api_server_would_refuse_is_reported_with_amounts() {
         let of_container = "spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: ";
         let of_pod = "spec.podSets[0].template.spec: Invalid value: [\"cpu\"]: ";
         let by_default = json!({"type": "Container", "default": {"cpu": "1"}, "max": {"cpu": "1"}});
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_takes_is_taken() {
+    fn pod_that_api_server_accepts_is_accepted() {
         let resources = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}});
         for range in [
             json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "2"}}),

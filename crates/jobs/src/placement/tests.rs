@@ -50,7 +50,7 @@ fn metadata() -> Value {
 }
 
 #[test]
-fn flavors_give_selectors_tolerations_and_names() {
+fn assigned_flavors_add_node_selectors_tolerations_and_labels() {
     let spot = json!([{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]);
     assert_eq!(
         started(json!({"spec": {"containers": []}}), json!({"cpu": "spot", "memory": "spot"})),
@@ -69,7 +69,7 @@ fn flavors_give_selectors_tolerations_and_names() {
 }
 
 #[test]
-fn names_that_are_no_label_values_are_left_out() {
+fn queue_name_that_is_no_label_value_is_left_out() {
     let long = "q".repeat(64);
     let admitted = AdmittedAs { local_queue: &long, ..ADMITTED };
     let assignment = PodSetAssignment::default();
@@ -78,7 +78,7 @@ fn names_that_are_no_label_values_are_left_out() {
 }
 
 #[test]
-fn forbidden_labels_join_every_alternative_of_the_affinity() {
+fn forbidden_node_labels_join_every_node_affinity_term() {
     let wanted = json!([{"key": "cloud.google.com/gke-spot", "operator": "NotIn", "values": ["true"]},
         {"key": "cloud.google.com/reservation-name", "operator": "DoesNotExist"}]);
     let affinity = |terms: Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
@@ -100,7 +100,7 @@ fn forbidden_labels_join_every_alternative_of_the_affinity() {
 }
 
 #[test]
-fn contradictions_are_errors() {
+fn contradictory_or_missing_flavors_are_placement_errors() {
     let bare = || json!({"spec": {"containers": []}});
     let selecting = |key: &str, value: &str| json!({"spec": {"containers": [], "nodeSelector": {key: value}}});
     let texts = [
@@ -129,7 +129,7 @@ fn contradictions_are_errors() {
 }
 
 #[test]
-fn updates_of_admission_checks_are_merged_and_may_conflict() {
+fn admission_check_updates_are_merged_and_conflict_is_an_error() {
     let check = |name: &str, updates: Value| {
         json!({"name": name, "state": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
             "podSetUpdates": [updates]})
@@ -148,7 +148,7 @@ fn updates_of_admission_checks_are_merged_and_may_conflict() {
 }
 
 #[test]
-fn forbidden_labels_are_read() {
+fn forbidden_node_labels_annotation_is_parsed_or_refused() {
     type Entries<'a> = &'a [(&'a str, &'a [&'a str])];
     let cases: [(&str, Option<Entries<'_>>); 6] = [
         ("", Some(&[])),

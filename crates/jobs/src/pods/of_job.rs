@@ -107,7 +107,7 @@ mod tests {
 
     /// Labels, references and the finalizer by which the Job and Berth find a pod stay until it has ended.
     #[test]
-    fn pod_of_a_job_keeps_what_it_is_counted_by() {
+    fn pod_of_job_may_not_lose_labels_owner_or_finalizer() {
         for key in ["kueue.x-k8s.io/podset", "batch.kubernetes.io/controller-uid", "controller-uid", "job-name"] {
             let field = [format!("metadata.labels[{key}]")];
             for value in [Value::Null, json!("other")] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_of_it_and_pods_of_others_may_change() {
+    fn other_fields_and_pods_without_managed_job_may_change() {
         let own = |pod: &mut Value| {
             pod["metadata"]["labels"]["app"] = json!("other");
             pod["metadata"]["annotations"]["a"] = json!("b");

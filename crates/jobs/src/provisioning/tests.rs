@@ -49,7 +49,7 @@ fn named(pods: &[(&str, i32)]) -> Vec<(String, i32)> {
 }
 
 #[test]
-fn what_is_asked_for() {
+fn provisioning_request_asks_for_admitted_pods_merged_by_policy() {
     let all = named(&[("driver", 3), ("worker", 2), ("monitor", 3), ("other", 3)]);
     assert_eq!(asked(&[3, 2, 3, 3], json!({})), all, "admitted pods, not those of the spec");
     let gpu = json!({"managedResources": ["nvidia.com/gpu"]});
@@ -62,7 +62,7 @@ fn what_is_asked_for() {
 }
 
 #[test]
-fn capacity_is_asked_for_what_quota_is_charged() {
+fn provisioning_request_asks_for_what_quota_is_charged() {
     let range =
         json!({"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}}]}});
     let limits = LimitSummary::of([&of(range)]);
@@ -84,7 +84,7 @@ fn pod_sets_of_different_flavors_are_not_merged() {
 }
 
 #[test]
-fn how_far_containers_may_go_makes_no_other_requirements() {
+fn pod_sets_that_differ_in_limits_merge_by_scheduling_requirements() {
     let mut sets = pod_sets();
     let wider = json!({"requests": {"nvidia.com/gpu": "1", "cpu": "2"}, "limits": {"nvidia.com/gpu": "1", "cpu": "8"}});
     sets[1].template.spec.as_mut().expect("a spec").containers[0].resources = of(wider);
@@ -99,7 +99,7 @@ fn how_far_containers_may_go_makes_no_other_requirements() {
 }
 
 #[test]
-fn templates_are_as_the_pods_will_be() {
+fn provisioning_pod_template_has_selector_requests_and_labels_of_pods() {
     let found =
         requested_pods(&pod_sets(), &placements(&[1, 0, 0, 0], "spot"), &LimitSummary::default(), &config(json!({})));
     let template = &found.expect("pods")[0].template;
@@ -110,7 +110,7 @@ fn templates_are_as_the_pods_will_be() {
 }
 
 #[test]
-fn names_are_cut_and_stay_apart() {
+fn long_provisioning_request_names_are_cut_and_stay_distinct() {
     assert_eq!(provisioning_request_name("job-a-1f00d", "check", 2), "job-a-1f00d-check-2");
     assert_eq!(pod_template_name("job-a-1f00d-check-2", "main"), "ppt-job-a-1f00d-check-2-main");
     let long = "w".repeat(253);
@@ -120,7 +120,7 @@ fn names_are_cut_and_stay_apart() {
 }
 
 #[test]
-fn the_jobs_own_parameters_win() {
+fn provisioning_parameters_of_job_win_over_config() {
     let annotations = BTreeMap::from([
         ("provreq.kueue.x-k8s.io/b".to_owned(), "3".to_owned()),
         ("provreq.kueue.x-k8s.io/c".to_owned(), "4".to_owned()),
@@ -146,7 +146,7 @@ fn request(conditions: &[(&str, &str, &str)]) -> ProvisioningRequest {
 }
 
 #[test]
-fn the_worst_of_an_answer_counts() {
+fn provisioning_state_is_worst_of_its_conditions() {
     let accepted = ("Accepted", "True", "");
     let provisioned = ("Provisioned", "True", "there");
     for (conditions, expected) in [
@@ -168,7 +168,7 @@ fn the_worst_of_an_answer_counts() {
 }
 
 #[test]
-fn pods_of_the_named_pod_sets_consume_the_request() {
+fn pod_sets_in_provisioning_request_are_told_to_consume_it() {
     let selector = json!([{"key": "pool", "valueFromProvisioningClassDetail": "pool"},
         {"key": "zone", "valueFromProvisioningClassDetail": "zone"}]);
     let config = config(json!({"podSetUpdates": {"nodeSelector": selector}}));
@@ -180,7 +180,7 @@ fn pods_of_the_named_pod_sets_consume_the_request() {
 }
 
 #[test]
-fn delays_double_up_to_a_limit() {
+fn provisioning_retry_delay_doubles_up_to_limits() {
     let delays = |strategy: Option<&ProvisioningRequestRetryStrategy>, attempts: std::ops::RangeInclusive<i32>| {
         attempts.map(|attempt| retry_after(strategy, attempt)).collect::<Vec<_>>()
     };

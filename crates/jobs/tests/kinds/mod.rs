@@ -62,7 +62,7 @@ impl Kind {
 }
 
 #[test]
-fn every_case_of_every_kind() {
+fn job_kind_cases_give_their_expected_answers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let kinds = kinds();
     let mut wrong = Vec::new();

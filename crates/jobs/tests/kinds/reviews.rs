@@ -59,7 +59,7 @@ fn is_told(error: &FieldError, table: &Table) -> bool {
 }
 
 #[test]
-fn every_rule_that_a_case_meets_is_asked_of_an_api_server() {
+fn job_rule_met_by_case_is_asked_of_api_server() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tables = sorted(&root.join("../../e2e/cases/reviews"));
     let kinds = kinds();

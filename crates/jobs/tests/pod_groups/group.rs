@@ -24,7 +24,7 @@ fn tally(pods: &[PodState]) -> Tally {
 }
 
 #[test]
-fn a_tally_is_what_its_pods_add_up_to() {
+fn pod_group_tally_equals_sum_of_its_pods() {
     let pods = [gated("a"), ended("a", "Running"), ended("a", "Succeeded"), ended("b", "Failed"), gated("b")];
     let all = tally(&pods);
     assert_eq!((all.pods, all.running, all.unfinished, all.counting()), (5, 1, 3, 4));
@@ -52,7 +52,7 @@ fn a_tally_is_what_its_pods_add_up_to() {
 }
 
 #[test]
-fn who_has_one_of_the_first_places() {
+fn pod_group_places_go_to_running_and_older_pods_first() {
     let at = |seconds: i64, more: Value| {
         let time = format!("2026-01-01T00:00:{seconds:02}Z");
         let mut all = json!({"metadata": {"creationTimestamp": time}});

@@ -15,7 +15,7 @@ fn assignment(value: Value) -> TopologyAssignment {
 }
 
 #[test]
-fn pods_fill_the_domains_in_their_order() {
+fn pods_fill_topology_domains_in_order() {
     let both = assignment(json!({"levels": ["block", "rack"], "slices": [
         {"domainCount": 2, "valuesPerLevel": [{"universal": "b1"},
             {"individual": {"prefix": "r-", "suffix": "-x", "roots": ["1", "2"]}}], "podCounts": {"individual": [1, 2]}},
@@ -34,7 +34,7 @@ fn pods_fill_the_domains_in_their_order() {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_place() {
+fn unreadable_topology_slice_gives_no_place() {
     for slice in [
         json!({"domainCount": 1, "valuesPerLevel": [{"universal": "r"}], "podCounts": {}}),
         json!({"domainCount": 1, "valuesPerLevel": [{}], "podCounts": {"universal": 1}}),
@@ -49,7 +49,7 @@ fn what_cannot_be_read_is_no_place() {
 }
 
 #[test]
-fn only_a_pod_that_was_started_waits_for_its_place() {
+fn pod_waits_for_topology_domain_only_once_started() {
     let with = |gates: &[&str]| {
         let gates: Vec<Value> = gates.iter().map(|name| json!({"name": name})).collect();
         PodState::read(&pod(json!({"spec": {"schedulingGates": gates}})))
@@ -71,7 +71,7 @@ fn only_a_pod_that_was_started_waits_for_its_place() {
 }
 
 #[test]
-fn a_member_with_a_place_remembers_it() {
+fn placed_pod_of_group_with_topology_remembers_its_selectors() {
     let place = |notes: Value| {
         let spec = json!({"schedulingGates": null, "nodeSelector": {"rack": "r1"}});
         PodState::read(&member("2", json!({"metadata": {"annotations": notes}, "spec": spec}))).selectors

@@ -6,7 +6,7 @@ use berth_jobs::training::{Cards, invalid_training_job, invalid_training_job_cha
 use serde_json::{Value, json};
 
 #[test]
-fn good_jobs_have_no_errors() {
+fn valid_training_job_of_each_type_has_no_errors() {
     for job_type in ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"] {
         let job = job(job_type, json!({}));
         assert_eq!(invalid_training_job(&job, &Cards::default()), [], "{job_type}");
@@ -15,7 +15,7 @@ fn good_jobs_have_no_errors() {
 }
 
 #[test]
-fn an_amount_that_the_template_writes_otherwise_is_the_same() {
+fn template_amount_in_other_notation_matches_replica_resources() {
     let resources = json!({"requests": {"cpu": "32000m", "memory": "262144Mi", "nvidia.com/gpu": "8"}});
     let template = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}});
     let job = job("PyTorchJob", json!({"template": template}));
@@ -23,7 +23,7 @@ fn an_amount_that_the_template_writes_otherwise_is_the_same() {
 }
 
 #[test]
-fn every_field_is_named_with_value_and_choice() {
+fn invalid_training_job_field_is_refused_with_value_and_choices() {
     let container = |more: Value| {
         let mut container = json!({"name": "c", "image": "i"});
         super::merge(&mut container, &more);
@@ -268,7 +268,7 @@ fn every_field_is_named_with_value_and_choice() {
 }
 
 #[test]
-fn names_make_host_names() {
+fn training_job_name_unfit_for_host_names_is_refused() {
     for (name, wrong) in
         [("a", None), ("a-1", None), ("1a", Some("begin")), ("a.b", Some("begin")), ("a-", Some("begin"))]
     {
@@ -286,7 +286,7 @@ fn names_make_host_names() {
 }
 
 #[test]
-fn an_annotation_about_a_checkpoint_that_cannot_be_read_is_an_error() {
+fn unreadable_checkpoint_annotation_is_refused() {
     for (key, value, allowed) in [
         ("berth.dev/last-checkpoint-time", "yesterday", "2026-01-31T12:00:00Z"),
         ("berth.dev/last-checkpoint-step", "-1", "0 or more"),
@@ -301,7 +301,7 @@ fn an_annotation_about_a_checkpoint_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
+fn unreadable_metadata_is_refused_but_stored_training_job_runs_on() {
     for (place, key, value, allowed) in [
         ("labels", "kueue.x-k8s.io/max-exec-time-seconds", "2h", "whole number of seconds greater than 0"),
         ("annotations", "berth.dev/capacity-tiers", "spot,cheap", "reserved, on-demand and spot"),
@@ -324,7 +324,7 @@ fn metadata_that_every_job_may_have_is_an_error_where_it_cannot_be_read() {
 }
 
 #[test]
-fn an_empty_wish_for_a_place_is_refused_and_stops_nobody_who_is_stored_with_it() {
+fn empty_topology_annotation_is_refused_but_stored_training_job_runs() {
     let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
     // The manifest was rendered from values, one of which is empty.
     for (empty, said) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
@@ -347,7 +347,7 @@ fn an_empty_wish_for_a_place_is_refused_and_stops_nobody_who_is_stored_with_it()
 }
 
 #[test]
-fn the_label_of_the_queue_is_looked_at_as_the_field_is() {
+fn queue_label_of_training_job_is_validated_like_the_field() {
     for (label, allowed) in [("A_b", "lower case"), ("", "name a LocalQueue")] {
         let job = queued(Value::Null, Some(label), &json!({}));
         let errors = invalid_training_job_metadata(&job);
@@ -359,7 +359,7 @@ fn the_label_of_the_queue_is_looked_at_as_the_field_is() {
 }
 
 #[test]
-fn the_longest_time_to_run_of_an_admitted_job_stays() {
+fn max_exec_time_of_admitted_training_job_is_immutable() {
     let with = |seconds: &str, suspend: bool, status: &Value| {
         let mut job = job("PyTorchJob", json!({"suspend": suspend}));
         job.metadata.labels = Some([("kueue.x-k8s.io/max-exec-time-seconds".to_owned(), seconds.to_owned())].into());
@@ -379,7 +379,7 @@ fn the_longest_time_to_run_of_an_admitted_job_stays() {
 }
 
 #[test]
-fn a_label_that_says_something_else_is_an_error() {
+fn queue_label_that_contradicts_training_job_field_is_refused() {
     let mut job = job("PyTorchJob", json!({}));
     job.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "other".to_owned())].into());
     let errors = invalid_training_job(&job, &Cards::default());
@@ -400,7 +400,7 @@ fn admitted(status: &str) -> Value {
 }
 
 #[test]
-fn the_queue_of_an_admitted_job_stays() {
+fn queue_of_admitted_training_job_is_immutable() {
     let (field, label) = ("spec.schedulingConfig.queue", "metadata.labels[kueue.x-k8s.io/queue-name]");
     let none = Value::Null;
     let cases = [

@@ -14,7 +14,7 @@ fn check(job_type: &str, more: Value, role: &str, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn torchrun() {
+fn torchrun_workers_get_master_rank_and_elastic_variables() {
     let both = [("MASTER_ADDR", "LEADER"), ("MASTER_PORT", "29500"), ("WORLD_SIZE", "3"), ("RANK", "2")];
     let fixed = [
         ("PET_NNODES", "3"),
@@ -35,7 +35,7 @@ fn torchrun() {
 }
 
 #[test]
-fn tensorflow() {
+fn tensorflow_replicas_get_cluster_and_task_in_tf_config() {
     let roles = json!({"roles": [{"name": "chief"}, {"name": "ps", "replicas": 2}, {"name": "evaluator"}]});
     let all = run(&job("TFJob", roles));
     let service = &all[0].name;
@@ -55,7 +55,7 @@ fn tensorflow() {
 }
 
 #[test]
-fn xgboost() {
+fn xgboost_workers_get_tracker_rank_and_worker_addresses() {
     check(
         "XGBoostJob",
         json!({}),
@@ -76,7 +76,7 @@ fn xgboost() {
 }
 
 #[test]
-fn paddle() {
+fn paddle_workers_get_master_rank_and_own_address() {
     check(
         "PaddleJob",
         json!({}),
@@ -94,7 +94,7 @@ fn paddle() {
 }
 
 #[test]
-fn jax() {
+fn jax_workers_get_coordinator_and_process_id() {
     check(
         "JAXJob",
         json!({}),
@@ -112,7 +112,7 @@ fn jax() {
 }
 
 #[test]
-fn mpi() {
+fn mpi_launcher_gets_host_files_and_idle_workers_run_sshd() {
     let ssh = json!({"mpi": {"sshAuthSecret": "keys", "sshAuthMountPath": "/etc/mpi-keys"}});
     let all = run(&job("MPIJob", ssh));
     let service = &all[0].name;
@@ -149,7 +149,7 @@ fn mpi() {
 }
 
 #[test]
-fn a_variable_of_the_user_stays() {
+fn user_variable_in_template_wins_over_framework_variable() {
     let env = json!([{"name": "MASTER_PORT", "value": "1234"}, {"name": "MINE", "value": "$(RANK)"}]);
     let own = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": env}]}}});
     let container = container(&run(&job("PyTorchJob", own)), "worker");

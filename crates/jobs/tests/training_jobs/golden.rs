@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 #[test]
-fn children_are_the_golden_ones() {
+fn training_job_children_equal_golden_files() {
     let cases = [
         ("pytorch", "PyTorchJob", json!({"sharedMemory": "16Gi", "resources": {"gpuType": "NVIDIA-H100-80GB-HBM3"}})),
         ("pytorch-place", "PyTorchJob", json!({"resources": {"topologyConstraint": "topology.kubernetes.io/rack"}})),

@@ -16,7 +16,7 @@ fn sets(job: &TrainingJob) -> Vec<(String, i32, Option<i32>)> {
 }
 
 #[test]
-fn a_run_is_told_where_to_go_on_and_the_template_wins() {
+fn resumed_worker_gets_checkpoint_variables_unless_template_sets_them() {
     let own = json!([{"name": "BERTH_RESUME_STEP", "value": "mine"}]);
     let more = json!({"template": {"spec": {"containers": [{"name": "c", "image": "i", "env": own}]}}});
     let told = BTreeMap::from([
@@ -39,7 +39,7 @@ fn a_run_is_told_where_to_go_on_and_the_template_wins() {
 }
 
 #[test]
-fn pod_sets_follow_roles_and_bounds() {
+fn training_job_pod_sets_follow_roles_and_replica_bounds() {
     let worker = |count, least| vec![("worker".to_owned(), count, least)];
     let replicas = |resources: Value| sets(&job("PyTorchJob", json!({"resources": resources})));
     assert_eq!(replicas(json!({})), worker(3, None));
@@ -55,7 +55,7 @@ fn pod_sets_follow_roles_and_bounds() {
 }
 
 #[test]
-fn a_gang_is_placed_strictly_and_others_if_possible() {
+fn gang_gets_required_topology_affinity_and_others_preferred() {
     for (gang, term) in [
         (json!(true), "requiredDuringSchedulingIgnoredDuringExecution"),
         (json!(null), "requiredDuringSchedulingIgnoredDuringExecution"),
@@ -74,7 +74,7 @@ fn a_gang_is_placed_strictly_and_others_if_possible() {
 }
 
 #[test]
-fn fewer_admitted_workers_are_what_the_pods_are_told() {
+fn workers_are_told_the_smaller_admitted_count() {
     let job = job("PyTorchJob", json!({"resources": {"minReplicas": 2}}));
     let mut places = admitted(&job);
     places[0].count = 2;
@@ -85,7 +85,7 @@ fn fewer_admitted_workers_are_what_the_pods_are_told() {
 }
 
 #[test]
-fn jobs_say_what_their_pods_were_told_of_the_number_of_workers() {
+fn job_annotation_records_worker_count_told_to_its_pods() {
     let notes = |job_type: &str, more: Value| -> Vec<(String, Value)> {
         let jobs = run(&job(job_type, more)).into_iter().filter(|child| child.kind == ChildKind::Job);
         jobs.map(|child| (child.name, child.body["metadata"]["annotations"].clone())).collect()
@@ -100,7 +100,7 @@ fn jobs_say_what_their_pods_were_told_of_the_number_of_workers() {
 }
 
 #[test]
-fn an_admission_for_other_roles_starts_nothing() {
+fn admission_for_other_roles_starts_no_children() {
     let one = job("PyTorchJob", json!({}));
     let two = job("MPIJob", json!({}));
     for (job, places) in [(&one, admitted(&two)), (&two, admitted(&one))] {
@@ -110,7 +110,7 @@ fn an_admission_for_other_roles_starts_nothing() {
 }
 
 #[test]
-fn children_belong_to_their_job_and_to_no_queue() {
+fn training_job_children_have_owner_and_no_queue_label() {
     let all = run(&job("MPIJob", json!({})));
     let kinds: Vec<ChildKind> = all.iter().map(|child| child.kind).collect();
     assert_eq!(kinds, [ChildKind::Service, ChildKind::ConfigMap, ChildKind::Job, ChildKind::Job]);
@@ -130,7 +130,7 @@ fn children_belong_to_their_job_and_to_no_queue() {
 }
 
 #[test]
-fn labels_stand_in_for_queue_and_priority() {
+fn labels_stand_in_for_missing_queue_and_priority_fields() {
     let mut labelled = job("PyTorchJob", json!({"schedulingConfig": {"queue": null, "maxWaitTime": "1h"}}));
     labelled.metadata.labels = Some(
         [("kueue.x-k8s.io/queue-name", "q"), ("kueue.x-k8s.io/priority-class", "high")]

@@ -16,7 +16,7 @@ fn ended(kind: &str) -> Value {
 }
 
 #[test]
-fn pods_are_counted_once() {
+fn role_state_counts_each_pod_once() {
     let found = state(json!({"active": 2, "ready": 1, "failed": 3}));
     assert_eq!((found.ready, found.pending, found.failed, found.is_up()), (1, 1, 3, false));
     assert!(state(json!({"active": 1, "ready": 1, "succeeded": 1})).is_up());
@@ -24,7 +24,7 @@ fn pods_are_counted_once() {
 }
 
 #[test]
-fn a_job_asks_for_what_its_role_was_admitted_with() {
+fn role_job_requests_equal_those_of_admitted_pod_set() {
     for (job_type, roles) in
         [("PyTorchJob", json!([])), ("MPIJob", json!([])), ("TFJob", json!([{"name": "ps"}])), ("JAXJob", json!([]))]
     {
@@ -40,7 +40,7 @@ fn a_job_asks_for_what_its_role_was_admitted_with() {
 }
 
 #[test]
-fn the_deciding_role_ends_it_and_any_role_fails_it() {
+fn training_job_ends_by_deciding_role_and_fails_by_any() {
     let running = json!({"active": 2});
     for (roles, expected) in [
         (vec![("worker", &running)], None),
@@ -61,7 +61,7 @@ fn the_deciding_role_ends_it_and_any_role_fails_it() {
 }
 
 #[test]
-fn an_end_is_read_as_it_was_noted() {
+fn training_end_annotation_is_read_as_written() {
     let end = training_end(&BTreeMap::from([("worker".to_owned(), state(ended("Failed")))])).unwrap();
     assert_eq!((end.role.as_str(), end.success, end.message.as_str()), ("worker", false, "words"));
     let note = end.note();
@@ -71,7 +71,7 @@ fn an_end_is_read_as_it_was_noted() {
 }
 
 #[test]
-fn an_end_that_came_after_the_deletion_of_a_job_is_none() {
+fn job_end_after_its_deletion_does_not_count() {
     let deleted = Some("2026-11-27T10:00:01Z");
     for (at, deleted, counts) in [
         ("2026-11-27T10:00:02Z", None, true),
@@ -93,7 +93,7 @@ fn an_end_that_came_after_the_deletion_of_a_job_is_none() {
 }
 
 #[test]
-fn an_end_counts_from_when_it_was_settled_and_not_from_when_its_pods_were_gone() {
+fn job_end_settled_before_deletion_counts_despite_later_finish() {
     for (how, settled) in [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")] {
         for (kind, holds, counts) in [(settled, "True", true), (settled, "False", false), ("Suspended", "True", false)]
         {

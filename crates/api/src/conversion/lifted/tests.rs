@@ -66,7 +66,7 @@ const ASSIGNMENTS: [&str; 27] = [
 ];
 
 #[test]
-fn a_review_says_of_any_placement_what_its_conversion_says() {
+fn review_answer_for_any_topology_assignment_equals_direct_conversion() {
     let key = "status.admission.podSetAssignments[main].topologyAssignment";
     let annotations = [
         json!({}),
@@ -84,7 +84,7 @@ fn a_review_says_of_any_placement_what_its_conversion_says() {
 }
 
 #[test]
-fn what_domains_have_in_common_is_not_written_out_for_too_many_of_them() {
+fn topology_domains_sharing_long_values_are_left_out_beyond_limit() {
     let same = "v".repeat(1024);
     let universal = |value: &str| json!({"universal": value});
     let individual = |count: usize| {
@@ -110,7 +110,7 @@ fn what_domains_have_in_common_is_not_written_out_for_too_many_of_them() {
 }
 
 #[test]
-fn a_review_says_of_odd_parents_what_their_conversion_says() {
+fn review_answer_for_malformed_parent_fields_equals_direct_conversion() {
     for odd in [
         r#""spec": {"podSets": {"name": "a", "topologyRequest": {}}}"#,
         r#""spec": [{"preemptionGates": 1}], "status": 1.5"#,
@@ -130,7 +130,7 @@ fn a_review_says_of_odd_parents_what_their_conversion_says() {
 }
 
 #[test]
-fn what_no_unit_looks_into_passes_as_it_came() {
+fn pod_template_passes_conversion_byte_for_byte() {
     let template = r#"{"z": 1.0e3, "a": 123456789012345678901234567890, "s": "\u00e4\/",  "n": null}"#;
     let object = format!(
         r#"{{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "spec": {{"podSets": [{{"template": {template}}}]}}}}"#
@@ -141,14 +141,14 @@ fn what_no_unit_looks_into_passes_as_it_came() {
 }
 
 #[test]
-fn a_placement_that_nobody_can_read_fails_its_review() {
+fn unreadable_topology_assignment_fails_its_review() {
     let half = r#"{"levels": ["l"], "slices": [], "more": "\ud800"}"#;
     let (answer, converted) = answered(&workload(Version::V1beta2, &json!({}), half), Version::V1beta1);
     assert!(!converted && answer.contains("topologyAssignment cannot be read"), "{answer}");
 }
 
 #[test]
-fn a_text_is_not_read_whatever_its_annotation_is_called() {
+fn annotation_named_like_raw_value_stays_plain_text() {
     let annotations = json!({RAW: "[1]"});
     for (from, to) in [(Version::V1beta1, Version::V1beta2), (Version::V1beta2, Version::V1beta1)] {
         let (answer, converted) = answered(&workload(from, &annotations, "null"), to);
@@ -157,7 +157,7 @@ fn a_text_is_not_read_whatever_its_annotation_is_called() {
 }
 
 #[test]
-fn what_comes_after_an_object_that_fails_a_review_takes_no_room() {
+fn review_keeps_no_object_after_first_bad_one() {
     let good = r#"{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort"}"#;
     for bad in ["0", "[]", "{}", r#"{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology"}"#] {
         let objects = format!("{good}, {bad}, {good}, 0, {{}}");
@@ -171,7 +171,7 @@ fn what_comes_after_an_object_that_fails_a_review_takes_no_room() {
 }
 
 #[test]
-fn every_field_of_every_unit_is_seen() {
+fn conversion_unit_fields_are_read_whole_unless_limited() {
     for unit in KINDS.into_iter().flat_map(|(_, units)| units) {
         let mut place = Place::ROOT;
         for step in unit.parent {

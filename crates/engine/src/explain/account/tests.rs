@@ -28,7 +28,7 @@ fn line(pod_set: &str, flavor: &str, amounts: [i64; 3], unblock: Unblock) -> (St
 }
 
 #[test]
-fn pod_sets_that_fit_one_by_one_are_judged_together() {
+fn account_judges_pod_sets_together_when_each_fits_alone() {
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 4)])], vec![pair(0)]);
     let expected = vec![
         line("master", "f", [3, 0, 4], Unblock::Nothing),
@@ -39,7 +39,7 @@ fn pod_sets_that_fit_one_by_one_are_judged_together() {
 
 /// The account asks for what the message of the cycle asks for.
 #[test]
-fn what_both_lack_is_to_be_released() {
+fn account_asks_to_release_what_both_pod_sets_lack() {
     let workloads = vec![pair(0), held("q", "high", 9, "f", 4)];
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 8)])], workloads);
     let plan = world.plan(NOW, ALL);
@@ -54,7 +54,7 @@ fn what_both_lack_is_to_be_released() {
 }
 
 #[test]
-fn who_was_evicted_for_both_is_waited_for() {
+fn account_waits_for_victim_evicted_for_both_pod_sets() {
     let workloads = vec![pair(5), held("q", "low", 0, "f", 4)];
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 8)])], workloads);
     assert_eq!(world.plan(NOW, ALL).evictions.len(), 1);
@@ -65,7 +65,7 @@ fn who_was_evicted_for_both_is_waited_for() {
 
 /// Only what earlier pod sets were given of the same flavor counts.
 #[test]
-fn another_flavor_is_as_free_as_it_is() {
+fn account_charges_earlier_pod_sets_only_in_same_flavor() {
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 4), ("g", 4)])], vec![pair(0)]);
     let expected = vec![
         line("master", "f", [3, 0, 4], Unblock::Nothing),
@@ -78,7 +78,7 @@ fn another_flavor_is_as_free_as_it_is() {
 
 /// A resource that the queue does not cover at all cannot be released.
 #[test]
-fn what_is_not_covered_is_to_be_changed() {
+fn account_asks_to_change_requirements_for_uncovered_resource() {
     let mut odd = pair(0);
     odd.pod_sets[1].requests.insert("tpu".to_owned(), Amount::new(1));
     let mut world = world(Options::default(), vec![queue("q", None, &[("f", 9)])], vec![odd]);

@@ -96,7 +96,7 @@ fn classical() -> Court {
 }
 
 #[test]
-fn what_is_found_is_lawful_and_evicted() {
+fn found_victims_pass_recheck_and_are_evicted() {
     let mut court = classical();
     let found = court.found();
     assert!(!found.is_empty() && found.iter().all(|(_, reason)| *reason == RECLAIMED), "{found:?}");
@@ -123,7 +123,7 @@ const SETS: [Case; 11] = [
 ];
 
 #[test]
-fn corrupted_sets_are_refused() {
+fn corrupted_victim_set_is_refused() {
     for (victims, said) in SETS {
         assert_eq!(classical().judge(victims), said, "{victims:?}");
     }
@@ -131,14 +131,14 @@ fn corrupted_sets_are_refused() {
 
 /// `b` holds 4 of a quota of 2: one workload that holds 2 may go, and then no other one.
 #[test]
-fn nobody_goes_below_the_quota() {
+fn victim_set_that_takes_queue_below_quota_is_refused() {
     let all = [("one", RECLAIMED), ("two", RECLAIMED), ("high", RECLAIMED)];
     assert_eq!(classical().judge(&all), Err(Breach::WithinQuota));
     assert_eq!(classical().judge(&all[..2]), Ok(()), "the smaller may have gone first");
 }
 
 #[test]
-fn who_must_not_be_taken_is_refused() {
+fn ineligible_victim_is_refused_by_recheck() {
     let mut court = classical();
     court.gone = BTreeSet::from([court.id("one")]);
     assert_eq!(court.judge(&[("one", RECLAIMED)]), Err(Breach::Barred));
@@ -152,7 +152,7 @@ fn who_must_not_be_taken_is_refused() {
 }
 
 #[test]
-fn bounds_of_policies_hold_on_the_final_set() {
+fn final_victim_set_beyond_policy_bounds_is_refused() {
     let guarded = |at: usize, guard: PreemptionGuard| {
         let mut queues = queues();
         queues[at].guard = guard;
@@ -177,7 +177,7 @@ fn bounds_of_policies_hold_on_the_final_set() {
 
 /// Beyond its own quota a queue may preempt only victims that `borrowWithinCohort` covers, up to the threshold.
 #[test]
-fn the_threshold_of_borrowing_holds_on_the_final_set() {
+fn final_victim_set_above_borrowing_threshold_is_refused() {
     let mut queues = queues();
     queues[0].groups[0].flavors[0].quotas[0].nominal = crate::model::Amount::new(2);
     queues[0].preemption =
@@ -207,7 +207,7 @@ fn shared(asked: i128) -> Court {
 }
 
 #[test]
-fn shares_are_judged_again() {
+fn fair_shares_are_judged_again_on_final_victim_set() {
     let mut court = shared(3);
     assert_eq!(court.judge(&[("b1", FAIR), ("d1", FAIR)]), Err(Breach::NotEnough));
     assert_eq!(court.judge(&[("within", FAIR)]), Err(Breach::WithinQuota));
@@ -225,7 +225,7 @@ fn shares_are_judged_again() {
 
 /// While `own` was to leave as well, `b` had no smaller share than `a` would have; then `own` could stay.
 #[test]
-fn where_some_stay_after_all_shares_are_judged_on_all_who_were_taken() {
+fn fair_shares_count_victims_that_were_put_back() {
     let quotas = [("a", 2), ("b", 2), ("d", 2), ("e", 1)];
     let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
     let mut workloads = vec![pending("a", "asks", 5, &[("main", 3)]), held("a", "own", 0, "f", 1)];
@@ -242,7 +242,7 @@ fn where_some_stay_after_all_shares_are_judged_on_all_who_were_taken() {
 }
 
 #[test]
-fn who_has_the_highest_share_gives() {
+fn queue_with_highest_share_gives_victims() {
     let quotas = [("a", 1), ("b", 2), ("d", 3)];
     let queues = quotas.map(|(name, nominal)| queue(name, Some("c"), &[("f", nominal)]));
     let mut workloads = vec![pending("a", "asks", 5, &[("main", 2)])];
@@ -285,7 +285,7 @@ fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
 }
 
 #[test]
-fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
+fn refused_victim_set_counts_once_whatever_size_is_found() {
     // Pods, the fewest pods, whether room is found for some of them, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
@@ -311,7 +311,7 @@ fn what_is_refused_counts_whatever_size_is_found_in_the_end() {
 
 /// The second of two looks again, since the first has taken its victim.
 #[test]
-fn what_is_refused_counts_whoever_is_found_afterwards() {
+fn refused_victim_sets_count_when_others_are_found_afterwards() {
     let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("d", Some("c"), &[("f", 4)])];
     let mut workloads = vec![asks("a", "first", 4, 1), asks("d", "second", 4, 1)];
     workloads.extend([held("b", "one", 0, "f", 2), held("b", "two", 0, "f", 6)]);

@@ -31,7 +31,7 @@ fn workload(uid: &str, namespace: &str, local_queue: &str) -> WorkloadSpec {
 }
 
 #[test]
-fn local_queues_that_are_gone_and_names_that_nobody_asks_for_are_forgotten() {
+fn removed_local_queue_is_forgotten_once_no_workload_names_it() {
     let mut world = World::default();
     for round in 0..100 {
         let namespace = format!("run-{round}");
@@ -61,7 +61,7 @@ fn local_queues_that_are_gone_and_names_that_nobody_asks_for_are_forgotten() {
 }
 
 #[test]
-fn local_queues_know_whether_there_is_their_namespace() {
+fn local_queue_knows_whether_its_namespace_exists() {
     let mut world = World::default();
     let local_queue = |namespace: &str| LocalQueueSpec {
         namespace: namespace.to_owned(),

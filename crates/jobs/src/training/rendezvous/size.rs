@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_workers_are_refused_with_the_largest_number_and_that_is_accepted() {
+    fn too_many_workers_are_refused_with_largest_accepted_number() {
         for (job_type, what) in [("TFJob", "TF_CONFIG"), ("XGBoostJob", "WORKER_ADDRS"), ("MPIJob", "host file")] {
             let all = said(job_type, 10_000);
             let [one] = all.as_slice() else { panic!("{job_type}: {all:?}") };
