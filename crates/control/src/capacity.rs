@@ -24,6 +24,7 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::Control;
 use crate::measure::TierMove;
 use crate::queues::checks::{Check, have_failed};
@@ -101,33 +102,6 @@ impl Pods {
 }
 
 impl Control {
-    /// Time at which a workload was evicted for lack of capacity, if it was between these two states.
-    pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
-        let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
-        let counts = match evicted.reason.as_str() {
-            watch::STOCK_OUT | watch::RECLAIMED => true,
-            reason if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX).unwrap_or(reason) == reasons::ADMISSION_CHECK => {
-                let signals = self.tier_rules(old).map(|rules| rules.signals);
-                signals.is_some_and(|signals| signals.provisioning_failed)
-                    && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
-            }
-            _ => false,
-        };
-        (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
-    }
-
-    /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
-    fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
-        let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
-        asks && have_failed(std::slice::from_ref(check))
-    }
-
-    /// The rules of tiers that hold for a workload: its queue's policy, else the default ones where it names tiers itself.
-    pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&TierRules> {
-        let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
-        own.or_else(|| workload.tiers.is_some().then_some(&rules::USUAL))
-    }
-
     /// Takes note of what a job's new state shows of capacity.
     pub(crate) fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
         let pods = Pods::of(job);
@@ -153,7 +127,7 @@ impl Control {
         // An evicted workload may have the capacity for a moment more, which says nothing of what others would get.
         let runs = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
         let started = self.view.workloads.owned_by(whole).find(runs);
-        let rungs = started.map(|workload| watch::rungs(self, workload)).unwrap_or_default();
+        let rungs = started.map(|workload| watch::rungs(&self.context(), workload)).unwrap_or_default();
         // A job that gives workers up is complete without them, before its Workload says so.
         let wanted = job.role.as_ref().map_or(i64::MAX, |role| i64::from(role.wanted));
         for rung in rungs.into_iter().filter(concerned) {
@@ -167,20 +141,20 @@ impl Control {
     /// Records the stock-out for which a workload was just evicted. A replica that does not lead has not asked about its pods: it follows what the
     /// leader writes into the policy's status, where there is one.
     pub(crate) fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
-        let Some(rules) = self.tier_rules(workload) else { return };
+        let Some(rules) = self.context().tier_rules(workload) else { return };
         let (backoff, signals) = (rules.backoff, rules.signals);
         let conditions = &workload.status.conditions;
         let started = told_from(workload).or_else(|| since(conditions, types::QUOTA_RESERVED, "True"));
-        let late = started.map(|started| watch::late(self, workload, (started, at))).unwrap_or_default();
+        let late = started.map(|started| watch::late(&self.context(), workload, (started, at))).unwrap_or_default();
         let answer = self.capacity.answers.remove(&workload.uid);
         let reclaimed = self.capacity.reclaims.take(&workload.uid);
-        if !self.leads() && self.rules_for(workload).is_some() {
+        if !self.context().leads() && self.context().rules_for(workload).is_some() {
             return;
         }
         // A workload that ran had its capacity until it lost it.
-        let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(self, workload));
+        let lost = reclaimed.as_ref().map(reclaim::Loss::at).or_else(|| watch::lost_at(&self.context(), workload));
         let started = lost.or(started).unwrap_or(at);
-        let rungs = watch::rungs(self, workload).into_iter();
+        let rungs = watch::rungs(&self.context(), workload).into_iter();
         let concerned = rungs.filter(|rung| {
             if let Some(reclaimed) = &reclaimed {
                 return reclaimed.concerns(rung);
@@ -221,5 +195,34 @@ impl Control {
         for policy in self.view.policies.keys() {
             self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
         }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Time at which a workload was evicted for lack of capacity, if it was between these two states.
+    pub(crate) fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
+        let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
+        let counts = match evicted.reason.as_str() {
+            watch::STOCK_OUT | watch::RECLAIMED => true,
+            reason if reason.strip_prefix(DEACTIVATED_DUE_TO_PREFIX).unwrap_or(reason) == reasons::ADMISSION_CHECK => {
+                let signals = self.tier_rules(old).map(|rules| rules.signals);
+                signals.is_some_and(|signals| signals.provisioning_failed)
+                    && old.status.admission_checks.iter().any(|check| self.found_no_capacity(check))
+            }
+            _ => false,
+        };
+        (counts && evicted.status == "True").then_some(evicted.last_transition_time.0)
+    }
+
+    /// Whether an autoscaler that was asked for the capacity of a workload did not get it.
+    fn found_no_capacity(&self, check: &AdmissionCheckState) -> bool {
+        let asks = self.view.checks.get(&check.name).is_some_and(Check::asks_autoscaler);
+        asks && have_failed(std::slice::from_ref(check))
+    }
+
+    /// The rules of tiers that hold for a workload: its queue's policy, else the default ones where it names tiers itself.
+    pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&'a TierRules> {
+        let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        own.or_else(|| workload.tiers.is_some().then_some(&rules::USUAL))
     }
 }

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 
 use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft, Flights};
 use crate::controller::state::{Quota, Reports, Session, Trainings};
 use crate::controller::work_queue::WorkQueue;
@@ -81,6 +82,21 @@ impl Control {
             reports,
             training: Trainings::default(),
             capacity: Ladder::default(),
+        }
+    }
+
+    /// The state that decisions read.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context {
+            settings: &self.settings,
+            session: &self.session,
+            view: &self.view,
+            quota: &self.quota,
+            flights: &self.flights,
+            remains: &self.remains,
+            reports: &self.reports,
+            training: &self.training,
+            capacity: &self.capacity,
         }
     }
 
@@ -158,7 +174,7 @@ impl Control {
         if self.quota.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
             return;
         }
-        let Some(uid) = self.uid_of(object) else { return };
+        let Some(uid) = self.context().uid_of(object) else { return };
         if self.quota.plans.remove(&uid) {
             self.unplan(&uid);
         }
@@ -271,7 +287,7 @@ impl Control {
                 continue;
             }
             step.decided = step.decided.saturating_add(1);
-            let decision = self.timed(decide::decide(self, &object, now), now);
+            let decision = self.context().timed(decide::decide(&self.context(), &object, now), now);
             // The text of a large job was read for this decision, and no later one needs it.
             if object.kind.is_job() {
                 self.view.jobs.lighten(&object);
@@ -308,7 +324,7 @@ impl Control {
             self.wait(origin.clone(), until);
             return false;
         }
-        self.say_older_reasons(&mut draft);
+        self.context().say_older_reasons(&mut draft);
         self.tell_job(&mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
@@ -321,16 +337,6 @@ impl Control {
         }
         step.writes.push(Write { id, term, purpose: draft.purpose, key: draft.key, request });
         true
-    }
-
-    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
-        if self.settings.observe_unadmitted {
-            return;
-        }
-        let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
-            older_reasons::reword(draft, &workload.status);
-        }
     }
 
     fn write_reasons(&mut self, term: Term, now: Timestamp, step: &mut Step) {
@@ -365,7 +371,7 @@ impl Control {
                 later.push(object);
                 continue;
             }
-            if let Some(draft) = decide::status(self, &object, now)
+            if let Some(draft) = decide::status(&self.context(), &object, now)
                 && !self.issue(draft, &object, term, now, step)
             {
                 later.push(object);
@@ -373,6 +379,18 @@ impl Control {
         }
         for object in later {
             self.reports.schedule.mark_key(&object, now);
+        }
+    }
+}
+
+impl Context<'_> {
+    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
+        if self.settings.observe_unadmitted {
+            return;
+        }
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
+            older_reasons::reword(draft, &workload.status);
         }
     }
 }

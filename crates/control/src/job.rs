@@ -30,8 +30,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after_seconds, key};
+use crate::controller::{after_seconds, key};
 use crate::job::placement::placements;
 use crate::policies::NamedClasses;
 use crate::workload::checks;
@@ -55,7 +56,7 @@ const MISSING: &str = "Missing Workload; unable to restore pod templates";
 /// A job to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     key: &'a ObjectKey,
     job: &'a JobState,
     now: Timestamp,
@@ -66,11 +67,11 @@ fn object(workload: &WorkloadView) -> ObjectKey {
 }
 
 /// Decides about one job.
-pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
-    let Some(job) = control.view.jobs.get(key) else { return Decision::Done };
-    let case = Case { control, key, job, now };
-    let owned = control.view.workloads_of(&job.uid);
-    if owned.iter().any(|workload| control.flights.changing(&object(workload))) {
+pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
+    let Some(job) = ctx.view.jobs.get(key) else { return Decision::Done };
+    let case = Case { ctx, key, job, now };
+    let owned = ctx.view.workloads_of(&job.uid);
+    if owned.iter().any(|workload| ctx.flights.changing(&object(workload))) {
         // A decision on a state that is about to change would be made twice.
         return Decision::Done;
     }
@@ -89,7 +90,7 @@ pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Deci
     }
     match asks {
         Asks::Own if job.deleting => case.going(&owned),
-        Asks::Own if control.is_ending(&key.namespace) && case.ends_with_namespace(&owned) => case.go_with_namespace(),
+        Asks::Own if ctx.is_ending(&key.namespace) && case.ends_with_namespace(&owned) => case.go_with_namespace(),
         Asks::Own => match &job.prebuilt_workload {
             Some(prebuilt) => case.prebuilt(prebuilt, &owned),
             None => case.ordinary(&owned),
@@ -139,7 +140,7 @@ impl Case<'_> {
         let name = (self.key.namespace.clone(), name.to_owned());
         // While the prebuilt Workload names no owner, only the job that waits for it knows of the relation.
         let later = Decision::WaitFor(key(Kind::Workload, &name));
-        let Some(workload) = self.control.view.workloads.get(&name) else {
+        let Some(workload) = self.ctx.view.workloads.get(&name) else {
             return if self.job.suspended { later } else { self.suspend(MISSING) };
         };
         match &workload.owner {
@@ -151,7 +152,7 @@ impl Case<'_> {
                 None => self.with_workload(workload),
             },
             Some(_) if !self.job.suspended => self.suspend(MISSING),
-            Some(_) => made_for_another(self.control, self.key, workload, |reason, text| {
+            Some(_) => made_for_another(self.ctx, self.key, workload, |reason, text| {
                 self.notice(EventType::Warning, reason, text)
             }),
             None => self.adopt(workload),
@@ -160,7 +161,7 @@ impl Case<'_> {
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
         let info = self.job.kind.info();
-        adopt(self.control, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
+        adopt(self.ctx, workload, (info.api_version, info.kind), (&self.key.name, &self.job.uid))
     }
 
     /// The prebuilt Workload asks for something else than the job: nothing of the job may run on its quota.
@@ -211,7 +212,7 @@ impl Case<'_> {
             Err(Unbuilt::Lean) => return self.read(),
         };
         let Ok(spec) = serde_json::to_value(&fresh.spec) else { return Decision::Done };
-        let size = self.control.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
+        let size = self.ctx.size_of_pod_sets(&other.namespace, &fresh.spec.pod_sets);
         let mut draft = object_write(
             other,
             Purpose::UpdateWorkload,
@@ -241,11 +242,11 @@ impl Case<'_> {
         if !self.job.suspended {
             return self.suspend(MISSING);
         }
-        if self.control.is_ending(&self.key.namespace) {
+        if self.ctx.is_ending(&self.key.namespace) {
             return Decision::Done;
         }
         // A large job that was read must not wait: it would be kept with all that its user wrote.
-        if self.control.flights.creations_full() && !self.job.is_large() {
+        if self.ctx.flights.creations_full() && !self.job.is_large() {
             return Decision::WaitForCreations;
         }
         let workload = match self.build() {
@@ -254,7 +255,7 @@ impl Case<'_> {
             // The class, the namespace's limits or the job itself must change first; that brings us back.
             Err(problem) => return Decision::tell(self.complaint(&problem)),
         };
-        create(self.control, self.key, &workload, |message| {
+        create(self.ctx, self.key, &workload, |message| {
             self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
         })
     }
@@ -291,7 +292,7 @@ impl Case<'_> {
             }
             return self.finish(workload, end.success, &end.message);
         }
-        if let Some((reason, text)) = self.control.untold(self.key, workload, self.classes()) {
+        if let Some((reason, text)) = self.ctx.untold(self.key, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         match self.reclaimable(workload) {
@@ -316,7 +317,7 @@ impl Case<'_> {
             let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
             api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
         };
-        self.control.over_of(self.key, self.job).iter().map(of).collect()
+        self.ctx.over_of(self.key, self.job).iter().map(of).collect()
     }
 
     /// Writes which pods are over. While the job runs, their quota goes back, and their number only grows. While it waits without quota, the Workload
@@ -324,7 +325,7 @@ impl Case<'_> {
     fn reclaimable(&self, workload: &WorkloadView) -> Option<Decision> {
         let waits = !workload.reserved() && self.job.is_suspended() && !self.job.placed;
         let runs = workload.reserved() && !self.job.suspended;
-        if !(waits || runs) || !self.control.settings.reclaimable_pods {
+        if !(waits || runs) || !self.ctx.settings.reclaimable_pods {
             return None;
         }
         let mut wanted = self.over(workload);
@@ -351,10 +352,10 @@ impl Case<'_> {
         }
         // Pods of a job mostly end together. While no workload waits for their quota, the counts are written once for all of them, or never when the
         // job ends with them.
-        let ended = self.control.reports.ration.ended_at(&self.job.uid).filter(|_| !self.control.session.is_offline);
+        let ended = self.ctx.reports.ration.ended_at(&self.job.uid).filter(|_| !self.ctx.session.is_offline);
         let due = ended.map(|ended| after_seconds(ended, RECLAIM_SECONDS)).filter(|due| *due > self.now);
         let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        let waited_for = || given.is_some_and(|queue| self.control.quota.world.anyone_waits_beside(queue));
+        let waited_for = || given.is_some_and(|queue| self.ctx.quota.world.anyone_waits_beside(queue));
         if let Some(due) = due.filter(|_| !waited_for()) {
             return Some(Decision::Wait(due));
         }
@@ -382,14 +383,14 @@ impl Case<'_> {
         if let Some(decision) = self.parts_unrest(workload) {
             return decision;
         }
-        let again = self.control.remains.starts.again(&self.job.uid, "", workload);
+        let again = self.ctx.remains.starts.again(&self.job.uid, "", workload);
         if let Some(again) = again.filter(|again| again.due > self.now) {
             return Decision::Wait(again.due);
         }
         let Some(admission) = &workload.status.admission else { return Decision::Done };
         let queue = admission.cluster_queue.clone().unwrap_or_default();
         let Some(job) = self.job.whole() else { return Decision::Done };
-        let placements = placements(self.control, workload);
+        let placements = placements(self.ctx, workload);
         match placements.and_then(|placements| Ok((job.start_patch(&placements)?, placements))) {
             Ok((body, placements)) => {
                 if let Some(decision) = self.remake_parts(workload, &placements, &body) {
@@ -413,7 +414,7 @@ impl Case<'_> {
     /// priority class.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.job.prebuilt_workload.is_some();
-        let wanted = self.control.wanted_priority(workload, self.classes());
+        let wanted = self.ctx.wanted_priority(workload, self.classes());
         let wishes = Wishes {
             pod_sets: None,
             queue: Some(self.job.queue_name.as_deref().unwrap_or_default()),
@@ -436,7 +437,7 @@ impl Case<'_> {
             return Decision::Write(draft);
         }
         Decision::first_or_earliest(self.overgrown(workload), || {
-            pods_ready::follow_job(self.control, workload, self.job, self.now)
+            pods_ready::follow_job(self.ctx, workload, self.job, self.now)
         })
     }
 

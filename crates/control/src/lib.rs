@@ -22,6 +22,7 @@
 pub mod autoscaler;
 mod cache;
 mod capacity;
+mod context;
 mod controller;
 mod deltas;
 pub mod event;

@@ -244,7 +244,7 @@ impl Control {
         self.note_held_since(&name, old.as_deref());
         if let Some(old) = old {
             // The old state of a finished Workload is no longer complete, and there is nothing left to count.
-            let counts = self.leads() && !old.is(types::FINISHED);
+            let counts = self.context().leads() && !old.is(types::FINISHED);
             if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
                 let local = self.settings.local_queue_metrics;
                 self.reports.measures.extend(crate::workload::transitions::measures(
@@ -253,14 +253,15 @@ impl Control {
                     local,
                     (now, &self.view.timeline),
                 ));
-                self.reports.measures.extend(self.tier_measures(&old, new, now));
-                self.capacity.moves.extend(self.tier_moves(&old, new, now));
-                self.reports.measures.extend(self.training_measures(&old, new, now));
+                self.reports.measures.extend(self.context().tier_measures(&old, new, now));
+                self.capacity.moves.extend(self.context().tier_moves(&old, new, now));
+                self.reports.measures.extend(self.context().training_measures(&old, new, now));
                 if self.settings.cohort_metrics {
-                    self.reports.measures.extend(self.cohort_measures(&old, new));
+                    self.reports.measures.extend(self.context().cohort_measures(&old, new));
                 }
             }
-            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.stock_out_between(&old, new)) {
+            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.context().stock_out_between(&old, new))
+            {
                 self.note_stock_out(&old, at, now);
             }
             self.quota.shapes.release(&old.shape);
@@ -307,7 +308,7 @@ impl Control {
         let delta = if over {
             engine::Delta::RemoveWorkload(workload.uid.clone())
         } else {
-            engine::Delta::Workload(self.engine_workload(workload))
+            engine::Delta::Workload(self.context().engine_workload(workload))
         };
         let uid = workload.uid.clone();
         if over || workload.reserved() {

@@ -151,7 +151,7 @@ impl Offline {
     /// Writes why a workload waits, as after a cycle with that result; also without a reason, which no API server would take. `is_gated` is true for
     /// a workload that waits for its preemption gates.
     pub fn tell(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
-        let Some(draft) = self.control.telling(uid, reason, message, is_gated, self.now) else { return };
+        let Some(draft) = self.control.context().telling(uid, reason, message, is_gated, self.now) else { return };
         let (purpose, key, request) = (draft.purpose, draft.key, draft.request.pack());
         let outcome = self.perform(&Write { id: WriteId(0), term: Term(1), purpose, key: key.clone(), request });
         self.writes.push((purpose, key));

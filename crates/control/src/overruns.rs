@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use crate::cache::pods::group_uid;
 use crate::cache::shed::asks_alike;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::deltas;
 use crate::write::{Kind, ObjectKey};
@@ -75,18 +76,18 @@ impl Overrun {
 
 impl Found {
     /// Charges so many pods.
-    fn charge(&mut self, control: &Control, given: Option<&BTreeMap<String, String>>, each: &Requests, pods: i64) {
+    fn charge(&mut self, ctx: &Context<'_>, given: Option<&BTreeMap<String, String>>, each: &Requests, pods: i64) {
         let all = |(resource, each): (&String, &Amount)| (resource.clone(), each.max(&Amount::ZERO).mul(pods));
         let mut amounts: Requests = each.iter().map(all).collect();
         // No pod asks for the resource `pods` itself.
         amounts.insert("pods".to_owned(), Amount::new(pods));
-        self.charge_amounts(control, given, amounts);
+        self.charge_amounts(ctx, given, amounts);
     }
 
     /// Charges amounts in the flavors that were given for them, and others in the first flavor that the queue has for them.
-    fn charge_amounts(&mut self, control: &Control, given: Option<&BTreeMap<String, String>>, amounts: Requests) {
+    fn charge_amounts(&mut self, ctx: &Context<'_>, given: Option<&BTreeMap<String, String>>, amounts: Requests) {
         for (resource, amount) in amounts.into_iter().filter(|(_, amount)| *amount > Amount::ZERO) {
-            let first = || self.queue.as_deref().and_then(|queue| control.first_flavor(queue, &resource));
+            let first = || self.queue.as_deref().and_then(|queue| ctx.first_flavor(queue, &resource));
             let Some(flavor) = given.and_then(|given| given.get(&resource)).cloned().or_else(first) else { continue };
             let sum = self.usage.entry(FlavorResource { flavor, resource }).or_default();
             *sum = sum.add(amount);
@@ -94,13 +95,13 @@ impl Found {
     }
 
     /// Counts the pods of one pod set, and charges those that are more than are held.
-    fn count(&mut self, control: &Control, held: &[engine::PodSetAssignment], set: &engine::PodSetSpec, runs: i64) {
+    fn count(&mut self, ctx: &Context<'_>, held: &[engine::PodSetAssignment], set: &engine::PodSetSpec, runs: i64) {
         let given = held.iter().find(|held| held.name == set.name);
         let count = given.map_or(0, |given| given.count);
         self.pods = [self.pods[0].saturating_add(runs), self.pods[1].saturating_add(count)];
         let beyond = runs.saturating_sub(count);
         if beyond > 0 {
-            self.charge(control, given.map(|given| &given.flavors), &set.requests, beyond);
+            self.charge(ctx, given.map(|given| &given.flavors), &set.requests, beyond);
         }
     }
 
@@ -131,7 +132,7 @@ impl Control {
     /// A job is seen anew: where it has another number of pods, or requests quota in another way, it is looked at, and the job that it is a part of.
     pub(crate) fn note_pods_since(&mut self, object: &ObjectKey, job: &JobState) {
         // A process that does not lead charges no queue.
-        if !self.leads() {
+        if !self.context().leads() {
             return;
         }
         let old = self.view.jobs.get(object).filter(|old| old.uid == job.uid);
@@ -145,7 +146,7 @@ impl Control {
 
     /// A job is gone: it is looked at, and the job that it was a part of.
     pub(crate) fn note_pods_of(&mut self, object: &ObjectKey, job: &JobState) {
-        if self.leads() {
+        if self.context().leads() {
             self.quota.overruns.unsure.extend(whole_of(object, job));
             self.quota.overruns.unsure.insert(object.clone());
         }
@@ -153,7 +154,7 @@ impl Control {
 
     /// A Workload was seen after `old`: it may hold other quota now.
     pub(crate) fn note_held_since(&mut self, name: &Name, old: Option<&WorkloadView>) {
-        let Some(new) = self.view.workloads.get(name).filter(|_| self.leads()) else { return };
+        let Some(new) = self.view.workloads.get(name).filter(|_| self.context().leads()) else { return };
         let same = old.is_some_and(|old| {
             old.stage() == new.stage()
                 && old.status.reclaimable_pods == new.status.reclaimable_pods
@@ -169,7 +170,7 @@ impl Control {
 
     /// A Workload is gone.
     pub(crate) fn note_held(&mut self, workload: &WorkloadView) {
-        if self.leads() {
+        if self.context().leads() {
             self.look_again_at(workload.whole());
         }
     }
@@ -202,8 +203,8 @@ impl Control {
 
     /// A pod that no Job answers for is seen anew, or is about to be forgotten: the job beside which it runs is looked at.
     pub(crate) fn note_stray(&mut self, name: &Name) {
-        let odd = self.view.odd_pods.get(name).filter(|_| self.leads());
-        let whole = odd.and_then(|odd| self.workload_of_odd(&name.0, odd)).and_then(WorkloadView::whole);
+        let odd = self.view.odd_pods.get(name).filter(|_| self.context().leads());
+        let whole = odd.and_then(|odd| self.context().workload_of_odd(&name.0, odd)).and_then(WorkloadView::whole);
         self.look_again_at(whole);
     }
 
@@ -212,9 +213,9 @@ impl Control {
         for object in std::mem::take(&mut self.quota.overruns.unsure) {
             // Offline a job that runs may have been read without its Workload.
             let counts = |found: &Found| found.is_beyond() && !(self.session.is_offline && found.pods[1] == 0);
-            let found = self.overrun_of(&object).filter(counts);
+            let found = self.context().overrun_of(&object).filter(counts);
             let old = self.quota.overruns.known.remove(&object);
-            if let Some(old) = old.as_ref().filter(|old| found.is_none() && self.outlives(&object, old)) {
+            if let Some(old) = old.as_ref().filter(|old| found.is_none() && self.context().outlives(&object, old)) {
                 let (charge, pods) = (old.charge.clone(), old.pods);
                 self.quota.overruns.known.insert(object, Overrun { charge, pods, doubled: None, crowded: old.crowded });
                 continue;
@@ -272,14 +273,6 @@ impl Control {
         }
     }
 
-    /// Whether the queue of a Workload has room for the excess of its pods in a resource: it is charged with that already.
-    pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
-        let known =
-            workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
-        let charge = known.and_then(|known| known.charge.as_ref());
-        charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
-    }
-
     /// Lets the Workloads of a job be tried, or keeps them from it, when its pods begin or cease to run without quota.
     fn let_wait(&mut self, object: &ObjectKey, waited: bool, waits: bool) {
         if waited == waits {
@@ -287,10 +280,20 @@ impl Control {
         }
         let uid = match object.kind {
             Kind::PodGroup => group_uid(&object.namespace, &object.name),
-            _ => self.uid_of(object).unwrap_or_default(),
+            _ => self.context().uid_of(object).unwrap_or_default(),
         };
         self.mirror_waiting_of(&uid);
         self.touch_owned_by(&uid);
+    }
+}
+
+impl Context<'_> {
+    /// Whether the queue of a Workload has room for the excess of its pods in a resource: it is charged with that already.
+    pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
+        let known =
+            workload.whole().and_then(|whole| self.quota.overruns.known.get(&whole)).filter(|known| !known.crowded);
+        let charge = known.and_then(|known| known.charge.as_ref());
+        charge.is_some_and(|charge| charge.usage.iter().any(|(cell, _)| cell.resource == resource))
     }
 
     /// Whether pods that ran beyond quota outlive their job: it is gone, and its Workload is kept until none of them is left.

@@ -20,8 +20,9 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::job::placement::placements;
 use crate::policies::{NamedClasses, Wanted, no_class};
@@ -38,16 +39,16 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subreso
 /// A pod to decide about, with the view and the time.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
-    pub(crate) control: &'a Control,
+    pub(crate) ctx: &'a Context<'a>,
     pub(crate) name: &'a Name,
     pub(crate) pod: &'a PodState,
     pub(crate) now: Timestamp,
 }
 
 /// Decides about one pod.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(pod) = control.view.pods.get(name) else { return Decision::Done };
-    let case = Case { control, name, pod, now };
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+    let Some(pod) = ctx.view.pods.get(name) else { return Decision::Done };
+    let case = Case { ctx, name, pod, now };
     let managed = case.managed();
     if !pod.marked {
         return case.mark();
@@ -62,11 +63,11 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 }
 
 /// Why a pod does not request quota through a Workload of its own, in words for the user; `None` where it does.
-pub(crate) fn unasked(control: &Control, name: &Name, pod: &PodState) -> Option<String> {
-    if !control.manages(&name.0) {
+pub(crate) fn unasked(ctx: &Context<'_>, name: &Name, pod: &PodState) -> Option<String> {
+    if !ctx.manages(&name.0) {
         return Some(UNMANAGED_NAMESPACE.to_owned());
     }
-    if !control.names_a_queue(pod) {
+    if !ctx.names_a_queue(pod) {
         return Some("its pod names no queue".to_owned());
     }
     if let Some(owner) = pod.owner.as_ref().filter(|owner| is_admitted_with(owner)) {
@@ -108,16 +109,16 @@ pub(crate) fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reas
 
 impl Case<'_> {
     fn managed(&self) -> bool {
-        let settings = &self.control.settings;
+        let settings = &self.ctx.settings;
         settings.job_kinds.contains(&Kind::Pod)
-            && self.control.names_a_queue(self.pod)
-            && self.control.manages(&self.name.0)
+            && self.ctx.names_a_queue(self.pod)
+            && self.ctx.manages(&self.name.0)
             && !self.pod.owner.as_deref().is_some_and(is_admitted_with)
     }
 
     /// Whether a Workload of the pod's own has to be followed, whatever the pod says now: it holds quota, or waits to be let go.
     fn has_own(&self) -> bool {
-        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
         owned.any(|workload| match workload.is(types::FINISHED) {
             true => has_finalizer(workload),
             false => workload.reserved() || (workload.deleting && has_finalizer(workload)),
@@ -126,10 +127,10 @@ impl Case<'_> {
 
     /// The next step until nothing is left of the Workload that the pod had before it came to a group, `None` when there is none.
     fn without_own(&self) -> Option<Decision> {
-        let mut owned = self.control.view.workloads.owned_by(&self.pod.uid);
+        let mut owned = self.ctx.view.workloads.owned_by(&self.pod.uid);
         let own = owned.find(|workload| !workload.deleting || has_finalizer(workload))?;
         let object = key(Kind::Workload, &own.key());
-        Some(if self.control.flights.busy(&object) {
+        Some(if self.ctx.flights.busy(&object) {
             Decision::Done
         } else if own.deleting {
             let_go(own, self.now)
@@ -140,14 +141,14 @@ impl Case<'_> {
 
     /// Whether the pod has been started, and the Workload of its group holds quota.
     fn runs_with(&self, group: &str) -> bool {
-        let workload = self.control.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
+        let workload = self.ctx.view.workloads.get(&(self.name.0.clone(), group.to_owned()));
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
     /// Lets a pod go that is not managed any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for
     /// our finalizer all the same, which no other controller takes away.
     fn unmanaged(&self) -> Decision {
-        let seen = self.control.view.namespaces.contains_key(&self.name.0);
+        let seen = self.ctx.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {
             true => self.release(),
             false => Decision::Done,
@@ -168,8 +169,8 @@ impl Case<'_> {
 
     /// Decides about a pod by itself.
     fn single(&self) -> Decision {
-        let owned = self.control.view.workloads_of(&self.pod.uid);
-        let busy = |workload: &&WorkloadView| self.control.flights.busy(&key(Kind::Workload, &workload.key()));
+        let owned = self.ctx.view.workloads_of(&self.pod.uid);
+        let busy = |workload: &&WorkloadView| self.ctx.flights.busy(&key(Kind::Workload, &workload.key()));
         if owned.iter().any(busy) || owned.iter().any(|workload| workload.unreadable) {
             return Decision::Done;
         }
@@ -247,7 +248,7 @@ impl Case<'_> {
             (true, None) if workload.reserved() && !self.managed() => {
                 self.withdraw_start().unwrap_or_else(|| self.give_back(workload))
             }
-            (true, None) if workload.may_run() && self.control.is_ending(&self.name.0) => {
+            (true, None) if workload.may_run() && self.ctx.is_ending(&self.name.0) => {
                 self.withdraw_start().unwrap_or(Decision::Done)
             }
             (true, None) if workload.may_run() => self.start(workload),
@@ -271,7 +272,7 @@ impl Case<'_> {
     /// Needs of a pod, as its Workload would be charged for them.
     fn needs(&self, pod: &Pod) -> Option<PodSetNeeds> {
         let made = pod_workload(pod, Priority::default(), &BTreeSet::new()).ok()?;
-        self.control.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
+        self.ctx.needs_of(&self.name.0, &made.spec.pod_sets).into_iter().next()
     }
 
     /// The resource of which the pod asks for more than the pod set as which it was admitted. The role of a pod is set by its user, and a Workload
@@ -286,26 +287,25 @@ impl Case<'_> {
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.pod.prebuilt_workload.is_some();
-        if let Some((reason, text)) =
-            self.control.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
+        if let Some((reason, text)) = self.ctx.untold(&self.key(), workload, classes_of(self.pod)).filter(|_| !prebuilt)
         {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         let told = || checks::tell(workload, |kind, reason, text| self.notice(kind, reason, text));
-        let wanted = self.control.wanted_priority(workload, classes_of(self.pod));
+        let wanted = self.ctx.wanted_priority(workload, classes_of(self.pod));
         follow(workload, Wishes::of_pod(self.pod, wanted)).unwrap_or_else(told)
     }
 
     /// The Workload from which the reference to the pod was removed; it comes back.
     fn lost(&self) -> Option<&WorkloadView> {
         let name = berth_jobs::workload_name(Kind::Pod.name(), "", &self.name.1, &self.pod.uid);
-        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.pod.uid)?;
+        let found = lost_by(self.ctx, &(self.name.0.clone(), name), &self.pod.uid)?;
         (!found.is(types::FINISHED)).then_some(found)
     }
 
     /// Gives back quota that the pod does not request any more and that nothing of it uses.
     fn give_back(&self, workload: &WorkloadView) -> Decision {
-        let why = unasked(self.control, self.name, self.pod).unwrap_or_default();
+        let why = unasked(self.ctx, self.name, self.pod).unwrap_or_default();
         take_back(workload, (reasons::PENDING_EVALUATION, &why), self.now)
     }
 
@@ -319,36 +319,36 @@ impl Case<'_> {
         if !matches!(decision, Decision::Done) {
             return decision;
         }
-        pods_ready::follow(self.control, workload, self.pod.ready, self.now).map_or(Decision::Done, Decision::write)
+        pods_ready::follow(self.ctx, workload, self.pod.ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     fn without_workload(&self) -> Decision {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
             let name = (self.name.0.clone(), prebuilt.to_string());
-            return match self.control.view.workloads.get(&name) {
+            return match self.ctx.view.workloads.get(&name) {
                 Some(found) if found.owner.is_none() => self.adopt(found),
-                Some(found) => made_for_another(self.control, &self.key(), found, |reason, text| {
+                Some(found) => made_for_another(self.ctx, &self.key(), found, |reason, text| {
                     self.notice(EventType::Warning, reason, text)
                 }),
                 // While that Workload names no owner, only the pod that waits for it knows of the relation.
                 None => Decision::WaitFor(key(Kind::Workload, &name)),
             };
         }
-        if self.control.is_ending(&self.name.0) {
+        if self.ctx.is_ending(&self.name.0) {
             return Decision::Done;
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
         let Some(pod) = self.pod.whole() else { return Decision::Done };
-        let copied = &self.control.settings.label_keys_to_copy;
+        let copied = &self.ctx.settings.label_keys_to_copy;
         let made = pod_workload(&pod, Priority::default(), copied)
             .map_err(|problem| (event_reasons::ERR_WORKLOAD_COMPOSE, problem));
         let made = made.and_then(|made| {
-            self.control.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
+            self.ctx.with_priority(made, classes_of(self.pod)).map_err(|class| no_class(&class, "the pod"))
         });
         match made {
-            Ok(workload) => create(self.control, &self.key(), &workload, |message| {
+            Ok(workload) => create(self.ctx, &self.key(), &workload, |message| {
                 self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err((reason, message)) => Decision::tell(self.notice(EventType::Warning, reason, message)),
@@ -356,7 +356,7 @@ impl Case<'_> {
     }
 
     fn adopt(&self, workload: &WorkloadView) -> Decision {
-        adopt(self.control, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
+        adopt(self.ctx, workload, ("v1", "Pod"), (&self.name.1, &self.pod.uid))
     }
 
     /// Takes the gate away and puts the placement in, in one write.
@@ -370,7 +370,7 @@ impl Case<'_> {
             return Decision::tell(self.notice(EventType::Warning, reasons::OUT_OF_SYNC, text));
         }
         let set = self.owning_set();
-        let placed = placements(self.control, workload);
+        let placed = placements(self.ctx, workload);
         let placed = placed.and_then(|placements| self.pod.start_patch(&placements, set.as_ref()));
         match placed {
             Ok(Some(body)) => {
@@ -392,13 +392,13 @@ impl Case<'_> {
     /// The present state of the StatefulSet through which the pod is managed.
     fn owning_set(&self) -> Option<OwningSet> {
         let owner = self.pod.owner.as_ref().filter(|_| self.pod.is_of_set())?;
-        let set = self.control.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
+        let set = self.ctx.view.sets.get(&(self.name.0.clone(), owner.name.to_string()))?;
         set.whole().as_ref().map(OwningSet::of)
     }
 
     /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start.
     fn withdraw_start(&self) -> Option<Decision> {
-        if !self.pod.gated || !self.control.flights.strays.may_land(&self.key()) {
+        if !self.pod.gated || !self.ctx.flights.strays.may_land(&self.key()) {
             return None;
         }
         let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body: self.pod.withdrawal() };

@@ -18,8 +18,9 @@ pub(crate) use empty::without_pods;
 
 use crate::cache::pods::Group;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::pod::kept::is_needed;
 use crate::pod::{classes_of, notice};
@@ -36,7 +37,7 @@ const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
 /// A pod group to decide about, with the view and the time.
 struct Case<'a> {
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     name: &'a Name,
     group: &'a Group,
     /// The StatefulSet that the pods belong to, with its name.
@@ -45,17 +46,17 @@ struct Case<'a> {
 }
 
 /// Decides about one group.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
     let none = Group::default();
-    let (group, set) = (control.view.pods.group(name), control.view.sets.of_group(name));
-    let case = Case { control, name, group: group.unwrap_or(&none), set, now };
+    let (group, set) = (ctx.view.pods.group(name), ctx.view.sets.of_group(name));
+    let case = Case { ctx, name, group: group.unwrap_or(&none), set, now };
     if !(case.managed() || case.has_quota()) || (group.is_none() && set.is_none()) {
         return Decision::Done;
     }
-    match control.view.workloads.get(name) {
+    match ctx.view.workloads.get(name) {
         None => case.without_workload(),
         Some(workload) if workload.group.is_none() => case.name_taken(),
-        Some(_) if control.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
+        Some(_) if ctx.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
         Some(workload) if workload.unreadable => Decision::Done,
         Some(workload) if workload.deleting => case.leaving(workload),
         Some(workload) => case.with_workload(workload),
@@ -64,12 +65,12 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 
 impl<'a> Case<'a> {
     fn managed(&self) -> bool {
-        self.control.settings.job_kinds.contains(&Kind::Pod) && self.control.manages(&self.name.0)
+        self.ctx.settings.job_kinds.contains(&Kind::Pod) && self.ctx.manages(&self.name.0)
     }
 
     /// Whether the group's Workload has to be followed even if the group is not managed: it holds quota, or waits to be let go.
     fn has_quota(&self) -> bool {
-        let workload = self.control.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
+        let workload = self.ctx.view.workloads.get(self.name).filter(|workload| workload.group.is_some());
         workload.is_some_and(|workload| {
             let goes = workload.deleting || workload.is(types::FINISHED);
             workload.holds().is_some() || (goes && has_finalizer(workload))
@@ -81,7 +82,7 @@ impl<'a> Case<'a> {
     }
 
     fn members(&self) -> impl Iterator<Item = (&'a str, &'a PodState)> {
-        self.control.view.pods.members(self.name)
+        self.ctx.view.pods.members(self.name)
     }
 
     /// The pod that speaks for the group.
@@ -91,7 +92,7 @@ impl<'a> Case<'a> {
 
     /// Whether a pod that seems to wait may run by now: a start of it is under way, not seen yet, or of unknown outcome.
     fn may_be_starting(&self) -> bool {
-        let flights = &self.control.flights;
+        let flights = &self.ctx.flights;
         self.members().filter(|(_, pod)| pod.gated && !pod.ended()).any(|(name, _)| {
             let object = key(Kind::Pod, &self.pod_name(name));
             flights.busy(&object) || flights.strays.may_land(&object)
@@ -99,7 +100,7 @@ impl<'a> Case<'a> {
     }
 
     fn pod(&self, name: &str) -> Option<&'a PodState> {
-        self.control.view.pods.get(&self.pod_name(name))
+        self.ctx.view.pods.get(&self.pod_name(name))
     }
 
     fn pod_name(&self, name: &str) -> Name {
@@ -124,7 +125,7 @@ impl<'a> Case<'a> {
 
     fn leaving(&self, workload: &WorkloadView) -> Decision {
         // A pod that is not managed any more and does not run is stopped by no decision.
-        let ours = |pod: &PodState| self.managed() && self.control.names_a_queue(pod);
+        let ours = |pod: &PodState| self.managed() && self.ctx.names_a_queue(pod);
         let stopped = |pod: &PodState| if ours(pod) { pod.ended() && pod.deleting() } else { !pod.runs() };
         let left = |(_, pod): (&str, &PodState)| !stopped(pod) && workload.is_owned_by(&pod.uid);
         let running = self.tally().running > 0 || self.members().any(left) || self.may_be_starting();
@@ -170,7 +171,7 @@ impl<'a> Case<'a> {
             return take_back(workload, (reasons::PENDING_EVALUATION, UNMANAGED_NAMESPACE), self.now);
         }
         let ready = self.tally().is_ready(workload.sizes());
-        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+        pods_ready::follow(self.ctx, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     fn follow(&self, workload: &WorkloadView) -> Decision {
@@ -179,7 +180,7 @@ impl<'a> Case<'a> {
             return decision;
         }
         let Some((name, pod)) = first else { return Decision::Done };
-        let untold = self.control.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
+        let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
         if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
@@ -188,7 +189,7 @@ impl<'a> Case<'a> {
             return checks::tell(workload, |kind, reason, text| self.notice(name, pod, kind, reason, text));
         }
         let ready = self.tally().is_ready(workload.sizes());
-        pods_ready::follow(self.control, workload, ready, self.now).map_or(Decision::Done, Decision::write)
+        pods_ready::follow(self.ctx, workload, ready, self.now).map_or(Decision::Done, Decision::write)
     }
 
     /// Values for the group's Workload: those of its StatefulSet, else of its first pod. Pods of a StatefulSet have the values that it had when they
@@ -198,7 +199,7 @@ impl<'a> Case<'a> {
             return Some(self.wishes_of_set(workload, set));
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
-        let wishes = Wishes::of_pod(pod, self.control.wanted_priority(workload, classes_of(pod)));
+        let wishes = Wishes::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)));
         // A group that serves outlives its pods, so that the queue of one of them is not followed, as in Kueue.
         let queue = wishes.queue.filter(|_| self.tally().serving == 0);
         Some(Wishes { queue, ..wishes })
@@ -276,7 +277,7 @@ impl<'a> Case<'a> {
         }
         let kept = self.members().filter(|(_, pod)| pod.held && pod.deleting() && pod.ended());
         let free = kept.map(|(name, _)| self.pod_name(name)).find(|name| {
-            let busy = self.control.flights.busy(&key(Kind::Pod, name));
+            let busy = self.ctx.flights.busy(&key(Kind::Pod, name));
             !busy && self.member(name).is_some_and(|member| !is_needed(&member, workload))
         })?;
         Some(self.member(&free)?.release())
@@ -310,8 +311,8 @@ impl<'a> Case<'a> {
     where
         'a: 'b,
     {
-        let pod = self.control.view.pods.get(name)?;
-        Some(crate::pod::Case { control: self.control, name, pod, now: self.now })
+        let pod = self.ctx.view.pods.get(name)?;
+        Some(crate::pod::Case { ctx: self.ctx, name, pod, now: self.now })
     }
 
     /// Writes the condition that some pods are to be replaced. While it is true the Workload is not admitted again.
@@ -352,7 +353,7 @@ impl<'a> Case<'a> {
         let known: BTreeSet<&str> = workload.sizes().map(|(name, _)| name).collect();
         let grown = wanted.iter().any(|pods| known.contains(pods.name.as_str()) && pods.count > before(&pods.name));
         let pods = json!({ "reclaimablePods": wanted });
-        (grown && workload.reserved() && self.control.settings.reclaimable_pods)
+        (grown && workload.reserved() && self.ctx.settings.reclaimable_pods)
             .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
     }
 }

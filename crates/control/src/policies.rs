@@ -22,6 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::deltas;
 use crate::observe::same_intent;
@@ -247,72 +248,6 @@ impl Limits {
 }
 
 impl Control {
-    /// The rules that the policies of a ClusterQueue make.
-    pub(crate) fn rules_of(&self, cluster_queue: &str) -> Option<&Rules> {
-        self.view.claims.get(cluster_queue).map(|claim| &*claim.rules)
-    }
-
-    /// The same for a workload's ClusterQueue.
-    pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&Rules> {
-        if self.view.claims.is_empty() {
-            return None;
-        }
-        self.rules_of(self.queue_of(workload)?)
-    }
-
-    /// The ClusterQueue whose quota a workload holds, else the one it waits in.
-    pub(crate) fn queue_of<'a>(&'a self, workload: &'a WorkloadView) -> Option<&'a str> {
-        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
-        given.or_else(|| self.behind(&workload.local_queue()))
-    }
-
-    /// The ClusterQueue behind a LocalQueue.
-    pub(crate) fn behind(&self, local: &Name) -> Option<&str> {
-        self.view.local_queues.get(local)?.spec.cluster_queue.as_deref()
-    }
-
-    /// The limit that keeps a waiting workload out for good, even with the fewest pods that it accepts.
-    pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
-        self.limit_with(workload, self.fewest(workload))
-    }
-
-    /// The limit that would keep it out if it had so many pods in its pod sets.
-    pub(crate) fn limit_with(
-        &self,
-        workload: &WorkloadView,
-        pods: impl Fn(&engine::PodSetSpec) -> i64,
-    ) -> Option<String> {
-        let rules = self.rules_for(workload)?;
-        let (field, text) = rules.limits.broken_by(workload, &self.settings.cards, pods)?;
-        Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
-    }
-
-    /// Whether selectors of capacity in a workload's pods give way to the tiers of its queue.
-    pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
-        let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
-        // The node selector of a pod that exists can only be narrowed.
-        let fixed = workload.whole().is_some_and(|whole| whole.kind.is_pods());
-        tiers.is_some_and(|tiers| tiers.overrides) && !fixed
-    }
-
-    /// A ClusterQueue as the engine gets it, with the rules of its policies.
-    pub(crate) fn queue_spec(&self, object: &berth_api::ClusterQueue) -> engine::ClusterQueueSpec {
-        let mut spec = deltas::cluster_queue(object, &self.view.checks, &self.settings);
-        if let Some(rules) = self.rules_of(&spec.name) {
-            spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
-            spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();
-            spec.max_jobs = rules.limits.max_jobs.map(|most| engine::JobLimit {
-                most,
-                source: format!("QueuePolicy {}: {}", rules.source(fields::MAX_JOBS), fields::MAX_JOBS),
-            });
-            spec.guard = rules.guard;
-            if let Some(percent) = rules.borrowing_percent {
-                spec.groups.iter_mut().for_each(|group| bound_borrowing(group, percent));
-            }
-        }
-        spec
-    }
-
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule.mark(Kind::QueuePolicy, "", name, now);
         // The leader keeps the stock-outs; all other replicas follow what it wrote.
@@ -372,7 +307,7 @@ impl Control {
     /// Passes a ClusterQueue to the engine again, and with it everything that depends on its policy.
     fn tell_queue_again(&mut self, queue: &str) {
         let Some(object) = self.view.cluster_queues.get(queue) else { return };
-        let spec = self.queue_spec(object);
+        let spec = self.context().queue_spec(object);
         self.engine(engine::Delta::ClusterQueue(spec));
         self.tell_members_again(queue);
     }
@@ -394,5 +329,73 @@ impl Control {
             // Its job, too, follows the policy in its priority.
             self.touch_related(&key(Kind::Workload, &name));
         }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The rules that the policies of a ClusterQueue make.
+    pub(crate) fn rules_of(&self, cluster_queue: &str) -> Option<&'a Rules> {
+        self.view.claims.get(cluster_queue).map(|claim| &*claim.rules)
+    }
+
+    /// The same for a workload's ClusterQueue.
+    pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&'a Rules> {
+        if self.view.claims.is_empty() {
+            return None;
+        }
+        self.rules_of(self.queue_of(workload)?)
+    }
+
+    /// The ClusterQueue whose quota a workload holds, else the one it waits in.
+    pub(crate) fn queue_of(&self, workload: &'a WorkloadView) -> Option<&'a str> {
+        let given = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_deref());
+        given.or_else(|| self.behind(&workload.local_queue()))
+    }
+
+    /// The ClusterQueue behind a LocalQueue.
+    pub(crate) fn behind(&self, local: &Name) -> Option<&'a str> {
+        self.view.local_queues.get(local)?.spec.cluster_queue.as_deref()
+    }
+
+    /// The limit that keeps a waiting workload out for good, even with the fewest pods that it accepts.
+    pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
+        self.limit_with(workload, self.fewest(workload))
+    }
+
+    /// The limit that would keep it out if it had so many pods in its pod sets.
+    pub(crate) fn limit_with(
+        &self,
+        workload: &WorkloadView,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Option<String> {
+        let rules = self.rules_for(workload)?;
+        let (field, text) = rules.limits.broken_by(workload, &self.settings.cards, pods)?;
+        Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
+    }
+
+    /// Whether selectors of capacity in a workload's pods give way to the tiers of its queue.
+    pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
+        let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        // The node selector of a pod that exists can only be narrowed.
+        let fixed = workload.whole().is_some_and(|whole| whole.kind.is_pods());
+        tiers.is_some_and(|tiers| tiers.overrides) && !fixed
+    }
+
+    /// A ClusterQueue as the engine gets it, with the rules of its policies.
+    pub(crate) fn queue_spec(&self, object: &berth_api::ClusterQueue) -> engine::ClusterQueueSpec {
+        let mut spec = deltas::cluster_queue(object, &self.view.checks, self.settings);
+        if let Some(rules) = self.rules_of(&spec.name) {
+            spec.tiers = rules.tiers.as_ref().map(|tiers| tiers.default.clone()).unwrap_or_default();
+            spec.max_shares = rules.tiers.as_ref().map(|tiers| tiers.max_shares).unwrap_or_default();
+            spec.max_jobs = rules.limits.max_jobs.map(|most| engine::JobLimit {
+                most,
+                source: format!("QueuePolicy {}: {}", rules.source(fields::MAX_JOBS), fields::MAX_JOBS),
+            });
+            spec.guard = rules.guard;
+            if let Some(percent) = rules.borrowing_percent {
+                spec.groups.iter_mut().for_each(|group| bound_borrowing(group, percent));
+            }
+        }
+        spec
     }
 }

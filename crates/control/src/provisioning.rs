@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, cluster_key, key};
 use crate::queues::checks::Check;
 use crate::write::{Kind, ObjectKey};
@@ -212,7 +213,9 @@ impl Control {
         let requests = self.view.provisioning.of_workload(&workload.uid);
         self.work.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
+}
 
+impl Context<'_> {
     /// Objects that a change of a request or a template concerns.
     pub(crate) fn concerned_by(&self, object: &ObjectKey) -> Vec<ObjectKey> {
         let name = (object.namespace.clone(), object.name.clone());

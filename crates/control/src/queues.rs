@@ -17,10 +17,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::context::Context;
 use crate::workload::FINALIZER;
 
 use crate::cache::{Name, WorkloadView};
-use crate::controller::Control;
 use crate::controller::flight::{Decision, Draft};
 use crate::deltas::quantity;
 use crate::workload::columns;
@@ -34,39 +34,39 @@ const MOST_FLAVORS: usize = 64;
 pub(crate) type Usage = BTreeMap<(String, String), Amount>;
 
 /// Keeps the finalizer on objects in use, and removes it from unused objects that are being deleted.
-pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
+pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     match key.kind {
-        Kind::ClusterQueue => match control.view.cluster_queues.get(&key.name) {
+        Kind::ClusterQueue => match ctx.view.cluster_queues.get(&key.name) {
             // The status of the ClusterQueue says how many workloads hold its quota.
             Some(object) => {
-                held(key, &Holder::of(&object.metadata), || control.quota.world.cluster_queue_in_use(&key.name))
+                held(key, &Holder::of(&object.metadata), || ctx.quota.world.cluster_queue_in_use(&key.name))
             }
             None => Decision::Done,
         },
         // A check that no server has stored, as `berth decide` reads them, has nothing to write to.
-        Kind::AdmissionCheck => match control.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
+        Kind::AdmissionCheck => match ctx.view.checks.get(&key.name).filter(|check| !check.uid.is_empty()) {
             Some(check) => {
                 let (uid, resource_version) = (check.uid.as_str(), check.resource_version.as_str());
                 let holder = Holder { uid, resource_version, finalizers: &check.finalizers, deleting: check.deleting };
-                let users = naming_check(control, &key.name);
+                let users = naming_check(ctx, &key.name);
                 let is_told = check.asks_autoscaler();
                 match held(key, &holder, || !users.is_empty()) {
                     // A check that Berth answers says so in its condition.
                     Decision::Done if check.deleting && !is_told && !users.is_empty() => {
-                        waits_for(control, key, &check.uid, &users)
+                        waits_for(ctx, key, &check.uid, &users)
                     }
                     decision => decision,
                 }
             }
             None => Decision::Done,
         },
-        _ => match control.view.flavors.get(&key.name) {
+        _ => match ctx.view.flavors.get(&key.name) {
             Some(object) => {
                 let holder = Holder::of(&object.metadata);
-                let in_use = || control.quota.world.flavor_in_use(&key.name);
+                let in_use = || ctx.quota.world.flavor_in_use(&key.name);
                 match held(key, &holder, in_use) {
                     Decision::Done if holder.deleting && in_use() => {
-                        waits_for(control, key, holder.uid, &offering(control, &key.name))
+                        waits_for(ctx, key, holder.uid, &offering(ctx, &key.name))
                     }
                     decision => decision,
                 }
@@ -77,17 +77,17 @@ pub(crate) fn finalizer(control: &Control, key: &ObjectKey) -> Decision {
 }
 
 /// The ClusterQueues that name an admission check.
-pub(crate) fn naming_check<'a>(control: &'a Control, check: &str) -> Vec<&'a str> {
-    let queues = control.view.cluster_queues.iter();
+pub(crate) fn naming_check<'a>(ctx: &'a Context<'a>, check: &str) -> Vec<&'a str> {
+    let queues = ctx.view.cluster_queues.iter();
     queues.filter(|(_, queue)| checks::names(&queue.spec, check)).map(|(name, _)| name.as_str()).collect()
 }
 
 /// The ClusterQueues that offer a flavor.
-fn offering<'a>(control: &'a Control, flavor: &str) -> Vec<&'a str> {
+fn offering<'a>(ctx: &'a Context<'a>, flavor: &str) -> Vec<&'a str> {
     let offers = |queue: &api::ClusterQueue| {
         queue.spec.resource_groups.iter().flat_map(|group| &group.flavors).any(|offered| offered.name == flavor)
     };
-    let queues = control.view.cluster_queues.iter();
+    let queues = ctx.view.cluster_queues.iter();
     queues.filter(|(_, queue)| offers(queue)).map(|(name, _)| name.as_str()).collect()
 }
 
@@ -101,14 +101,14 @@ pub(crate) fn listed(queues: &[&str]) -> String {
 }
 
 /// Sends an event once about the ClusterQueues for which a deletion waits. Workloads that hold quota are not named.
-fn waits_for(control: &Control, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
+fn waits_for(ctx: &Context<'_>, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
     let text = if queues.is_empty() {
         "The deletion waits for workloads that hold quota of it".to_owned()
     } else {
         format!("The deletion waits for {}", listed(queues))
     };
     let said = (own_reasons::DELETION_WAITS, text);
-    if !control.is_untold(key, &said) {
+    if !ctx.is_untold(key, &said) {
         return Decision::Done;
     }
     Decision::tell(Notice {
@@ -156,13 +156,13 @@ fn held(key: &ObjectKey, holder: &Holder<'_>, in_use: impl FnOnce() -> bool) -> 
 }
 
 /// Flavors and cohorts have no condition for their faults: an event reports them.
-pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
+pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     let found = match key.kind {
-        Kind::ResourceFlavor => control.view.flavors.get(&key.name).map(|object| {
-            let unusable = crate::deltas::flavor(object, control.settings.refuse_invalid).unusable;
+        Kind::ResourceFlavor => ctx.view.flavors.get(&key.name).map(|object| {
+            let unusable = crate::deltas::flavor(object, ctx.settings.refuse_invalid).unusable;
             (&object.metadata, unusable.unwrap_or_default())
         }),
-        Kind::Cohort => control
+        Kind::Cohort => ctx
             .view
             .cohorts
             .get(&key.name)
@@ -183,12 +183,12 @@ pub(crate) fn faults(control: &Control, key: &ObjectKey) -> Decision {
 }
 
 /// The status write of a queue, `None` when nothing differs.
-pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
-        Kind::ClusterQueue => cluster_queue(control, key, now),
-        Kind::LocalQueue => local_queue(control, key, now),
-        Kind::Cohort => cohort(control, key),
-        Kind::QueuePolicy => crate::policies::status::status(control, key, now),
+        Kind::ClusterQueue => cluster_queue(ctx, key, now),
+        Kind::LocalQueue => local_queue(ctx, key, now),
+        Kind::Cohort => cohort(ctx, key),
+        Kind::QueuePolicy => crate::policies::status::status(ctx, key, now),
         _ => None,
     }
 }
@@ -219,16 +219,16 @@ pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, c
 }
 
 /// Weighted share of a queue or cohort in its parent; `None` without fair sharing.
-fn fair_share(control: &Control, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
-    control.settings.engine.fair_sharing.as_ref()?;
-    let share = control.quota.world.share(name, is_queue, &BTreeMap::new())?;
+fn fair_share(ctx: &Context<'_>, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
+    ctx.settings.engine.fair_sharing.as_ref()?;
+    let share = ctx.quota.world.share(name, is_queue, &BTreeMap::new())?;
     Some(api::FairSharingStatus { weighted_share: share.share.rounded() })
 }
 
-fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
-    let object = control.view.cohorts.get(&key.name)?;
+fn cohort(ctx: &Context<'_>, key: &ObjectKey) -> Option<Draft> {
+    let object = ctx.view.cohorts.get(&key.name)?;
     let old = object.status.clone().unwrap_or_default();
-    let new = api::CohortStatus { fair_sharing: fair_share(control, &key.name, false) };
+    let new = api::CohortStatus { fair_sharing: fair_share(ctx, &key.name, false) };
     if new == old {
         return None;
     }
@@ -236,19 +236,19 @@ fn cohort(control: &Control, key: &ObjectKey) -> Option<Draft> {
 }
 
 /// Workloads of a LocalQueue that hold quota of the ClusterQueue that it names: a LocalQueue may come to name another ClusterQueue than theirs.
-pub(crate) fn holding<'a>(control: &'a Control, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
-    let named = control.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
-    let named = named.filter(|named| control.view.cluster_queues.contains_key(*named));
-    control.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
+pub(crate) fn holding<'a>(ctx: &'a Context<'a>, name: &'a Name) -> impl Iterator<Item = &'a WorkloadView> {
+    let named = ctx.view.local_queues.get(name).and_then(|object| object.spec.cluster_queue.as_deref());
+    let named = named.filter(|named| ctx.view.cluster_queues.contains_key(*named));
+    ctx.view.workloads.holding(name).filter(move |workload| named.is_some() && workload.holds() == named)
 }
 
 /// Number and usage of the admitted workloads among those that hold quota.
-fn admitted_usage<'a>(control: &'a Control, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
+fn admitted_usage<'a>(ctx: &'a Context<'a>, holding: impl Iterator<Item = &'a WorkloadView>) -> (i32, Usage) {
     // The quota of a slice that another one has replaced is held by that one.
-    let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !control.is_handed_over(workload);
+    let counts = |workload: &&WorkloadView| workload.is(types::ADMITTED) && !ctx.is_handed_over(workload);
     let admitted: Vec<&WorkloadView> = holding.filter(counts).collect();
     let count = i32::try_from(admitted.len()).unwrap_or(i32::MAX);
-    (count, usage_of(admitted.into_iter(), control.settings.reclaimable_pods))
+    (count, usage_of(admitted.into_iter(), ctx.settings.reclaimable_pods))
 }
 
 /// Usage of workloads together.
@@ -281,13 +281,13 @@ fn condition_parts(readiness: &engine::Readiness) -> (bool, &str, &str) {
     (readiness.active, readiness.reason, readiness.message.as_str())
 }
 
-fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
-    let object = control.view.cluster_queues.get(&key.name)?;
-    let figures = control.quota.world.figures(&key.name)?;
-    let (admitted, usage) = admitted_usage(control, control.view.workloads.reserving(&key.name));
+fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let object = ctx.view.cluster_queues.get(&key.name)?;
+    let figures = ctx.quota.world.figures(&key.name)?;
+    let (admitted, usage) = admitted_usage(ctx, ctx.view.workloads.reserving(&key.name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let mut readiness = control.quota.world.readiness(&key.name)?;
+    let mut readiness = ctx.quota.world.readiness(&key.name)?;
     if object.metadata.deletion_timestamp.is_some() && figures.reserving > 0 {
         readiness.message.push_str(&format!(
             "; {} workload(s) hold its quota: kubectl get workloads -A --field-selector status.admission.clusterQueue={}",
@@ -306,7 +306,7 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
     // Usage beyond quota counts as used, and is borrowed from no queue.
-    let beyond = control.quota.world.beyond(&key.name);
+    let beyond = ctx.quota.world.beyond(&key.name);
     let beyond = |reserved: &engine::CellUsage| {
         let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
         beyond.iter().find(|(at, _)| is_same(at)).map_or(Amount::ZERO, |(_, amount)| *amount)
@@ -324,14 +324,14 @@ fn cluster_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<D
                 if reserved.borrowed > Amount::ZERO { total.sub(nominal).max(Amount::ZERO) } else { Amount::ZERO };
             cell(reserved, total.add(beyond), over)
         }),
-        fair_sharing: fair_share(control, &key.name, true),
+        fair_sharing: fair_share(ctx, &key.name, true),
         berth_used: old.berth_used.clone(),
     };
     if new == old {
         return None;
     }
     // The column follows from figures and spec, so that nothing is written for it alone: where Kueue's definition is installed, it is not stored.
-    new.berth_used = columns::used(&control.settings.cards, &object.spec, &figures.reservation);
+    new.berth_used = columns::used(&ctx.settings.cards, &object.spec, &figures.reservation);
     let mut status = explicit(&new);
     if let Some(map) = status.as_object_mut() {
         for field in ["fairSharing", "berthUsed"] {
@@ -370,14 +370,14 @@ fn explicit(status: &impl Serialize) -> Value {
     value
 }
 
-fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+fn local_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (key.namespace.clone(), key.name.clone());
-    let object = control.view.local_queues.get(&name)?;
-    let figures = control.quota.world.local_queue_figures(&key.namespace, &key.name)?;
-    let (admitted, usage) = admitted_usage(control, holding(control, &name));
+    let object = ctx.view.local_queues.get(&name)?;
+    let figures = ctx.quota.world.local_queue_figures(&key.namespace, &key.name)?;
+    let (admitted, usage) = admitted_usage(ctx, holding(ctx, &name));
     let old = object.status.clone().unwrap_or_default();
     let mut conditions: Vec<Condition> = old.conditions.clone();
-    let readiness = control.quota.world.local_queue_readiness(&key.namespace, &key.name)?;
+    let readiness = ctx.quota.world.local_queue_readiness(&key.namespace, &key.name)?;
     let generation = object.metadata.generation.unwrap_or_default();
     set_in(&mut conditions, types::ACTIVE, condition_parts(&readiness), generation, now);
     let cell = |cell: &engine::CellUsage, total: Amount| api::LocalQueueResourceUsage {
@@ -395,7 +395,7 @@ fn local_queue(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Dra
         admitted_workloads: Some(admitted),
         flavors_reservation: flavors(&|usage| cell(usage, usage.total)),
         flavors_usage: flavors(&|reserved| cell(reserved, used(&usage, reserved))),
-        fair_sharing: crate::queues::usage::fair_sharing(control, &name).or_else(|| old.fair_sharing.clone()),
+        fair_sharing: crate::queues::usage::fair_sharing(ctx, &name).or_else(|| old.fair_sharing.clone()),
     };
     if new == old {
         return None;

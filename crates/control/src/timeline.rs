@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::Control;
 use crate::controller::flight::Decision;
 use crate::moments::after;
@@ -162,12 +163,14 @@ impl Timeline {
 impl Control {
     /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) {
-        if self.view.timeline.tick(now, steady) && self.leads() {
+        if self.view.timeline.tick(now, steady) && self.context().leads() {
             // Every wait ends at another time of day.
             self.everything_dirty();
         }
     }
+}
 
+impl Context<'_> {
     /// Seconds for which a workload has run since its last admission.
     pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True");

@@ -30,8 +30,9 @@ use serde_json::{Value, json};
 
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::Decision;
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::policies::{NamedClasses, no_class};
 use crate::training_job::restarts::{jobs_since, runs_on, scaled, told_from};
@@ -52,18 +53,18 @@ const CLOCKS_DIFFER_SECONDS: i64 = 5;
 
 /// A TrainingJob to decide about, with the view and the time.
 pub(crate) struct Case<'a> {
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     name: &'a Name,
     view: &'a TrainingView,
     now: Timestamp,
 }
 
 /// Decides about one TrainingJob.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(view) = control.view.training.get(name) else { return Decision::Done };
-    let case = Case { control, name, view, now };
-    let owned = control.view.workloads_of(&view.uid);
-    let changing = |workload: &&WorkloadView| control.flights.changing(&key(Kind::Workload, &workload.key()));
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+    let Some(view) = ctx.view.training.get(name) else { return Decision::Done };
+    let case = Case { ctx, name, view, now };
+    let owned = ctx.view.workloads_of(&view.uid);
+    let changing = |workload: &&WorkloadView| ctx.flights.changing(&key(Kind::Workload, &workload.key()));
     if owned.iter().any(changing) || owned.iter().any(|workload| workload.unreadable) {
         return Decision::Done;
     }
@@ -72,10 +73,10 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     }
     let next = |workload: &WorkloadView| match view.deleting {
         true => case.going(workload, GOING),
-        false if control.is_ending(&name.0) => case.ending(workload),
+        false if ctx.is_ending(&name.0) => case.ending(workload),
         false => case.with_workload(workload),
     };
-    let decision = match control.view.slice_of(&view.uid) {
+    let decision = match ctx.view.slice_of(&view.uid) {
         Some(workload) => Decision::first_or_earliest(case.beside(workload, &owned), || next(workload)),
         // Garbage collection takes its children, unless a finalizer keeps it; see `orphan` for a Workload that goes with it.
         None if view.deleting => {
@@ -95,7 +96,7 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
 
 impl<'a> Case<'a> {
     fn managed(&self) -> bool {
-        self.control.manages(&self.name.0)
+        self.ctx.manages(&self.name.0)
     }
 
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
@@ -115,7 +116,7 @@ impl<'a> Case<'a> {
 
     /// The Job that runs a role, when it exists and belongs to this TrainingJob.
     fn child(&self, role: &str) -> Option<&'a JobState> {
-        self.control.view.child_of(self.name, &self.view.uid, role)
+        self.ctx.view.child_of(self.name, &self.view.uid, role)
     }
 
     fn is_ours(&self, job: &JobState) -> bool {
@@ -129,7 +130,7 @@ impl<'a> Case<'a> {
 
     /// The roles of its Workload: an edit of the spec takes effect with the next start.
     fn roles(&self) -> Vec<String> {
-        match self.control.view.slice_of(&self.view.uid) {
+        match self.ctx.view.slice_of(&self.view.uid) {
             Some(workload) => workload.shape.digests.iter().map(|set| set.name.clone()).collect(),
             None => self.view.roles.clone(),
         }
@@ -137,7 +138,7 @@ impl<'a> Case<'a> {
 
     /// States of all roles; a role without a Job has an empty state.
     fn states(&self) -> BTreeMap<String, RoleState> {
-        self.states_under(self.control.view.slice_of(&self.view.uid))
+        self.states_under(self.ctx.view.slice_of(&self.view.uid))
     }
 
     /// The same, with the Workload that stands for the job. A failure that says nothing of its run is ignored, and an end that was noted holds.
@@ -179,7 +180,7 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.delete_children("Missing Workload") {
             return decision;
         }
-        if self.control.is_ending(&self.name.0) {
+        if self.ctx.is_ending(&self.name.0) {
             return Decision::Done;
         }
         if let Err(fault) = &self.view.asked {
@@ -188,7 +189,7 @@ impl<'a> Case<'a> {
         if let Some(fault) = self.missing_store() {
             return Decision::tell(self.notice(EventType::Warning, status::STORE_NOT_FOUND, fault));
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
         self.create_workload()
@@ -207,7 +208,7 @@ impl<'a> Case<'a> {
     fn lost(&self) -> Option<&WorkloadView> {
         let kind = Kind::TrainingJob.name();
         let name = berth_jobs::workload_name(kind, berth_api::berth::GROUP, &self.name.1, &self.view.uid);
-        let found = lost_by(self.control, &(self.name.0.clone(), name), &self.view.uid)?;
+        let found = lost_by(self.ctx, &(self.name.0.clone(), name), &self.view.uid)?;
         (!found.is(types::FINISHED)).then_some(found)
     }
 
@@ -217,7 +218,7 @@ impl<'a> Case<'a> {
         if let Some(workload) = owned.iter().find(leaves) {
             return self.ends_or_leaves(workload);
         }
-        let Some(workload) = self.control.view.slice_of(&self.view.uid) else { return Decision::Done };
+        let Some(workload) = self.ctx.view.slice_of(&self.view.uid) else { return Decision::Done };
         if workload.is(types::FINISHED) {
             return self.with_workload(workload);
         }
@@ -225,13 +226,13 @@ impl<'a> Case<'a> {
     }
 
     fn create_workload(&self) -> Decision {
-        let settings = &self.control.settings;
+        let settings = &self.ctx.settings;
         let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
         let Ok(made) = training_workload(&whole, &settings.cards, Priority::default(), copied) else {
             return Decision::Done;
         };
-        match self.control.with_priority(made, self.classes()) {
-            Ok(workload) => create(self.control, &key(Kind::TrainingJob, self.name), &workload, |message| {
+        match self.ctx.with_priority(made, self.classes()) {
+            Ok(workload) => create(self.ctx, &key(Kind::TrainingJob, self.name), &workload, |message| {
                 self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err(class) => {
@@ -259,7 +260,7 @@ impl<'a> Case<'a> {
             return self.finish(workload, &end);
         }
         let object = key(Kind::TrainingJob, self.name);
-        if let Some((reason, text)) = self.control.untold(&object, workload, self.classes()) {
+        if let Some((reason, text)) = self.ctx.untold(&object, workload, self.classes()) {
             return Decision::tell(self.notice(EventType::Warning, reason, text));
         }
         if let Some(decision) = self.follow_suspension(workload) {
@@ -279,7 +280,7 @@ impl<'a> Case<'a> {
     /// it.
     fn follow_suspension(&self, workload: &WorkloadView) -> Option<Decision> {
         let suspended = self.view.facts.suspended;
-        let silent = self.control.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
+        let silent = self.ctx.flights.keeps_failing(&key(Kind::TrainingJob, self.name), self.now);
         if suspended
             && workload.active
             && !status::asked(self.view)
@@ -343,7 +344,7 @@ impl<'a> Case<'a> {
         let woken = woken.map(|condition| condition.last_transition_time.0);
         let resumed = since(told, training_types::SUSPENDED, "False");
         let begun = [ended, woken, resumed].into_iter().flatten().fold(workload.created, Timestamp::max);
-        Some(self.control.view.timeline.after_seconds(begun, limit))
+        Some(self.ctx.view.timeline.after_seconds(begun, limit))
     }
 
     /// Ends the job after its longest wait.
@@ -366,7 +367,7 @@ impl<'a> Case<'a> {
         let wishes = Wishes {
             pod_sets: self.other_pod_sets(workload),
             queue: Some(&facts.queue),
-            priority: self.control.wanted_priority(workload, self.classes()).ok(),
+            priority: self.ctx.wanted_priority(workload, self.classes()).ok(),
             gated_by: self.view.admission_gates.as_deref(),
             tiers: says(labels::CAPACITY_TIERS),
             limit: Some(json!(facts.max_execution_seconds)),
@@ -382,8 +383,8 @@ impl<'a> Case<'a> {
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {
             return None;
         }
-        let sets = training_pod_sets(&self.view.whole(), &self.control.settings.cards).ok()?;
-        self.control.other_pod_sets(&self.name.0, &sets)
+        let sets = training_pod_sets(&self.view.whole(), &self.ctx.settings.cards).ok()?;
+        self.ctx.other_pod_sets(&self.name.0, &sets)
     }
 
     /// Whether a Job of it is missing or being deleted although it has not ended.

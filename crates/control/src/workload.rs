@@ -26,13 +26,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
+use crate::context::Context;
 use crate::job::left;
 use crate::workload::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use crate::workload::gates::{GATED, LIFTED};
 use crate::workload::orphan::Standing;
 
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after_seconds, key};
+use crate::controller::{after_seconds, key};
 use crate::deltas;
 use crate::workload::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
 
@@ -150,15 +151,15 @@ pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
 }
 
 /// Decides about one Workload.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(workload) = control.view.workloads.get(name) else {
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+    let Some(workload) = ctx.view.workloads.get(name) else {
         return Decision::Done;
     };
-    if let Some(decision) = crate::workload::orphan::decide(control, workload, now) {
+    if let Some(decision) = crate::workload::orphan::decide(ctx, workload, now) {
         return decision;
     }
     if workload.is(types::FINISHED) {
-        return retention::finished(control, workload, now);
+        return retention::finished(ctx, workload, now);
     }
     if workload.deleting {
         // The job stops first; see the job's decision.
@@ -167,54 +168,53 @@ pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision
     if workload.unreadable {
         return Decision::Done;
     }
-    if let Some(admission) = control.quota.plans.get(&workload.uid) {
-        let feared = control.flights.strays.may_land(&key(Kind::Workload, name));
-        let leaves =
-            crate::workload::orphan::standing(control, workload) == Standing::Leaving || control.is_ending(&name.0);
-        if (leaves || unasked(control, workload).is_some()) && !feared {
+    if let Some(admission) = ctx.quota.plans.get(&workload.uid) {
+        let feared = ctx.flights.strays.may_land(&key(Kind::Workload, name));
+        let leaves = crate::workload::orphan::standing(ctx, workload) == Standing::Leaving || ctx.is_ending(&name.0);
+        if (leaves || unasked(ctx, workload).is_some()) && !feared {
             // No controller would start it. Where an earlier write may still be applied, only the next one shows its outcome.
             return Decision::Done;
         }
-        return reserve(control, workload, admission, now);
+        return reserve(ctx, workload, admission, now);
     }
-    if let Some(eviction) = control.quota.plans.eviction(&workload.uid)
+    if let Some(eviction) = ctx.quota.plans.eviction(&workload.uid)
         && workload.reserved()
         && !workload.is(types::EVICTED)
     {
-        return crate::workload::preempt::preempt(control, workload, eviction, now);
+        return crate::workload::preempt::preempt(ctx, workload, eviction, now);
     }
-    if let Some(asked) = control.training.growth.gives_up.get(&workload.uid)
+    if let Some(asked) = ctx.training.growth.gives_up.get(&workload.uid)
         && workload.reserved()
         && !workload.is(types::EVICTED)
-        && control.stands(workload)
-        && control.surplus_of(workload).is_none()
+        && ctx.stands(workload)
+        && ctx.surplus_of(workload).is_none()
     {
         // The job has no workers left to spare: all of it is preempted.
-        return crate::workload::preempt::preempt(control, workload, &asked.eviction, now);
+        return crate::workload::preempt::preempt(ctx, workload, &asked.eviction, now);
     }
-    if let Some(value) = control.view.new_value(workload) {
+    if let Some(value) = ctx.view.new_value(workload) {
         let patch = json!({"spec": {"priority": value}});
         return Decision::write(object_write(workload, Purpose::UpdateWorkload, patch));
     }
-    if let Some(draft) = gates::sync(control, workload, now) {
+    if let Some(draft) = gates::sync(ctx, workload, now) {
         return Decision::write(draft);
     }
-    if let Some(decision) = unadmitted(control, workload, now) {
+    if let Some(decision) = unadmitted(ctx, workload, now) {
         return decision;
     }
     if !workload.active || workload.is(types::DEACTIVATION_TARGET) {
-        return inactive(control, workload, now);
+        return inactive(ctx, workload, now);
     }
     if workload.reserved() {
-        let told = kept(control, workload);
-        return told.unwrap_or_else(|| holding(control, workload, now).or_else(|| left::watch(control, workload, now)));
+        let told = kept(ctx, workload);
+        return told.unwrap_or_else(|| holding(ctx, workload, now).or_else(|| left::watch(ctx, workload, now)));
     }
-    let checks = crate::workload::checks::list(control, workload, now)
-        .or_else(|| crate::workload::checks::answered(control, workload, now));
-    checks.unwrap_or_else(|| waiting(control, workload, now))
+    let checks = crate::workload::checks::list(ctx, workload, now)
+        .or_else(|| crate::workload::checks::answered(ctx, workload, now));
+    checks.unwrap_or_else(|| waiting(ctx, workload, now))
 }
 
-fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
+fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission, now: Timestamp) -> Decision {
     let admission = deltas::admission(plan);
     let ready = |name: &String| {
         workload.status.admission_checks.iter().any(|c| c.name == *name && c.state == check_states::READY)
@@ -222,18 +222,18 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     let states = &workload.status.admission_checks;
     let checks =
         !plan.admission_checks.iter().all(ready) || states.iter().any(|check| check.state != check_states::READY);
-    let tracks_ready = control.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
-    let older = control.replaced_by(workload);
-    let tiers = control.tiers_of(plan.pod_sets.iter().flat_map(|set| set.flavors.values()));
+    let tracks_ready = ctx.settings.wait_for_pods_ready.is_some() && workload.owner.is_some();
+    let older = ctx.replaced_by(workload);
+    let tiers = ctx.tiers_of(plan.pod_sets.iter().flat_map(|set| set.flavors.values()));
     let mut draft = status_write(workload, Purpose::ReserveQuota, now, |edit| {
         // The plan may come before a status could say that the workload may come back.
-        if let Some(WayBack::At(_, reason, message)) = way_back(control, workload) {
+        if let Some(WayBack::At(_, reason, message)) = way_back(ctx, workload) {
             edit.requeue(reason, &message);
         }
         edit.reserve(admission, checks);
         edit.tiers(&tiers);
         if let Some(older) = older {
-            edit.take_over(&older.status, control.time_run(older, now));
+            edit.take_over(&older.status, ctx.time_run(older, now));
         }
         if tracks_ready {
             edit.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
@@ -241,7 +241,7 @@ fn reserve(control: &Control, workload: &WorkloadView, plan: &engine::Admission,
     });
     // A scale-up waits since its slice was made, whenever its job was queued.
     let queued = older.map_or_else(|| workload.queued_at(false, false), |_| workload.created);
-    let waited = control.view.timeline.seconds_between(queued, now);
+    let waited = ctx.view.timeline.seconds_between(queued, now);
     let mut message =
         format!("Quota reserved in ClusterQueue {}, wait time since queued was {waited}s", plan.cluster_queue);
     for tier in tiers {
@@ -321,7 +321,7 @@ pub(crate) fn cannot_start(
     draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
 }
 
-fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let target = find_true(&workload.status.conditions, types::DEACTIVATION_TARGET);
     if workload.active {
         // The condition asks for it: spec.active follows.
@@ -332,7 +332,7 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
         return if !workload.reserved() && (target.is_some() || workload.status.requeue_state.is_some()) {
             Decision::write(status_write(workload, Purpose::Requeue, now, |edit| edit.forget_deactivation()))
         } else {
-            retention::retention(control, workload, now)
+            retention::retention(ctx, workload, now)
         };
     }
     let (cause, message) = match target {
@@ -360,11 +360,11 @@ fn inactive(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decis
 }
 
 /// Decides about a workload with quota: stop policies, time limits.
-fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.is(types::EVICTED) {
         return Decision::Done;
     }
-    if let Some(told) = unreadable_usage(control, workload) {
+    if let Some(told) = unreadable_usage(ctx, workload) {
         return told;
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
@@ -373,10 +373,10 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     if let Some(decision) = unfit(workload, only_reserved, now) {
         return decision;
     }
-    if let Some(decision) = only_reserved.then(|| without_place(control, workload, now)).flatten() {
+    if let Some(decision) = only_reserved.then(|| without_place(ctx, workload, now)).flatten() {
         return decision;
     }
-    if let Some((reason, drain, message)) = queue_stop(control, workload) {
+    if let Some((reason, drain, message)) = queue_stop(ctx, workload) {
         if only_reserved {
             return take_back(workload, (reasons::SUSPENDED, &message), now);
         }
@@ -384,24 +384,24 @@ fn holding(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
             return Decision::write(evict(workload, now, (reason, ""), &message));
         }
     }
-    if let Some(decision) = crate::workload::checks::decide(control, workload, now) {
+    if let Some(decision) = crate::workload::checks::decide(ctx, workload, now) {
         return decision;
     }
     let Some(admitted) = admitted else { return Decision::Done };
     // Pods that were started anew are not late by the time of earlier pods.
     let begun = told_from(workload).unwrap_or(admitted);
-    within_limit(control, workload, admitted, now)
-        .or_else(|| crate::capacity::climb::decide(control, workload, now))
-        .or_else(|| crate::capacity::watch::decide(control, workload, begun, now))
-        .or_else(|| crate::workload::pods_ready::decide(control, workload, begun, now))
+    within_limit(ctx, workload, admitted, now)
+        .or_else(|| crate::capacity::climb::decide(ctx, workload, now))
+        .or_else(|| crate::capacity::watch::decide(ctx, workload, begun, now))
+        .or_else(|| crate::workload::pods_ready::decide(ctx, workload, begun, now))
 }
 
 /// Ends a run at its longest time.
-fn within_limit(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+fn within_limit(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
     let Some(limit) = workload.max_execution_seconds else { return Decision::Done };
     let past = workload.status.accumulated_past_execution_time_seconds.unwrap_or_default();
     let left = i64::from(limit.saturating_sub(past)).max(0);
-    let due = control.view.timeline.after_seconds(admitted, left);
+    let due = ctx.view.timeline.after_seconds(admitted, left);
     if due > now {
         return Decision::Wait(due);
     }
@@ -415,16 +415,16 @@ fn within_limit(control: &Control, workload: &WorkloadView, admitted: Timestamp,
 }
 
 /// Decides about a workload without quota: its next try, or the reason why nothing may try it.
-fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    if crate::workload::orphan::standing(control, workload) == Standing::Leaving {
+fn waiting(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    if crate::workload::orphan::standing(ctx, workload) == Standing::Leaving {
         // The workload goes with its owner.
         return Decision::Done;
     }
-    if is_suspended(control, workload) {
+    if is_suspended(ctx, workload) {
         // The workload is deactivated in a moment, and its status says so then.
         return Decision::Done;
     }
-    match way_back(control, workload) {
+    match way_back(ctx, workload) {
         Some(WayBack::Stays) => return Decision::Done,
         Some(WayBack::At(at, ..)) if at > now => return Decision::Wait(at),
         Some(WayBack::At(_, reason, message)) => {
@@ -435,11 +435,11 @@ fn waiting(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decisi
     }
     let lifted = gates::lifted(workload);
     let free = || lifted.is_some().then(|| (reasons::PENDING_EVALUATION, LIFTED.to_owned()));
-    let blocked = blocked(control, workload);
+    let blocked = blocked(ctx, workload);
     // Only a reason with a message gets an event.
     let holds = blocked.as_ref().is_some_and(|(_, message)| !message.is_empty());
     let Some((reason, message)) = blocked.or_else(free) else { return Decision::Done };
-    let reason = if control.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
+    let reason = if ctx.settings.observe_unadmitted { reason } else { older_reasons::of(reason) };
     let current = find(&workload.status.conditions, types::QUOTA_RESERVED);
     if current.is_some_and(|condition| condition.reason == reason && condition.message == message) {
         // Its present requests are shown once something looks at it again, as under Kueue.

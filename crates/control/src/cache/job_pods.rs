@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::event::Change;
 use crate::write::{Kind, ObjectKey, Purpose};
@@ -135,7 +136,7 @@ impl Control {
     }
 
     fn put_job_pod(&mut self, mut pod: JobPod, now: Timestamp) {
-        if self.is_misnamed(&pod) {
+        if self.context().is_misnamed(&pod) {
             pod.job = None;
         }
         if self.view.odd_pods.is_empty() && !pod.is_odd() {
@@ -169,16 +170,6 @@ impl Control {
         self.touch_related(&key(Kind::JobPod, &name));
     }
 
-    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. Costs one look at a map where the
-    /// name is right.
-    fn is_misnamed(&self, pod: &JobPod) -> bool {
-        let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting && self.leads()) else { return false };
-        let jobs = &self.view.jobs;
-        let is_it = |object: &ObjectKey| jobs.get(object).is_some_and(|known| *known.uid == *job.uid);
-        let named = key(Kind::JOB, &(pod.namespace.clone(), job.name.to_string()));
-        !is_it(&named) && self.view.jobs_in(&pod.namespace).any(|object| object.kind == Kind::JOB && is_it(object))
-    }
-
     /// The pod is gone, or has lost the label by which it is found.
     fn drop_job_pod(&mut self, pod: JobPod, now: Timestamp) {
         let name = (pod.namespace.clone(), pod.name.clone());
@@ -194,7 +185,7 @@ impl Control {
             None if pod.gone || !pod.is_of_job() => {}
             None => {
                 let odd = OddPod::new(pod, now, false);
-                if self.workload_of_odd(&name.0, &odd).is_some() {
+                if self.context().workload_of_odd(&name.0, &odd).is_some() {
                     self.view.odd_pods.0.insert(name.clone(), odd);
                     self.note_stray(&name);
                     self.touch(key(Kind::JobPod, &name));
@@ -234,7 +225,7 @@ impl Control {
             return;
         }
         let lost = self.view.odd_pods.of(namespace).filter(|(_, odd)| !odd.watched);
-        let lost = lost.filter(|(_, odd)| self.workload_of_odd(namespace, odd).is_none());
+        let lost = lost.filter(|(_, odd)| self.context().workload_of_odd(namespace, odd).is_none());
         for name in lost.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.forget_job_pod(&name);
         }
@@ -284,9 +275,21 @@ impl Control {
             _ => {}
         }
     }
+}
+
+impl<'a> Context<'a> {
+    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. Costs one look at a map where the
+    /// name is right.
+    fn is_misnamed(&self, pod: &JobPod) -> bool {
+        let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting && self.leads()) else { return false };
+        let jobs = &self.view.jobs;
+        let is_it = |object: &ObjectKey| jobs.get(object).is_some_and(|known| *known.uid == *job.uid);
+        let named = key(Kind::JOB, &(pod.namespace.clone(), job.name.to_string()));
+        !is_it(&named) && self.view.jobs_in(&pod.namespace).any(|object| object.kind == Kind::JOB && is_it(object))
+    }
 
     /// The Workload by whose quota a pod was started; where several may be meant, one that holds quota.
-    pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
+    pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&'a WorkloadView> {
         let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
         let named = named.filter_map(|name| self.view.workloads.get(&(namespace.to_owned(), name.to_string())));
         let owned = odd.jobs.iter().flat_map(|uid| self.view.workloads.owned_by(uid));
@@ -296,7 +299,7 @@ impl Control {
     }
 
     /// The Job that has made a pod, as long as it is there.
-    pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
+    pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&'a ObjectKey, &'a JobState)> {
         let jobs = &self.view.jobs;
         let last = odd.job.as_ref().map(|job| key(Kind::JOB, &(namespace.to_owned(), job.name.to_string())));
         let last = last.and_then(|object| jobs.get_key_value(&object));
@@ -308,10 +311,7 @@ impl Control {
     }
 
     /// The odd pods that run by the quota of a workload, or beside it.
-    pub(crate) fn odd_pods_of<'a>(
-        &'a self,
-        workload: &'a WorkloadView,
-    ) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
+    pub(crate) fn odd_pods_of(self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         let all = self.view.odd_pods.of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }

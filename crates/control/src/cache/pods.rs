@@ -11,7 +11,8 @@ use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 
 use crate::cache::{Name, View, WorkloadView};
-use crate::controller::{Control, key};
+use crate::context::Context;
+use crate::controller::key;
 use crate::write::{Kind, ObjectKey};
 
 /// A size, and the last place that a role of it has, if any.
@@ -257,9 +258,9 @@ impl SetBook {
 }
 
 /// Whether a workload is that of a pod by itself which has been started, and which therefore cannot wait again.
-pub(crate) fn has_ended(control: &Control, workload: &WorkloadView) -> bool {
+pub(crate) fn has_ended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
     let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
-    control.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
+    ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
 }
 
 impl View {

@@ -5,10 +5,10 @@ use berth_api::conditions::types;
 use berth_jobs::JobState;
 
 use crate::cache::View;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::write::{Kind, ObjectKey};
 
-impl Control {
+impl Context<'_> {
     /// Whether a job of that kind is managed as far as it depends on itself.
     pub(crate) fn manages_job(&self, kind: Kind, job: &JobState) -> bool {
         let settings = &self.settings;
@@ -55,6 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controller::Control;
     use crate::event::{Change, JobType, Observation};
     use crate::settings::Settings;
 

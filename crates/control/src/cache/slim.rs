@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::shape::Surroundings;
 use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::deltas;
 use crate::provisioning::Asked;
@@ -148,15 +149,17 @@ impl Control {
             }
         }
     }
+}
 
+impl Context<'_> {
     /// Rules of the configuration by which requests are counted.
     pub(crate) fn request_rules(&self) -> RequestRules {
-        request_rules(&self.settings)
+        request_rules(self.settings)
     }
 
     /// Requests of pod sets of a namespace that no Workload has.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
-        surroundings(&self.view, &self.settings, namespace).needs_of(pod_sets).pod_sets
+        surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 }
 

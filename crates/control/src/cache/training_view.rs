@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::{Name, View, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::training_job::nodes::Counted;
 use crate::training_job::training_figures;
@@ -196,7 +197,7 @@ impl Control {
             }
             return;
         };
-        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {
+        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.context().leads()) {
             self.reports.measures.extend(training_figures::status_measures(&name, old, &new));
         }
         let (version, uid) = (new.version(), new.uid.clone());
@@ -233,15 +234,6 @@ impl Control {
         self.touch(object_key);
     }
 
-    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
-    /// TrainingJob need not wait for a status that is refused.
-    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
-        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
-        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
-        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
-        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
-    }
-
     /// Mirrors its Workloads: their loss at a preemption has changed.
     pub(crate) fn mirror_owned_by(&mut self, uid: &str) {
         let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
@@ -260,6 +252,17 @@ impl Control {
         self.remains.starts.forget(uid);
         self.reports.told.remove(object_key);
         self.flights.vanished(object_key);
+    }
+}
+
+impl Context<'_> {
+    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
+    /// TrainingJob need not wait for a status that is refused.
+    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
+        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
+        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
+        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
     }
 }
 

@@ -6,6 +6,7 @@ use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 use serde_json::Value;
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::Control;
 use crate::event::Unlisted;
 use crate::job::unlisted_above;
@@ -30,9 +31,11 @@ impl Control {
         self.everything_dirty();
         self.replan();
     }
+}
 
+impl<'a> Context<'a> {
     /// Why objects of a kind cannot be listed, with the resource.
-    fn unlisted(&self, kind: Kind) -> Option<(&str, &str)> {
+    fn unlisted(&self, kind: Kind) -> Option<(&'a str, &'a str)> {
         let ((_, resource), why) = self.view.unlisted.iter().find(|((of, _), _)| *of == kind)?;
         Some((resource.as_str(), why.as_str()))
     }

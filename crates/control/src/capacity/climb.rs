@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::rules::{ClimbRules, When};
 use super::watch::CLIMBED_BACK;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::controller::{Control, key, seconds_between};
 use crate::deltas;
@@ -43,10 +44,6 @@ const STOP_MS: i64 = 600_000;
 const ARRIVAL_MS: i64 = 60_000;
 
 impl Control {
-    fn has_passed(&self, from: Timestamp, ms: i64, now: Timestamp) -> bool {
-        self.view.timeline.millis_between(from, now) >= ms
-    }
-
     /// Looks, from time to time, for running workloads that could have a better tier. In each cohort tree one goes at a time, and the next one when
     /// that has arrived: free capacity was counted for it alone.
     pub(crate) fn climb(&mut self, now: Timestamp) {
@@ -61,7 +58,7 @@ impl Control {
             .collect();
         self.capacity.next_climb = None;
         let mut climbers = std::mem::take(&mut self.capacity.climbers);
-        climbers.retain(|climber| self.is_on_the_way(climber, now));
+        climbers.retain(|climber| self.context().is_on_the_way(climber, now));
         self.capacity.climbers = climbers;
         for (queue, rules) in climbing {
             self.capacity.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
@@ -72,25 +69,9 @@ impl Control {
         }
     }
 
-    /// Whether a chosen workload may still take what was free for it.
-    fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
-        let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
-        if self.has_passed(climber.chosen, STOP_MS, now) {
-            return false;
-        }
-        if !workload.is(types::EVICTED) && workload.reserved() {
-            let chosen = self.capacity.better.get(&climber.uid).is_some_and(|better| better.now);
-            return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
-        }
-        let conditions = &workload.status.conditions;
-        let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
-        let left = since(conditions, types::QUOTA_RESERVED, "False");
-        climbs && left.is_none_or(|left| !self.has_passed(left, ARRIVAL_MS, now))
-    }
-
     fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
         let stays = |workload: &WorkloadView| {
-            let stayed = runs_since(workload).is_some_and(|at| self.has_passed(at, rules.min_stay_ms, now));
+            let stayed = runs_since(workload).is_some_and(|at| self.context().has_passed(at, rules.min_stay_ms, now));
             // A pod would be deleted, and the pod in its place begins anew.
             let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
             stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
@@ -114,8 +95,8 @@ impl Control {
             };
             let known = self.capacity.better.get(&uid).copied().filter(|known| known.tier == tier);
             let mut better = known.unwrap_or(Better { tier, since: now, now: false });
-            let saved = rules.when == When::Anytime || self.saved_since(&name, better.since);
-            better.now |= saved && self.has_passed(better.since, rules.steady_ms, now);
+            let saved = rules.when == When::Anytime || self.context().saved_since(&name, better.since);
+            better.now |= saved && self.context().has_passed(better.since, rules.steady_ms, now);
             self.capacity.better.insert(uid.clone(), better);
             if better.now {
                 self.capacity.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
@@ -123,6 +104,28 @@ impl Control {
                 return;
             }
         }
+    }
+}
+
+impl Context<'_> {
+    fn has_passed(&self, from: Timestamp, ms: i64, now: Timestamp) -> bool {
+        self.view.timeline.millis_between(from, now) >= ms
+    }
+
+    /// Whether a chosen workload may still take what was free for it.
+    fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
+        let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
+        if self.has_passed(climber.chosen, STOP_MS, now) {
+            return false;
+        }
+        if !workload.is(types::EVICTED) && workload.reserved() {
+            let chosen = self.capacity.better.get(&climber.uid).is_some_and(|better| better.now);
+            return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
+        }
+        let conditions = &workload.status.conditions;
+        let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
+        let left = since(conditions, types::QUOTA_RESERVED, "False");
+        climbs && left.is_none_or(|left| !self.has_passed(left, ARRIVAL_MS, now))
     }
 
     /// The tiers that a workload accepts, in the order in which they are tried. `told` are the tiers that it has by itself, and `pod_sets` the pod
@@ -169,11 +172,11 @@ impl Control {
 }
 
 /// Evicts a workload that returns to a better tier.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let Some(better) = control.capacity.better.get(&workload.uid).filter(|better| better.now) else {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let Some(better) = ctx.capacity.better.get(&workload.uid).filter(|better| better.now) else {
         return Decision::Done;
     };
-    let from: Vec<&str> = control.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();
+    let from: Vec<&str> = ctx.tiers_held(workload).into_iter().map(|tier| tier.as_str()).collect();
     let free = seconds_between(better.since, now);
     let message =
         format!("goes back up from {} to {} capacity, which has been free for {free}s", from.join(", "), better.tier);

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use super::watch::LEAVES_TIER;
 use crate::cache::WorkloadView;
-use crate::controller::{Control, millis_between, seconds_between};
+use crate::context::Context;
+use crate::controller::{millis_between, seconds_between};
 use crate::measure::{Measure, TierMove, TierStep};
 use crate::training_job::elastic::{grew, runs_since};
 use crate::workload::status::{find, find_true, since};
@@ -28,7 +29,7 @@ fn held_since(workload: &WorkloadView) -> Option<Timestamp> {
     runs_since(workload).or_else(|| since(&workload.status.conditions, types::QUOTA_RESERVED, "True"))
 }
 
-impl Control {
+impl Context<'_> {
     /// Log entries about a change of a workload from `old` to `new`, seen at `now`.
     pub(crate) fn tier_moves(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<TierMove> {
         let evicted = find_true(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED));

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use super::rules::TierRules;
 use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs};
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, key, seconds_between};
+use crate::controller::{after, key, seconds_between};
 use crate::workload::evict;
 use crate::write::{Kind, Purpose, Question, StuckPod};
 
@@ -25,24 +26,24 @@ struct Stuck<'a> {
 
 /// Watches a workload of pods that was admitted at that time.
 pub(super) fn decide(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     rules: &TierRules,
     admitted: Timestamp,
     now: Timestamp,
 ) -> Decision {
-    let rungs = rungs(control, workload);
+    let rungs = rungs(ctx, workload);
     let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
     let signals = rules.signals;
-    if !(signals.unschedulable || signals.scale_up_failed) || is_up(control, workload) {
+    if !(signals.unschedulable || signals.scale_up_failed) || is_up(ctx, workload) {
         return Decision::Done;
     }
-    let stuck = stuck_of(control, workload, &rungs, admitted);
-    let due = |one: &Stuck<'_>| control.view.timeline.after(one.since, rules.patience_ms(one.rung.tier));
+    let stuck = stuck_of(ctx, workload, &rungs, admitted);
+    let due = |one: &Stuck<'_>| ctx.view.timeline.after(one.since, rules.patience_ms(one.rung.tier));
     if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
-    let last = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
+    let last = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= admitted);
     let refused = stuck.iter().filter(|_| signals.scale_up_failed).find_map(|(role, one)| {
         let said = last.filter(|answer| answer.at >= one.since)?.stuck.iter().find(|pod| pod.pod_set == **role)?;
         Some((one, said.refused.as_deref()?))
@@ -52,7 +53,7 @@ pub(super) fn decide(
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
     // Without a stuck pod the cause is an image, a volume or a slow start, and no lack of capacity. A pod that gets stuck brings the decision back.
-    let pause = next_look(now, patience).max(control.view.timeline.after(admitted, patience));
+    let pause = next_look(now, patience).max(ctx.view.timeline.after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
         next_question(asked, rules.patience_ms(one.rung.tier))
@@ -72,13 +73,13 @@ pub(super) fn decide(
 
 /// Pods that no node takes, one of each role: a failure of one of equal pods holds for all.
 fn stuck_of<'a>(
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     workload: &WorkloadView,
     rungs: &'a [Rung],
     admitted: Timestamp,
 ) -> BTreeMap<&'a str, Stuck<'a>> {
     let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
-    for pod in pods_of(control, workload) {
+    for pod in pods_of(ctx, workload) {
         let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
         let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
         let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
@@ -91,15 +92,15 @@ fn stuck_of<'a>(
 
 /// Roles of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
 pub(super) fn late(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (admitted, evicted): (Timestamp, Timestamp),
 ) -> BTreeSet<String> {
-    let Some(rules) = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable) else {
+    let Some(rules) = ctx.tier_rules(workload).filter(|rules| rules.signals.unschedulable) else {
         return BTreeSet::new();
     };
-    let rungs = rungs(control, workload);
-    let stuck = stuck_of(control, workload, &rungs, admitted);
+    let rungs = rungs(ctx, workload);
+    let stuck = stuck_of(ctx, workload, &rungs, admitted);
     let late = stuck.values().filter(|one| after(one.since, rules.patience_ms(one.rung.tier)) <= evicted);
     late.map(|one| one.rung.pod_set.clone()).collect()
 }
@@ -115,8 +116,8 @@ fn place(workload: &WorkloadView) -> Option<(Kind, Name)> {
 }
 
 /// Whether all of its pods are ready, or have ended.
-fn is_up(control: &Control, workload: &WorkloadView) -> bool {
-    let pods = &control.view.pods;
+fn is_up(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
+    let pods = &ctx.view.pods;
     match place(workload) {
         Some((Kind::Pod, name)) => pods.get(&name).is_none_or(|pod| pod.ready || pod.ended()),
         Some((_, name)) => pods.group(&name).is_none_or(|group| group.tally.is_ready(workload.sizes())),
@@ -125,8 +126,8 @@ fn is_up(control: &Control, workload: &WorkloadView) -> bool {
 }
 
 /// A workload's pods.
-fn pods_of<'a>(control: &'a Control, workload: &WorkloadView) -> Vec<&'a PodState> {
-    let pods = &control.view.pods;
+fn pods_of<'a>(ctx: &'a Context<'a>, workload: &WorkloadView) -> Vec<&'a PodState> {
+    let pods = &ctx.view.pods;
     match place(workload) {
         Some((Kind::Pod, name)) => pods.get(&name).into_iter().collect(),
         Some((_, name)) => pods.members(&name).map(|(_, pod)| pod).collect(),

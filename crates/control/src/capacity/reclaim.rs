@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::watch::{RECLAIMED, Rung, rungs};
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{Control, cluster_key, key};
 use crate::workload::evict;
@@ -98,17 +99,19 @@ impl Control {
         leaving.asked = true;
         let taint = leaving.taint.clone();
         for pod in pods {
-            let Some((workload, pod_set)) = self.workload_of_pod(pod) else { continue };
-            let Some(rung) = self.leaves_with(workload, pod_set) else { continue };
+            let Some((workload, pod_set)) = self.context().workload_of_pod(pod) else { continue };
+            let Some(rung) = self.context().leaves_with(workload, pod_set) else { continue };
             let (uid, name) = (workload.uid.clone(), workload.key());
             let loss = Loss { at: now, rung, node: node.to_owned(), taint: taint.clone() };
             self.capacity.reclaims.losses.insert(uid, loss);
             self.touch(key(Kind::Workload, &name));
         }
     }
+}
 
+impl<'a> Context<'a> {
     /// The workload that has a pod, and the pod's set.
-    fn workload_of_pod<'a>(&'a self, pod: &'a PodOnNode) -> Option<(&'a WorkloadView, &'a str)> {
+    fn workload_of_pod(&self, pod: &'a PodOnNode) -> Option<(&'a WorkloadView, &'a str)> {
         let name: Name = (pod.namespace.clone(), pod.name.clone());
         if let Some(managed) = self.view.pods.get(&name).filter(|managed| *managed.uid == *pod.uid) {
             let group = || self.view.workloads.get(&crate::cache::pods::group_of(&pod.namespace, managed)?);
@@ -136,8 +139,8 @@ impl Control {
 }
 
 /// Asks for the pods of a node.
-pub(crate) fn ask(control: &Control, object: &ObjectKey) -> Decision {
-    if control.capacity.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
+pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
+    if ctx.capacity.reclaims.nodes.get(&object.name).is_none_or(|leaving| leaving.asked) {
         return Decision::Done;
     }
     Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
@@ -145,11 +148,11 @@ pub(crate) fn ask(control: &Control, object: &ObjectKey) -> Decision {
 
 /// Evicts a workload that was admitted at that time and has lost a node since; `None` where it has not.
 pub(super) fn decide(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     admitted: Timestamp,
     now: Timestamp,
 ) -> Option<Decision> {
-    let loss = control.capacity.reclaims.losses.get(&workload.uid).filter(|loss| loss.at >= admitted)?;
+    let loss = ctx.capacity.reclaims.losses.get(&workload.uid).filter(|loss| loss.at >= admitted)?;
     Some(Decision::write(evict(workload, now, (RECLAIMED, ""), &loss.message())))
 }

@@ -12,6 +12,7 @@ use crate::cache::{Name, WorkloadView};
 use crate::capacity::figures::growth_measures;
 use crate::capacity::rules::{Backoff, TierRules};
 use crate::capacity::{Answer, Lack, Pods};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{Control, after, after_seconds, key, seconds_between};
 use crate::deltas::strip_capacity;
@@ -74,18 +75,18 @@ impl Rung {
 }
 
 /// Tier assignments of a workload: the flavors with a tier that it holds, each once per pod set.
-pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
+pub(crate) fn rungs(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<Rung> {
     let mut rungs = Vec::new();
     for assignment in workload.given() {
         let name = assignment.effective_name();
         let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
         let mut set = set.clone();
-        if control.overrides_selectors(workload) {
+        if ctx.overrides_selectors(workload) {
             strip_capacity(&mut set);
         }
         let flavors: BTreeSet<&String> = assignment.flavors.values().collect();
         for flavor in flavors {
-            let Some(tier) = control.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
+            let Some(tier) = ctx.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
             rungs.push(Rung {
                 pod_set: name.to_owned(),
                 flavor: flavor.clone(),
@@ -99,7 +100,7 @@ pub(crate) fn rungs(control: &Control, workload: &WorkloadView) -> Vec<Rung> {
     rungs
 }
 
-impl Control {
+impl Context<'_> {
     /// The tier of a flavor.
     pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
         let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
@@ -109,25 +110,25 @@ impl Control {
 
 /// Lack of pods of a started workload, with the time since when as far as that was seen; `None` where none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.
-fn lacking(control: &Control, workload: &WorkloadView) -> Option<Option<Lack>> {
-    let known = |job: &JobState| control.capacity.lacking.get(&job.uid).copied();
+fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
+    let known = |job: &JobState| ctx.capacity.lacking.get(&job.uid).copied();
     let lacks = |job: &&JobState| Pods::of(job) == Pods::Lacking;
     if let Some(name) = workload.training_job() {
-        let view = control.view.training.get(&name)?;
+        let view = ctx.view.training.get(&name)?;
         let roles = workload.shape.digests.iter();
-        let jobs = roles.filter_map(|set| control.view.child_of(&name, &view.uid, &set.name));
+        let jobs = roles.filter_map(|set| ctx.view.child_of(&name, &view.uid, &set.name));
         let lacking: Vec<&JobState> = jobs.filter(lacks).collect();
         let first = |a: Lack, b: Lack| Lack { since: a.since.min(b.since), had: a.had || b.had };
         let lack = lacking.iter().filter_map(|job| known(job)).reduce(first);
         return (!lacking.is_empty()).then_some(lack);
     }
-    let job = control.view.job_of(workload).filter(lacks)?;
+    let job = ctx.view.job_of(workload).filter(lacks)?;
     Some(known(job))
 }
 
 /// Time at which a started workload lost pods that it had, `None` where it lacks none, or never had them all.
-pub(super) fn lost_at(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
-    lacking(control, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
+pub(super) fn lost_at(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Timestamp> {
+    lacking(ctx, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
 }
 
 /// State of the pods that a started workload lacks.
@@ -142,17 +143,17 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     /// Looks at a workload that was admitted at that time, `None` where nothing is lacking, or it holds no flavor with a tier.
-    fn at(control: &'a Control, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
-        let rules = control.tier_rules(workload)?;
-        let lack = lacking(control, workload)?;
-        let rungs = rungs(control, workload);
+    fn at(ctx: &'a Context<'a>, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
+        let rules = ctx.tier_rules(workload)?;
+        let lack = lacking(ctx, workload)?;
+        let rungs = rungs(ctx, workload);
         if rungs.is_empty() {
             return None;
         }
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
-        let since = control.added_to(workload).map_or(since, |added| added.since.max(since));
-        let last = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-        Some(Self { lack, rungs, rules, since, last, timeline: &control.view.timeline })
+        let since = ctx.added_to(workload).map_or(since, |added| added.since.max(since));
+        let last = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= since);
+        Some(Self { lack, rungs, rules, since, last, timeline: &ctx.view.timeline })
     }
 
     /// Time at which the patience with the tier is over.
@@ -199,36 +200,36 @@ impl<'a> Look<'a> {
 
 /// Pod sets of a workload, admitted at that time and evicted at the other, whose tiers had no more patience.
 pub(super) fn late(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (admitted, evicted): (Timestamp, Timestamp),
 ) -> BTreeSet<String> {
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
-        return super::pods::late(control, workload, (admitted, evicted));
+        return super::pods::late(ctx, workload, (admitted, evicted));
     }
-    let look = Look::at(control, workload, admitted);
+    let look = Look::at(ctx, workload, admitted);
     let late = look.iter().flat_map(|look| look.nowhere().filter(|(rung, _)| look.is_late(rung)));
     late.map(|(rung, _)| rung.pod_set.clone()).collect()
 }
 
 /// Watches a workload whose run began at that time.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
-    let Some(rules) = control.tier_rules(workload) else { return Decision::Done };
-    if let Some(decision) = super::reclaim::decide(control, workload, begun, now) {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestamp, now: Timestamp) -> Decision {
+    let Some(rules) = ctx.tier_rules(workload) else { return Decision::Done };
+    if let Some(decision) = super::reclaim::decide(ctx, workload, begun, now) {
         return decision;
     }
     if workload.whole().is_some_and(|whole| whole.kind.is_pods()) {
-        return super::pods::decide(control, workload, rules, begun, now);
+        return super::pods::decide(ctx, workload, rules, begun, now);
     }
     // Where nothing is lacking, the job's next change brings the decision back.
-    let Some(look) = Look::at(control, workload, begun) else { return Decision::Done };
+    let Some(look) = Look::at(ctx, workload, begun) else { return Decision::Done };
     let Some((rung, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
             return Decision::Wait(next);
         }
-        return find_stuck(control, workload);
+        return find_stuck(ctx, workload);
     };
-    if control.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
+    if ctx.added_to(workload).is_some_and(|added| added.keeps().is_some()) {
         // The other workers train on: the TrainingJob gives up those that were added.
         return Decision::Done;
     }
@@ -236,9 +237,9 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, begun: Timestam
 }
 
 /// Why workers that were added to a TrainingJob are given up again: no node takes them.
-pub(crate) fn no_nodes_for_added(control: &Control, workload: &WorkloadView) -> Option<String> {
-    control.added_to(workload)?;
-    let look = Look::at(control, workload, told_from(workload)?)?;
+pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
+    ctx.added_to(workload)?;
+    let look = Look::at(ctx, workload, told_from(workload)?)?;
     let (rung, pod) = look.stuck()?;
     let waited = seconds_between(look.since, look.last?.at);
     Some(in_words(rung.had_no_nodes(waited), pod))
@@ -249,16 +250,18 @@ impl Control {
     /// evicted for it.
     pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
         let name = (object.namespace.clone(), object.name.clone());
-        let known = self.growth_without_nodes(&name).is_some();
+        let known = self.context().growth_without_nodes(&name).is_some();
         let Some(workload) = self.view.workloads.get(&name) else { return };
         self.capacity.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
-        let Some((rung, since, backoff)) = self.growth_without_nodes(&name) else { return };
+        let Some((rung, since, backoff)) = self.context().growth_without_nodes(&name) else { return };
         if let (false, Some(workload)) = (known, self.view.workloads.get(&name)) {
             self.reports.measures.extend(growth_measures(workload, rung.tier, (since, now)));
         }
         self.book_stock_out(rung, (since, now), backoff, now);
     }
+}
 
+impl Context<'_> {
     /// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
     /// since when they lack them, and the back-off.
     fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
@@ -270,8 +273,8 @@ impl Control {
 }
 
 /// Asks which pods no node takes.
-pub(crate) fn find_stuck(control: &Control, workload: &WorkloadView) -> Decision {
-    let question = Question::FindStuckPods { pods: control.pods_of(workload) };
+pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
+    let question = Question::FindStuckPods { pods: ctx.pods_of(workload) };
     Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
 }
 
@@ -281,20 +284,20 @@ const LAST_QUESTION_SECONDS: i64 = 30;
 /// Handles the end of a TrainingJob's own time-out: its pods are asked about before it counts, `None` when they lack no nodes. Otherwise a time-out
 /// that is not longer than the patience of the tier would come before that each time, and lead to the same tier again.
 pub(crate) fn at_timeout(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (admitted, due): (Timestamp, Timestamp),
     now: Timestamp,
 ) -> Option<Decision> {
-    let signals = control.tier_rules(workload)?.signals;
-    let lack = lacking(control, workload)?;
-    let rungs = rungs(control, workload);
+    let signals = ctx.tier_rules(workload)?.signals;
+    let lack = lacking(ctx, workload)?;
+    let rungs = rungs(ctx, workload);
     if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
         return None;
     }
-    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Without an answer in time, the pods are not waited for.
-        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(control, workload));
+        return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(ctx, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
     let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;
@@ -302,8 +305,8 @@ pub(crate) fn at_timeout(
 }
 
 /// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
-pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
-    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+pub(crate) fn have_nodes(ctx: &Context<'_>, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
+    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Without an answer in time, the pods are not waited for.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
@@ -315,37 +318,37 @@ pub(crate) fn have_nodes(control: &Control, workload: &WorkloadView, due: Timest
 }
 
 /// Time since when a started workload lacks pods, if the capacity fallback would not leave for the sake of some that get no node.
-pub(crate) fn lacks_unwatched(control: &Control, workload: &WorkloadView) -> Option<Timestamp> {
-    let lack = lacking(control, workload)??;
-    let watched = watched_sets(control, workload);
+pub(crate) fn lacks_unwatched(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Timestamp> {
+    let lack = lacking(ctx, workload)??;
+    let watched = watched_sets(ctx, workload);
     let all = workload.shape.digests.iter().all(|set| watched.contains(&set.name));
     (!all).then_some(lack.since)
 }
 
 /// Pod sets with a tier, whose patience is limited.
-fn watched_sets(control: &Control, workload: &WorkloadView) -> BTreeSet<String> {
-    let rules = control.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
-    let rungs = rules.map(|_| rungs(control, workload)).unwrap_or_default();
+fn watched_sets(ctx: &Context<'_>, workload: &WorkloadView) -> BTreeSet<String> {
+    let rules = ctx.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
+    let rungs = rules.map(|_| rungs(ctx, workload)).unwrap_or_default();
     rungs.into_iter().map(|rung| rung.pod_set).collect()
 }
 
 /// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first one for which the capacity fallback would
 /// not leave, from an answer that is not older than `due`.
 pub(crate) fn leave_unwatched(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (due, now): (Timestamp, Timestamp),
     leaves: impl FnOnce(String) -> Decision,
 ) -> Decision {
-    let Some(answer) = control.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
-        return find_stuck(control, workload);
+    let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
+        return find_stuck(ctx, workload);
     };
-    let watched = watched_sets(control, workload);
+    let watched = watched_sets(ctx, workload);
     if let Some(pod) = answer.stuck.iter().find(|pod| !watched.contains(&pod.pod_set)) {
         return leaves(in_words(String::new(), pod));
     }
     let next = next_look(answer.at, PAUSE_MS.1);
-    if next > now { Decision::Wait(next) } else { find_stuck(control, workload) }
+    if next > now { Decision::Wait(next) } else { find_stuck(ctx, workload) }
 }
 
 /// Leaves a tier where that pod gets no node; `had` is true if all pods had nodes before.

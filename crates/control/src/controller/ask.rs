@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rustc_hash::FxHasher;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::Draft;
 use crate::controller::{Control, key, millis};
 use crate::deltas;
@@ -33,7 +34,7 @@ impl Control {
     /// Whether a write may be decided now.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.session.term.is_some()
+        self.context().leads()
     }
 
     /// Plans again with the next step, whether something was observed or not.
@@ -45,7 +46,7 @@ impl Control {
     #[must_use]
     pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
         let object = self.view.cluster_queues.get(name)?;
-        Some(self.queue_spec(object))
+        Some(self.context().queue_spec(object))
     }
 
     /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
@@ -60,23 +61,6 @@ impl Control {
         };
         let known = self.view.local_queues.get(&key);
         known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
-    }
-
-    /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
-    pub(crate) fn telling(
-        &self,
-        uid: &str,
-        reason: Option<engine::PendingReason>,
-        message: &str,
-        is_gated: bool,
-        now: Timestamp,
-    ) -> Option<Draft> {
-        let workload = self.view.workloads.by_uid(uid)?;
-        let named = reason.map_or("", engine::PendingReason::as_str);
-        let reason = if self.settings.observe_unadmitted { named } else { older_reasons::of_cycle(reason) };
-        let mut draft = explain(workload, &Told { reason, message, leading: true, is_gated }, now);
-        self.say_older_reasons(&mut draft);
-        Some(draft)
     }
 
     /// A Cohort as the engine gets it; without an object it has that name and nothing else.
@@ -104,8 +88,7 @@ impl Control {
     /// A Workload as the engine gets it, `None` when it is unknown.
     #[must_use]
     pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
-        let name = (namespace.to_owned(), name.to_owned());
-        self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
+        self.context().told(namespace, name)
     }
 
     /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
@@ -114,6 +97,36 @@ impl Control {
         let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
         let queue = self.view.cluster_queues.get(cluster_queue)?;
         Some(crate::queues::checks::concerning(&queue.spec, workload.status.admission.as_ref()))
+    }
+}
+
+impl Context<'_> {
+    /// Whether a write may be decided now.
+    pub(crate) fn leads(&self) -> bool {
+        self.session.term.is_some()
+    }
+
+    /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
+    pub(crate) fn telling(
+        &self,
+        uid: &str,
+        reason: Option<engine::PendingReason>,
+        message: &str,
+        is_gated: bool,
+        now: Timestamp,
+    ) -> Option<Draft> {
+        let workload = self.view.workloads.by_uid(uid)?;
+        let named = reason.map_or("", engine::PendingReason::as_str);
+        let reason = if self.settings.observe_unadmitted { named } else { older_reasons::of_cycle(reason) };
+        let mut draft = explain(workload, &Told { reason, message, leading: true, is_gated }, now);
+        self.say_older_reasons(&mut draft);
+        Some(draft)
+    }
+
+    /// A Workload as the engine gets it, `None` when it is unknown.
+    pub(crate) fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+        let name = (namespace.to_owned(), name.to_owned());
+        self.view.workloads.get(&name).map(|workload| self.engine_workload(workload))
     }
 
     pub(crate) fn engine_workload(&self, workload: &WorkloadView) -> engine::WorkloadSpec {

@@ -1,6 +1,7 @@
 //! From the view to the next write of one object, one file per kind. A decision changes nothing. State about writes and their outcomes is noted in
 //! the file of the decision that reads it.
 
+use crate::context::Context;
 use crate::job;
 use crate::pod;
 use crate::pod::job_pods;
@@ -12,46 +13,45 @@ use crate::training_job::stored;
 use crate::workload;
 use jiff::Timestamp;
 
-use crate::controller::Control;
 use crate::controller::flight::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
 /// The next step for an object.
-pub(crate) fn decide(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
-    job_pods::after_strays(control, by_kind(control, key, now), now)
+pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
+    job_pods::after_strays(ctx, by_kind(ctx, key, now), now)
 }
 
-fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
+fn by_kind(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     // Only the status of a TrainingJob is written, and that holds up nothing.
-    if key.kind != Kind::TrainingJob && control.flights.busy(key) {
+    if key.kind != Kind::TrainingJob && ctx.flights.busy(key) {
         // The outcome, or the sight of the result, brings the decision back.
         return Decision::Done;
     }
-    if control.is_unlisted_object(key) {
+    if ctx.is_unlisted_object(key) {
         // The view shows such an object as it was seen last, and it may be long gone.
         return Decision::Done;
     }
     let name = (key.namespace.clone(), key.name.clone());
     match key.kind {
-        Kind::Job(_) => job::decide(control, key, now),
-        Kind::Workload => workload::decide(control, &name, now),
-        Kind::ClusterQueue => queues::finalizer(control, key),
-        Kind::ResourceFlavor => match queues::finalizer(control, key) {
-            Decision::Done => queues::faults(control, key),
+        Kind::Job(_) => job::decide(ctx, key, now),
+        Kind::Workload => workload::decide(ctx, &name, now),
+        Kind::ClusterQueue => queues::finalizer(ctx, key),
+        Kind::ResourceFlavor => match queues::finalizer(ctx, key) {
+            Decision::Done => queues::faults(ctx, key),
             decision => decision,
         },
-        Kind::Cohort => queues::faults(control, key),
-        Kind::TrainingJob => training_job::decide(control, &name, now),
-        Kind::Checkpoints => stored::decide(control, &name, now),
-        Kind::Pod => pod::decide(control, &name, now),
-        Kind::JobPod => job_pods::decide(control, &name, now),
-        Kind::PodGroup => pod_group::decide(control, &name, now),
-        Kind::AdmissionCheck => match queues::finalizer(control, key) {
-            Decision::Done => check::check(control, key, now),
+        Kind::Cohort => queues::faults(ctx, key),
+        Kind::TrainingJob => training_job::decide(ctx, &name, now),
+        Kind::Checkpoints => stored::decide(ctx, &name, now),
+        Kind::Pod => pod::decide(ctx, &name, now),
+        Kind::JobPod => job_pods::decide(ctx, &name, now),
+        Kind::PodGroup => pod_group::decide(ctx, &name, now),
+        Kind::AdmissionCheck => match queues::finalizer(ctx, key) {
+            Decision::Done => check::check(ctx, key, now),
             decision => decision,
         },
-        Kind::ProvisioningRequest => check::request(control, &name),
-        Kind::Node => crate::capacity::reclaim::ask(control, key),
+        Kind::ProvisioningRequest => check::request(ctx, &name),
+        Kind::Node => crate::capacity::reclaim::ask(ctx, key),
         Kind::LocalQueue
         | Kind::QueuePolicy
         | Kind::Service
@@ -63,10 +63,10 @@ fn by_kind(control: &Control, key: &ObjectKey, now: Timestamp) -> Decision {
 }
 
 /// The status write of an object whose status is coalesced, `None` when nothing differs.
-pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
-        Kind::TrainingJob if control.is_unlisted(key.kind) => None,
-        Kind::TrainingJob => training_job::status::status(control, key, now),
-        _ => queues::status(control, key, now),
+        Kind::TrainingJob if ctx.is_unlisted(key.kind) => None,
+        Kind::TrainingJob => training_job::status::status(ctx, key, now),
+        _ => queues::status(ctx, key, now),
     }
 }

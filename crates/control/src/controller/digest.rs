@@ -10,6 +10,7 @@ use berth_engine::Booked;
 use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::Control;
 use crate::write::{Kind, ObjectKey};
 
@@ -39,14 +40,15 @@ impl Control {
     /// accounting. Costs all objects that are known.
     #[must_use]
     pub fn recompute(&self) -> Value {
-        let mut objects = self.jobs_and_pods();
-        objects.insert("ClusterQueue", self.cluster_queue_digests());
-        objects.insert("Cohort", self.cohort_digests());
-        objects.insert("LocalQueue", self.local_queue_digests());
+        let mut objects = self.context().jobs_and_pods();
+        objects.insert("ClusterQueue", self.context().cluster_queue_digests());
+        objects.insert("Cohort", self.context().cohort_digests());
+        objects.insert("LocalQueue", self.context().local_queue_digests());
         let workloads: BTreeSet<Name> = self.view.workloads.keys().collect();
         let workloads = workloads.iter().filter_map(|name| self.view.workloads.get(name));
-        objects.insert("Workload", workloads.map(|one| (path(&one.key()), self.workload_digest(one))).collect());
-        objects.extend(self.others());
+        objects
+            .insert("Workload", workloads.map(|one| (path(&one.key()), self.context().workload_digest(one))).collect());
+        objects.extend(self.context().others());
         json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
@@ -55,13 +57,15 @@ impl Control {
     #[must_use]
     pub fn held(&self) -> Value {
         json!({
-            "ClusterQueue": self.cluster_queue_digests(),
-            "Cohort": self.cohort_digests(),
+            "ClusterQueue": self.context().cluster_queue_digests(),
+            "Cohort": self.context().cohort_digests(),
             "workloads": self.view.workloads.values().count(),
             "problems": berth_engine::check(&self.quota.world),
         })
     }
+}
 
+impl Context<'_> {
     /// Usage and quota by flavor and resource; a cell without either is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.quota.world.snapshot(name, is_queue).into_iter();

@@ -109,26 +109,26 @@ impl Control {
         self.reports.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
         let version = if flight.purpose.withdraws() { u64::MAX } else { written };
-        if version > self.seen_version(&object) && !flight.vanished {
+        if version > self.context().seen_version(&object) && !flight.vanished {
             self.flights.expect(object, version);
         }
     }
 
     /// Effects of a write that was made, beside those that the watch will show.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.uid_of(object)) {
+        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.context().uid_of(object)) {
             self.remains.note_rid_of_pods(uid);
         }
         self.note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
-                if let Some(uid) = self.uid_of(object) {
+                if let Some(uid) = self.context().uid_of(object) {
                     self.remains.note_pods_gone(uid);
                 }
             }
             Purpose::ProbeSurplus => self.note_shrunk(object, now),
             Purpose::SetReclaimable => {
-                if let Some(uid) = self.uid_of(&flight.origin) {
+                if let Some(uid) = self.context().uid_of(&flight.origin) {
                     self.reports.ration.forget_ended(&uid);
                 }
             }
@@ -136,7 +136,7 @@ impl Control {
             Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
-                if let Some(uid) = self.uid_of(object) {
+                if let Some(uid) = self.context().uid_of(object) {
                     self.quota.plans.remove(&uid);
                     self.work.plan_again();
                 }
@@ -150,7 +150,7 @@ impl Control {
         let until = self.flights.failed(&object, now, 0);
         self.wait(object.clone(), until);
         // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
-        if flight.based_on > 0 && self.seen_version(&object) <= flight.based_on {
+        if flight.based_on > 0 && self.context().seen_version(&object) <= flight.based_on {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
             self.wait(object, until);
         } else if flight.purpose == Purpose::ReserveQuota {
@@ -195,7 +195,7 @@ impl Control {
     /// No answer shows the outcome of a write. Where that goes on with a planned admission, no other workload waits for it any longer, and its user
     /// gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
-        let Some(uid) = self.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
+        let Some(uid) = self.context().uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.quota.plans.unanswered(&uid) {
             self.work.plan_again();
             let what = "does not say whether it has made a change by Berth";
@@ -206,7 +206,7 @@ impl Control {
 
     /// Notes an object that the present run of a TrainingJob has.
     fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
-        if let Some(uid) = self.uid_of(origin) {
+        if let Some(uid) = self.context().uid_of(origin) {
             self.training.prepared.entry(uid).or_default().insert(object);
         }
     }
@@ -220,7 +220,7 @@ impl Control {
 
     /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
     fn drop_plan(&mut self, object: &ObjectKey) {
-        let Some(uid) = self.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        let Some(uid) = self.context().uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
         self.quota.plans.remove(&uid);
     }
 }

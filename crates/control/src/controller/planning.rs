@@ -4,6 +4,7 @@ use berth_api::conditions::types;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::context::Context;
 use crate::controller::{Control, key, millis};
 use crate::measure::Measure;
 use crate::write::Kind;
@@ -18,7 +19,7 @@ impl Control {
     pub(crate) fn sweep(&mut self, now: Timestamp) {
         let Some(again) = self.work.begin_sweep(now) else { return };
         let mut flights = std::mem::take(&mut self.flights);
-        flights.forget_old(now, |object| self.uid_of(object).is_some() || !object.kind.has_uid());
+        flights.forget_old(now, |object| self.context().uid_of(object).is_some() || !object.kind.has_uid());
         self.flights = flights;
         if again {
             let found = self.quota.world.sweep(millis(now));
@@ -28,18 +29,6 @@ impl Control {
                 self.work.plan_again();
             }
         }
-    }
-
-    /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
-    fn unready(&self) -> bool {
-        let mut admitted = self.view.workloads.all_reserving();
-        self.quota.plans.under_way() > 0
-            || admitted.any(|workload| {
-                workload.is(types::ADMITTED)
-                    && !workload.is(types::PODS_READY)
-                    && !workload.is(types::EVICTED)
-                    && !workload.is(types::FINISHED)
-            })
     }
 
     /// Reports at the heads of the queues what they wait for.
@@ -103,7 +92,7 @@ impl Control {
             return;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
-        if one_by_one && self.unready() {
+        if one_by_one && self.context().unready() {
             // The event that makes a workload ready, or ends it, asks for a new plan.
             self.work.planned(false);
             self.explain_block(now);
@@ -150,7 +139,7 @@ impl Control {
             self.evict_with_next_step(eviction);
         }
         for verdict in plan.verdicts {
-            let verdict = self.told_of_failures(verdict);
+            let verdict = self.context().told_of_failures(verdict);
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
@@ -160,5 +149,19 @@ impl Control {
             }
         }
         self.note_changed(now);
+    }
+}
+
+impl Context<'_> {
+    /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
+    fn unready(&self) -> bool {
+        let mut admitted = self.view.workloads.all_reserving();
+        self.quota.plans.under_way() > 0
+            || admitted.any(|workload| {
+                workload.is(types::ADMITTED)
+                    && !workload.is(types::PODS_READY)
+                    && !workload.is(types::EVICTED)
+                    && !workload.is(types::FINISHED)
+            })
     }
 }

@@ -4,6 +4,7 @@ use berth_api::conditions::own_reasons;
 use berth_jobs::version_of;
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, Step, cluster_key, key};
 use crate::deltas;
 use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
@@ -22,7 +23,7 @@ impl Control {
             let Some((pod, _)) = self.view.pods.members(&group).next() else { return };
             object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
         }
-        let Some(uid) = self.uid_of(&object) else { return };
+        let Some(uid) = self.context().uid_of(&object) else { return };
         self.reports.notices.push(Notice {
             key: object,
             uid,
@@ -81,12 +82,6 @@ impl Control {
         self.work.extend(training.collect::<Vec<_>>());
     }
 
-    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
-    pub(crate) fn manages(&self, namespace: &str) -> bool {
-        let labels = self.view.namespaces.get(namespace);
-        labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
-    }
-
     /// Marks the jobs of a namespace: something that they depend on has changed.
     pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
         self.work.extend(self.view.jobs_in(namespace).cloned());
@@ -133,7 +128,7 @@ impl Control {
                     self.work.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
-            Kind::ProvisioningRequest | Kind::PodTemplate => self.work.extend(self.concerned_by(object)),
+            Kind::ProvisioningRequest | Kind::PodTemplate => self.work.extend(self.context().concerned_by(object)),
             kind if kind.is_job() => {
                 self.touch_job_pods(&object.namespace);
                 let job = self.view.jobs.get(object);
@@ -150,7 +145,7 @@ impl Control {
                 if let Some((kind, name, uid)) = whole {
                     let whole = key(kind, &(object.namespace.clone(), name));
                     // The capacity of a TrainingJob is that of its Jobs. The Workloads of a job that is gone wait for the Jobs.
-                    if kind == Kind::TrainingJob || self.uid_of(&whole).as_ref() != Some(&uid) {
+                    if kind == Kind::TrainingJob || self.context().uid_of(&whole).as_ref() != Some(&uid) {
                         self.touch_owned_by(&uid);
                     }
                     self.touch(whole);
@@ -162,6 +157,14 @@ impl Control {
         let blocked = self.flights.unblock(object);
         self.work.extend(blocked);
         self.touch(object.clone());
+    }
+}
+
+impl Context<'_> {
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
+    pub(crate) fn manages(&self, namespace: &str) -> bool {
+        let labels = self.view.namespaces.get(namespace);
+        labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
     }
 
     pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {

@@ -87,12 +87,15 @@ impl Control {
     pub(crate) fn doubt(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         self.flights.strays.forget_old(now);
         if flight.purpose == Purpose::StartTraining {
-            if self.uid_of(object).is_some() {
+            if self.context().uid_of(object).is_some() {
                 // The object was seen before the answer could come.
                 return;
             }
             self.flights.strays.doubt_creation(object.clone(), now);
-        } else if flight.purpose.uses_quota() && !flight.vanished && self.seen_version(object) <= flight.based_on {
+        } else if flight.purpose.uses_quota()
+            && !flight.vanished
+            && self.context().seen_version(object) <= flight.based_on
+        {
             self.flights.strays.doubt(object.clone(), flight.based_on);
         }
     }

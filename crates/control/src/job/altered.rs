@@ -6,7 +6,7 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::workload::pods_ready;
 use crate::workload::transitions::evicted_for;
@@ -35,10 +35,10 @@ pub(crate) enum Next {
 }
 
 /// Number of failed tries in a row, including this one, and the seconds before the next one.
-pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i64) {
+pub(crate) fn next_pause(ctx: &Context<'_>, workload: &WorkloadView) -> (i32, i64) {
     let state = workload.status.requeue_state.as_ref();
     let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
-    let settings = control.settings.wait_for_pods_ready.as_ref();
+    let settings = ctx.settings.wait_for_pods_ready.as_ref();
     let (base, most) = settings.map_or((BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS), |settings| {
         (settings.backoff_base_seconds, settings.backoff_max_seconds)
     });
@@ -47,17 +47,17 @@ pub(crate) fn next_pause(control: &Control, workload: &WorkloadView) -> (i32, i6
 
 /// Evicts a workload for a cause that may recur as soon as it runs: the pause before the next try grows with each.
 pub(crate) fn evict_and_pause(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     now: Timestamp,
     (reason, message): (&str, &str),
 ) -> Decision {
-    Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(control, workload)))
+    Decision::write(evict_for_seconds(workload, now, (reason, ""), message, next_pause(ctx, workload)))
 }
 
 /// Ends the run of a workload because of one of its Jobs. `tell` makes the event at the controlling job, and the eviction has the same message.
 pub(crate) fn end_run(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     now: Timestamp,
     tell: impl FnOnce(Next) -> Notice,
@@ -66,7 +66,7 @@ pub(crate) fn end_run(
         // The run ends already.
         return Decision::Done;
     }
-    let (count, delay) = next_pause(control, workload);
+    let (count, delay) = next_pause(ctx, workload);
     // Other time-outs add to the count, which makes the pause longer, but they never deactivate the Workload.
     let tries = count.min(evicted_for(workload, own_reasons::JOB_ALTERED).saturating_add(1));
     let gives_up = tries >= MOST_TRIES;
@@ -85,7 +85,7 @@ pub(crate) fn end_run(
 /// count for which the queue has quota. Pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made as it
 /// was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
 pub(crate) fn excess(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     pod_set: &str,
     (job, asks): (&JobState, Option<&[u8; 16]>),
@@ -96,13 +96,13 @@ pub(crate) fn excess(
     }
     let whole = job.whole()?;
     let Ok(sets) = whole.pod_sets() else { return Some("wants pods that cannot be read".to_owned()) };
-    let queue = workload.holds().and_then(|queue| control.view.cluster_queues.get(queue));
+    let queue = workload.holds().and_then(|queue| ctx.view.cluster_queues.get(queue));
     let counts = |resource: &String| {
         queue.is_none_or(|queue| {
             queue.spec.resource_groups.iter().any(|group| group.covered_resources.contains(resource))
         })
     };
-    let over = control.needs_of(&workload.namespace, &sets).into_iter().find_map(|mut own| {
+    let over = ctx.needs_of(&workload.namespace, &sets).into_iter().find_map(|mut own| {
         own.requests.retain(|resource, _| counts(resource));
         workload.shape.exceeded_by(pod_set, &own)
     })?;

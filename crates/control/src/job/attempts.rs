@@ -6,10 +6,39 @@ use berth_api::conditions::types;
 use berth_jobs::JobState;
 
 use crate::cache::{Name, Rare, WorkloadView};
+use crate::context::Context;
 use crate::controller::Control;
 use crate::write::ObjectKey;
 
 impl Control {
+    /// Stores which pods of a workload run again; true if they have changed.
+    pub(crate) fn note_again(&mut self, name: &Name) -> bool {
+        let Some(workload) = self.view.workloads.get(name) else { return false };
+        let again = self.context().again_of(workload);
+        if *workload.runs_again() == *again {
+            return false;
+        }
+        if let Some(workload) = self.view.workloads.get_mut(name) {
+            let mut rare = workload.rare.take().map_or_else(Rare::default, |rare| *rare);
+            rare.again = again;
+            workload.rare = rare.kept();
+        }
+        true
+    }
+
+    /// A job that is made of Jobs, or one of these Jobs, has changed: some of its finished pods may run again.
+    pub(crate) fn note_attempt(&mut self, uid: &str) {
+        let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
+        let owned: Vec<Name> = self.view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect();
+        for name in owned {
+            if self.note_again(&name) {
+                self.mirror(&name);
+            }
+        }
+    }
+}
+
+impl Context<'_> {
     /// Pods of a job that will not run again, by pod set: as its status counts them, and for a job made of Jobs at most as many as its Jobs of the
     /// present attempt show.
     pub(crate) fn over_of(&self, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
@@ -54,31 +83,5 @@ impl Control {
             (count > 0).then(|| ReclaimablePod { name: back.name.clone(), count })
         });
         again.collect()
-    }
-
-    /// Stores which pods of a workload run again; true if they have changed.
-    pub(crate) fn note_again(&mut self, name: &Name) -> bool {
-        let Some(workload) = self.view.workloads.get(name) else { return false };
-        let again = self.again_of(workload);
-        if *workload.runs_again() == *again {
-            return false;
-        }
-        if let Some(workload) = self.view.workloads.get_mut(name) {
-            let mut rare = workload.rare.take().map_or_else(Rare::default, |rare| *rare);
-            rare.again = again;
-            workload.rare = rare.kept();
-        }
-        true
-    }
-
-    /// A job that is made of Jobs, or one of these Jobs, has changed: some of its finished pods may run again.
-    pub(crate) fn note_attempt(&mut self, uid: &str) {
-        let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
-        let owned: Vec<Name> = self.view.workloads.owned_by(uid).filter(gave_back).map(WorkloadView::key).collect();
-        for name in owned {
-            if self.note_again(&name) {
-                self.mirror(&name);
-            }
-        }
     }
 }

@@ -26,14 +26,14 @@ impl Case<'_> {
         let info = self.job.kind.info();
         let name = workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
         let workload = key(Kind::Workload, &(self.key.namespace.clone(), name));
-        if self.control.flights.busy(&workload) {
+        if self.ctx.flights.busy(&workload) {
             // The job was read for the write that is under way.
             return Decision::WaitFor(workload);
         }
-        if let Some(until) = self.control.flights.backing_off_from_writes(&workload, self.now) {
+        if let Some(until) = self.ctx.flights.backing_off_from_writes(&workload, self.now) {
             return Decision::Wait(until);
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
         Decision::write(Draft::ask(Purpose::ReadJob, self.key.clone(), Question::ReadObject))
@@ -56,10 +56,10 @@ impl Case<'_> {
         if self.job.is_lean() {
             return Err(Unbuilt::Lean);
         }
-        let made = job.workload(sets, Priority::default(), &self.control.settings.label_keys_to_copy);
+        let made = job.workload(sets, Priority::default(), &self.ctx.settings.label_keys_to_copy);
         if let Some(problem) = too_large(&made) {
             return Err(Unbuilt::Invalid(problem));
         }
-        self.control.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
+        self.ctx.with_priority(made, self.classes()).map_err(Unbuilt::NoClass)
     }
 }

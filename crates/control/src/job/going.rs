@@ -56,7 +56,7 @@ impl Case<'_> {
     /// The job's Workload is being deleted, too, and is let go once no pod of the job is left; see `orphan`. Where a finalizer keeps the job, no
     /// other controller stops these pods.
     fn going_with(&self, workload: &WorkloadView) -> Decision {
-        if self.job.finished.is_some() || self.control.remains.job_is_rid_of_pods(&self.job.uid) {
+        if self.job.finished.is_some() || self.ctx.remains.job_is_rid_of_pods(&self.job.uid) {
             return Decision::Done;
         }
         if !self.job.suspended {
@@ -79,7 +79,7 @@ impl Case<'_> {
         if let Some(decision) = self.take_parts(|_| true) {
             return Some(decision);
         }
-        if self.key.kind != Kind::JOB || !self.job.active || self.control.remains.job_is_rid_of_pods(&self.job.uid) {
+        if self.key.kind != Kind::JOB || !self.job.active || self.ctx.remains.job_is_rid_of_pods(&self.job.uid) {
             return None;
         }
         let draft = Draft::delete_owned_first(Purpose::DeleteChild, self.key.clone(), &self.job.uid);
@@ -89,13 +89,13 @@ impl Case<'_> {
     /// The next wait or probe until nothing of the job runs, `None` when nothing does. The controller does not write the end of a stop of such a job,
     /// so its pods are probed.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
-        let gone = self.control.remains.pods_are_gone(&workload.uid);
+        let gone = self.ctx.remains.pods_are_gone(&workload.uid);
         if self.job.leaves_pods && workload.is(types::ADMITTED) {
             // The garbage collector lets the pods go before the job, whose status does not count them any more.
-            return (!gone).then(|| left::of_leaving(self.control, workload, self.now));
+            return (!gone).then(|| left::of_leaving(self.ctx, workload, self.now));
         }
-        let known = gone || self.control.remains.job_is_at_rest(&self.job.uid);
+        let known = gone || self.ctx.remains.job_is_at_rest(&self.job.uid);
         let never_ran = !self.job.placed && !self.job.active && !self.has_moving_parts();
-        (!known && !never_ran).then(|| probe_pods(self.control, workload))
+        (!known && !never_ran).then(|| probe_pods(self.ctx, workload))
     }
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::watch::CLIMBED_BACK;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{Control, after, after_seconds, key, millis_between};
 use crate::job::altered::runs_beyond_quota;
@@ -102,18 +103,18 @@ impl Grace {
     }
 
     /// The next step during the grace period: the job's pods are notified once, then waited for.
-    pub(crate) fn wait(&self, control: &Control, workload: &WorkloadView, notice: Notice) -> Decision {
-        if control.training.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
+    pub(crate) fn wait(&self, ctx: &Context<'_>, workload: &WorkloadView, notice: Notice) -> Decision {
+        if ctx.training.saving.notified.get(&workload.uid).is_some_and(|told| told.pods) {
             return Decision::Wait(self.until);
         }
         let names = [labels::STOP_AT, labels::STOP_REASON];
-        self.tell(control, workload, (Purpose::NotifyPods, names), notice)
+        self.tell(ctx, workload, (Purpose::NotifyPods, names), notice)
     }
 
     /// Notifies the pods until when and why they are to save, by annotations of these names.
     pub(crate) fn tell(
         &self,
-        control: &Control,
+        ctx: &Context<'_>,
         workload: &WorkloadView,
         (purpose, [until, why]): (Purpose, [&str; 2]),
         notice: Notice,
@@ -122,7 +123,7 @@ impl Grace {
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        let request = Request::AnnotatePods { pods: control.pods_of(workload), annotations: told };
+        let request = Request::AnnotatePods { pods: ctx.pods_of(workload), annotations: told };
         let draft = Draft::of_any_version(purpose, key(Kind::Workload, &workload.key()), request);
         Decision::write(draft.telling(notice))
     }
@@ -137,17 +138,19 @@ impl Control {
         }
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
         let Some(workload) = self.view.workloads.get(&name) else { return };
-        let (uid, told) = (workload.uid.clone(), Told { pods: false, user: self.is_shown(workload) });
+        let (uid, told) = (workload.uid.clone(), Told { pods: false, user: self.context().is_shown(workload) });
         match (draft.purpose, &draft.request) {
             (Purpose::Evict, _) => {
-                let before = Before { at: now, save: self.last_save(workload) };
+                let before = Before { at: now, save: self.context().last_save(workload) };
                 self.training.saving.before.insert(uid, before);
             }
             (Purpose::NotifyPods, _) => {
                 self.training.saving.notified.entry(uid).or_insert(told);
             }
-            (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if self.asked(workload, now).is_none() => {
-                let until = after(now, self.grace_ms(workload).unwrap_or(GRACE_MS));
+            (Purpose::AskToSave, Request::AnnotatePods { annotations, .. })
+                if self.context().asked(workload, now).is_none() =>
+            {
+                let until = after(now, self.context().grace_ms(workload).unwrap_or(GRACE_MS));
                 let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
                 let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
                 let asked = Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false };
@@ -155,7 +158,7 @@ impl Control {
             }
             _ => {}
         }
-        if let Some(end) = self.end_of_grace(&draft.key, draft.purpose) {
+        if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
             self.wait(origin.clone(), end);
         }
     }
@@ -164,7 +167,7 @@ impl Control {
     /// again with the same annotations, so that a pod that has them sees no change.
     pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
         let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
-        let Some(uid) = self.uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
+        let Some(uid) = self.context().uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
         let request = match purpose {
             Purpose::NotifyPods => self.training.saving.notified.get_mut(&uid),
             _ => self.training.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
@@ -176,11 +179,37 @@ impl Control {
 
     /// Ends the back-off of a request to save with the grace period at the latest.
     pub(crate) fn retry_within_grace(&mut self, object: &ObjectKey, purpose: Purpose) {
-        if let Some(end) = self.end_of_grace(object, purpose) {
+        if let Some(end) = self.context().end_of_grace(object, purpose) {
             self.flights.not_beyond(object, end);
         }
     }
 
+    /// Notes that the status of a TrainingJob shows the request to save.
+    pub(crate) fn note_shown(&mut self, name: &Name) {
+        let Some(job) = self.view.training.get(name) else { return };
+        let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.context().is_shown(workload)) else {
+            return;
+        };
+        let uid = workload.uid.clone();
+        if let Some(told) = self.training.saving.notified.get_mut(&uid) {
+            told.user = true;
+        }
+        if let Some(asked) = self.training.saving.asked.get_mut(&uid) {
+            asked.told.user = true;
+        }
+    }
+
+    /// Keeps the last save of a workload's job when its eviction was stored: the job was not asked to save before that.
+    pub(crate) fn note_evicted(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let save = self.context().last_save(workload);
+        if let Some(before) = self.training.saving.before.get_mut(&workload.uid) {
+            before.save = save;
+        }
+    }
+}
+
+impl<'a> Context<'a> {
     /// End of the grace period to which a write of that purpose belongs.
     fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
@@ -199,26 +228,13 @@ impl Control {
         job.is_some_and(|job| is_true(&job.status.conditions, CHECKPOINT_REQUESTED))
     }
 
-    /// Notes that the status of a TrainingJob shows the request to save.
-    pub(crate) fn note_shown(&mut self, name: &Name) {
-        let Some(job) = self.view.training.get(name) else { return };
-        let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.is_shown(workload)) else { return };
-        let uid = workload.uid.clone();
-        if let Some(told) = self.training.saving.notified.get_mut(&uid) {
-            told.user = true;
-        }
-        if let Some(asked) = self.training.saving.asked.get_mut(&uid) {
-            asked.told.user = true;
-        }
-    }
-
     /// End of the grace period that a request gives.
     fn end_of(&self, asked: &Asked) -> Timestamp {
         self.view.timeline.after(asked.at, millis_between(asked.at, asked.until))
     }
 
     /// The request that still stands.
-    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&Asked> {
+    fn asked(&self, workload: &WorkloadView, now: Timestamp) -> Option<&'a Asked> {
         let asked = self.training.saving.asked.get(&workload.uid)?;
         (!asked.over && now < after_seconds(self.end_of(asked), REMEMBERED_SECONDS)).then_some(asked)
     }
@@ -230,7 +246,7 @@ impl Control {
     }
 
     /// The same of the last such request, whether it is over or not.
-    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &Asked)> {
+    pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a Asked)> {
         let asked = self.training.saving.asked.get(&workload.uid)?;
         let (reason, why) = &asked.why;
         Some((self.grace_to_scale(workload, (asked.at, self.end_of(asked)), (reason.as_str(), why.as_str())), asked))
@@ -286,15 +302,6 @@ impl Control {
             until: self.view.timeline.after(asked, grace_ms),
             saved: self.last_save(workload).is_some_and(answers),
         })
-    }
-
-    /// Keeps the last save of a workload's job when its eviction was stored: the job was not asked to save before that.
-    pub(crate) fn note_evicted(&mut self, name: &Name) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
-        let save = self.last_save(workload);
-        if let Some(before) = self.training.saving.before.get_mut(&workload.uid) {
-            before.save = save;
-        }
     }
 
     /// Time of the last save of a workload's job, as far as it is known.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::owners::RunsWith;
 use super::{Case, object};
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::workload::names::has_its_name;
 use crate::workload::orphan::lost_by;
@@ -35,14 +35,14 @@ pub(super) enum Asks<'a> {
 
 impl<'a> Case<'a> {
     pub(super) fn asks(&self) -> Asks<'a> {
-        if !self.control.settings.job_kinds.contains(&self.key.kind) {
+        if !self.ctx.settings.job_kinds.contains(&self.key.kind) {
             return Asks::Unmanaged("its job is of a kind that is not managed (integrations.frameworks)");
         }
-        if !self.control.manages(&self.key.namespace) {
+        if !self.ctx.manages(&self.key.namespace) {
             return Asks::Unmanaged(UNMANAGED_NAMESPACE);
         }
         match self.runs_with() {
-            RunsWith::Itself if self.control.manages_job(self.key.kind, self.job) => Asks::Own,
+            RunsWith::Itself if self.ctx.manages_job(self.key.kind, self.job) => Asks::Own,
             RunsWith::Itself => Asks::NoQueue,
             above => Asks::Above(above),
         }
@@ -116,7 +116,7 @@ impl<'a> Case<'a> {
     /// A running job is not stopped for that: its Workload goes on to show how far the job is.
     fn runs_on(&self, workload: &WorkloadView) -> Decision {
         Decision::first_or_earliest(self.reclaimable(workload), || {
-            pods_ready::follow_job(self.control, workload, self.job, self.now)
+            pods_ready::follow_job(self.ctx, workload, self.job, self.now)
         })
     }
 
@@ -124,11 +124,11 @@ impl<'a> Case<'a> {
     pub(super) fn namesake(&self) -> Option<Decision> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
-        let found = self.control.view.workloads.get(&(self.key.namespace.clone(), name))?;
-        if self.control.flights.changing(&object(found)) || found.unreadable {
+        let found = self.ctx.view.workloads.get(&(self.key.namespace.clone(), name))?;
+        if self.ctx.flights.changing(&object(found)) || found.unreadable {
             return Some(Decision::Done);
         }
-        if lost_by(self.control, &found.key(), &self.job.uid).is_some() {
+        if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {
             // The owner reference was removed. A Workload that has ended because it seemed left behind makes room.
             return Some(match (found.is(types::FINISHED), found.deleting) {
                 (true, false) => self.delete(found),
@@ -139,7 +139,7 @@ impl<'a> Case<'a> {
             return None;
         }
         let warn = |reason: &str, text: String| self.notice(EventType::Warning, reason, text);
-        Some(has_its_name(self.control, self.key, found, warn))
+        Some(has_its_name(self.ctx, self.key, found, warn))
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) ->
 }
 
 /// Why a job does not request quota through a Workload that it controls, in words for the user; `None` where it does.
-pub(crate) fn unasked(control: &Control, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
-    let case = Case { control, key, job, now: Timestamp::UNIX_EPOCH };
+pub(crate) fn unasked(ctx: &Context<'_>, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
+    let case = Case { ctx, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())
 }

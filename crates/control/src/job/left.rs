@@ -6,6 +6,7 @@ use berth_api::conditions::{reasons, types};
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{Control, after, key};
 use crate::workload::orphan::PODS_COME_MS;
@@ -28,47 +29,47 @@ pub(crate) struct Left {
 }
 
 /// Looks whether pods of a workload whose job is gone are left: the workload goes on as long as they do.
-pub(crate) fn watch(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let ours = workload.owner.is_none() && workload.job_uid.is_some() && workload.is(types::ADMITTED);
     if !ours || workload.is(types::EVICTED) || workload.deleting {
         return Decision::Done;
     }
-    if control.remains.left.contains_key(&workload.uid) {
+    if ctx.remains.left.contains_key(&workload.uid) {
         let message =
             "its job was deleted and its pods were left: they hold its quota until they have ended".to_owned();
         let said = (reasons::OWNER_NOT_FOUND, message);
-        if control.is_untold(&key(Kind::Workload, &workload.key()), &said) {
+        if ctx.is_untold(&key(Kind::Workload, &workload.key()), &said) {
             return Decision::tell(notice(workload, EventType::Warning, said.0, said.1, REPORTER));
         }
     }
-    look_again(control, workload, now)
+    look_again(ctx, workload, now)
 }
 
 /// Asks from time to time whether pods are left.
-fn look_again(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    ask_after(workload, control.remains.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
+fn look_again(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    ask_after(workload, ctx.remains.left.get(&workload.uid).map(|left| after(left.at, LOOK_MS)), now)
 }
 
 /// The wait until no pod runs, as in [`watch`], for a workload whose job is being deleted and lets its pods go before it.
-pub(crate) fn of_leaving(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+pub(crate) fn of_leaving(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if workload.deleting || workload.is(types::EVICTED) {
-        return stop(control, workload, now);
+        return stop(ctx, workload, now);
     }
-    look_again(control, workload, now)
+    look_again(ctx, workload, now)
 }
 
 /// The same for a workload that has to give its quota back: its pods are stopped.
-pub(crate) fn stop(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let known = control.remains.left.get(&workload.uid);
-    let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(control, &workload.namespace, pod)));
+pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let known = ctx.remains.left.get(&workload.uid);
+    let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(ctx, &workload.namespace, pod)));
     next.unwrap_or_else(|| ask_after(workload, known.map(|left| after(left.at, CHASE_MS)), now))
 }
 
 /// The write that makes a pod go: the deletion of its Job, where that would make the pod again.
-fn send_off(control: &Control, namespace: &str, pod: &LeftPod) -> Option<Decision> {
+fn send_off(ctx: &Context<'_>, namespace: &str, pod: &LeftPod) -> Option<Decision> {
     let object = |kind: Kind, name: &str| key(kind, &(namespace.to_owned(), name.to_owned()));
     let draft = match &pod.job {
-        Some((_, uid)) if control.remains.job_is_rid_of_pods(uid) => return None,
+        Some((_, uid)) if ctx.remains.job_is_rid_of_pods(uid) => return None,
         Some((name, uid)) => Draft::delete_owned_first(Purpose::DeleteChild, object(Kind::JOB, name), uid),
         None if pod.deleting => return None,
         None => Draft::delete(Purpose::DeletePod, object(Kind::Pod, &pod.name), &pod.uid),
@@ -92,9 +93,9 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
 impl Control {
     /// Takes over the result of a look.
     pub(crate) fn note_left(&mut self, object: &ObjectKey, pods: Vec<LeftPod>, now: Timestamp) {
-        let Some(uid) = self.uid_of(object) else { return };
+        let Some(uid) = self.context().uid_of(object) else { return };
         let gone = self.view.workloads.by_uid(&uid).and_then(|workload| workload.job_uid.clone()).unwrap_or_default();
-        let pods: Vec<LeftPod> = pods.into_iter().filter(|pod| self.is_left(object, pod, &gone)).collect();
+        let pods: Vec<LeftPod> = pods.into_iter().filter(|pod| self.context().is_left(object, pod, &gone)).collect();
         if pods.is_empty() {
             self.remains.left.remove(&uid);
             self.remains.note_pods_gone(uid);
@@ -102,24 +103,6 @@ impl Control {
             self.remains.left.insert(uid, Left { at: now, pods });
         }
         self.touch(object.clone());
-    }
-
-    /// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itself.
-    fn is_left(&self, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
-        let name = |name: &str| (workload.namespace.clone(), name.to_owned());
-        let Some((job, uid)) = &pod.job else {
-            // A managed pod has a Workload of its own.
-            return self.view.pods.get(&name(&pod.name)).is_none();
-        };
-        if *uid == gone {
-            return true;
-        }
-        let job = self.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
-        job.is_none_or(|job| match &job.owner {
-            // The job is being deleted, and has not let go of this Job yet.
-            Some(owner) => *owner.uid == *gone,
-            None => self.view.workloads.owned_by(&job.uid).next().is_none() && !self.manages_job(Kind::JOB, job),
-        })
     }
 
     /// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods.
@@ -136,5 +119,25 @@ impl Control {
             });
         }
         self.touch(origin.clone());
+    }
+}
+
+impl Context<'_> {
+    /// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itself.
+    fn is_left(&self, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
+        let name = |name: &str| (workload.namespace.clone(), name.to_owned());
+        let Some((job, uid)) = &pod.job else {
+            // A managed pod has a Workload of its own.
+            return self.view.pods.get(&name(&pod.name)).is_none();
+        };
+        if *uid == gone {
+            return true;
+        }
+        let job = self.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
+        job.is_none_or(|job| match &job.owner {
+            // The job is being deleted, and has not let go of this Job yet.
+            Some(owner) => *owner.uid == *gone,
+            None => self.view.workloads.owned_by(&job.uid).next().is_none() && !self.manages_job(Kind::JOB, job),
+        })
     }
 }

@@ -17,7 +17,7 @@ impl Case<'_> {
     /// they are replaced at a drain. A third one comes from pods that are deleted while their predecessors still end. Nothing of the job starts again
     /// before all of them are gone.
     pub(super) fn overgrown(&self, workload: &WorkloadView) -> Option<Decision> {
-        let (since, [runs, held]) = self.control.quota.overruns.doubled(self.key)?;
+        let (since, [runs, held]) = self.ctx.quota.overruns.doubled(self.key)?;
         let due = after_seconds(since, OVERGROWN_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));
@@ -26,6 +26,6 @@ impl Case<'_> {
             "{runs} pods of the job run or end, and it has quota for {held}, as where pods are replaced while they end. It starts again when all of \
              them are gone, and not at once"
         );
-        Some(evict_and_pause(self.control, workload, self.now, (own_reasons::PODS_BEYOND_QUOTA, &text)))
+        Some(evict_and_pause(self.ctx, workload, self.now, (own_reasons::PODS_BEYOND_QUOTA, &text)))
     }
 }

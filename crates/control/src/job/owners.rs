@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use super::Case;
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::Decision;
-use crate::controller::{Control, after_seconds, key};
+use crate::controller::{after_seconds, key};
 use crate::job::altered::{Next, end_run, excess};
 use crate::workload::status::since;
 use crate::workload::{has_finalizer, remove_finalizer};
@@ -39,8 +40,8 @@ pub(super) enum RunsWith<'a> {
 impl<'a> Case<'a> {
     /// The object with which the job runs. Costs one look at its controller, as the view has it.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
-        let view = &self.control.view;
-        if unlisted_above(self.control, self.key, self.job).is_some() {
+        let view = &self.ctx.view;
+        if unlisted_above(self.ctx, self.key, self.job).is_some() {
             return RunsWith::Unlisted;
         }
         let Some(owner) = self.job.owner.as_ref().filter(|_| self.key.kind == Kind::JOB) else {
@@ -57,7 +58,7 @@ impl<'a> Case<'a> {
         let Some((name, set)) = view.jobs.get_key_value(&whole).filter(|(_, set)| *set.uid == *owner.uid) else {
             return RunsWith::Itself;
         };
-        if self.control.manages_job(kind, set) {
+        if self.ctx.manages_job(kind, set) {
             return RunsWith::JobSet((name, set));
         }
         let starts_it = set.finished.is_none() && !set.deleting && part_of(set, &name.name, &self.key.name).is_some();
@@ -69,7 +70,7 @@ impl<'a> Case<'a> {
         if self.job.suspended || self.job.finished.is_some() {
             return Decision::Done;
         }
-        let owned = self.control.view.workloads_of(&set.uid);
+        let owned = self.ctx.view.workloads_of(&set.uid);
         let newest = owned.iter().rev().find(|workload| !workload.is(types::FINISHED)).copied();
         let is_over = set.finished.is_some();
         match newest.filter(|_| !is_over) {
@@ -96,11 +97,11 @@ impl<'a> Case<'a> {
         if !workload.reserved() || workload.is(types::EVICTED) {
             return Decision::Done;
         }
-        let Some(words) = alteration(self.control, (name, set), (self.key, self.job), workload) else {
+        let Some(words) = alteration(self.ctx, (name, set), (self.key, self.job), workload) else {
             return Decision::Done;
         };
         let case = Case { key: name, job: set, ..*self };
-        end_run(self.control, workload, self.now, |next| {
+        end_run(self.ctx, workload, self.now, |next| {
             let then = match next {
                 Next::After(delay) => format!("Tried again after {delay}s"),
                 Next::Never(tries) => {
@@ -132,7 +133,7 @@ impl<'a> Case<'a> {
             Some(workload) if !workload.deleting => return self.delete(workload),
             _ => {}
         }
-        if self.control.settings.job_kinds.contains(&name.kind) || self.job.queue_name.is_none() {
+        if self.ctx.settings.job_kinds.contains(&name.kind) || self.job.queue_name.is_none() {
             return Decision::Done;
         }
         let message = format!(
@@ -163,9 +164,9 @@ impl<'a> Case<'a> {
 }
 
 /// The kind of the controller of a Job, where that is made of Jobs and cannot be listed.
-pub(crate) fn unlisted_above(control: &Control, key: &ObjectKey, job: &JobState) -> Option<Kind> {
+pub(crate) fn unlisted_above(ctx: &Context<'_>, key: &ObjectKey, job: &JobState) -> Option<Kind> {
     let owner = job.owner.as_ref().filter(|_| key.kind == Kind::JOB)?;
-    Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && control.is_unlisted(*kind))
+    Kind::of_whole(&owner.kind).filter(|kind| kind.is_made_of_jobs() && ctx.is_unlisted(*kind))
 }
 
 /// The part of a job to which the Job of that name belongs, `None` for a Job of no part.
@@ -175,7 +176,7 @@ pub(super) fn part_of<'a>(set: &'a JobState, own: &str, name: &str) -> Option<&'
 
 /// Difference between a Job that names a JobSet as its controller and the JobSet as admitted, in words; `None` for a true part of it.
 pub(super) fn alteration(
-    control: &Control,
+    ctx: &Context<'_>,
     (name, set): Named<'_>,
     (key, job): Named<'_>,
     workload: &WorkloadView,
@@ -191,5 +192,5 @@ pub(super) fn alteration(
     if size.pods > part.pods {
         return Some(format!("wants {} pods, where quota is held for {}", size.pods, part.pods));
     }
-    excess(control, workload, &part.name, (job, Some(&size.asks)))
+    excess(ctx, workload, &part.name, (job, Some(&size.asks)))
 }

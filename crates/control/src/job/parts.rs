@@ -20,7 +20,7 @@ impl Case<'_> {
     /// Jobs that name this job as their controller, where it is made of Jobs: true parts, and Jobs that only claim to be parts.
     fn parts(&self) -> impl Iterator<Item = Named<'_>> {
         let made = self.key.kind.is_made_of_jobs();
-        let jobs = &self.control.view.jobs;
+        let jobs = &self.ctx.view.jobs;
         made.then(|| jobs.controlled_by(&self.key.namespace, &self.job.uid)).into_iter().flatten()
     }
 
@@ -38,7 +38,7 @@ impl Case<'_> {
     /// A Job that is being deleted and that a finalizer keeps is stopped by no controller: its pods are made to go before it.
     pub(super) fn drive_out_part(&self) -> Option<Decision> {
         let stays = |part: &JobState| part.deleting && part.active && part.finished.is_none();
-        let rid = |part: &JobState| self.control.remains.job_is_rid_of_pods(&part.uid);
+        let rid = |part: &JobState| self.ctx.remains.job_is_rid_of_pods(&part.uid);
         let (key, part) = self.parts().find(|(_, part)| stays(part) && !rid(part))?;
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }

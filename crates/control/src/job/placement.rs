@@ -3,18 +3,18 @@
 use berth_jobs::{AdmittedAs, Placement, PlacementError};
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 
 /// The placement of each pod set of an admission.
 ///
 /// # Errors
 /// [`PlacementError`]: the Workload can never start as it was admitted.
-pub(crate) fn placements(control: &Control, workload: &WorkloadView) -> Result<Vec<Placement>, PlacementError> {
+pub(crate) fn placements(ctx: &Context<'_>, workload: &WorkloadView) -> Result<Vec<Placement>, PlacementError> {
     let Some(admission) = &workload.status.admission else { return Ok(Vec::new()) };
     let queue = admission.cluster_queue.as_deref().unwrap_or_default();
     let about = AdmittedAs { workload: &workload.name, cluster_queue: queue, local_queue: &workload.queue };
-    let flavor = |name: &str| control.view.flavors.get(name).map(Box::as_ref);
-    let overrides = control.overrides_selectors(workload);
+    let flavor = |name: &str| ctx.view.flavors.get(name).map(Box::as_ref);
+    let overrides = ctx.overrides_selectors(workload);
     let place = |set: &berth_api::PodSetAssignment| {
         let spec = workload.shape.pod_sets.iter().find(|spec| spec.name == set.effective_name());
         let count = spec.and_then(|spec| i32::try_from(spec.count).ok()).unwrap_or_default();

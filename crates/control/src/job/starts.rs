@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::{Control, after_seconds, seconds_between};
 use crate::measure::Measure;
 use crate::training_job::restarts::{goes_for_restart, scaled};
@@ -119,7 +120,7 @@ impl Control {
         }
         let Some(old) = self.view.jobs.get(object).filter(|old| old.uid == job.uid) else { return };
         if old.placed && !old.suspended && job.suspended {
-            if let Some(run) = self.admitted_run(&job.uid).map(|run| (shape_of(run), admitted_at(run, now))) {
+            if let Some(run) = self.context().admitted_run(&job.uid).map(|run| (shape_of(run), admitted_at(run, now))) {
                 self.remains.starts.stopped(&job.uid, "", run, now);
             }
         } else if old.suspended && !job.suspended && self.remains.starts.began(&job.uid, "", now) {
@@ -142,24 +143,26 @@ impl Control {
         if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
             return;
         }
-        let run = self.admitted_run(&owner.uid).filter(|run| !goes_for_restart(run, job));
+        let run = self.context().admitted_run(&owner.uid).filter(|run| !goes_for_restart(run, job));
         if let Some(run) = run.map(|run| (shape_of(run), admitted_at(run, now))) {
             self.remains.starts.stopped(&owner.uid, &object.name, run, now);
         }
     }
 
-    /// The workload under which a job runs, or has run a moment before, unless it was evicted.
-    fn admitted_run(&self, uid: &str) -> Option<&WorkloadView> {
-        let owned = self.view.workloads_of(uid);
-        let newest = owned.into_iter().rev().find(|workload| !workload.is(types::FINISHED))?;
-        (!newest.is(types::EVICTED)).then_some(newest)
-    }
-
     fn count_start(&mut self, kind: Kind) {
-        if self.leads() {
+        if self.context().leads() {
             let labels = vec![("kind", kind.name().to_owned())];
             self.reports.measures.push(Measure::Count { name: METRIC, labels, by: 1 });
         }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The workload under which a job runs, or has run a moment before, unless it was evicted.
+    fn admitted_run(&self, uid: &str) -> Option<&'a WorkloadView> {
+        let owned = self.view.workloads_of(uid);
+        let newest = owned.into_iter().rev().find(|workload| !workload.is(types::FINISHED))?;
+        (!newest.is(types::EVICTED)).then_some(newest)
     }
 }
 

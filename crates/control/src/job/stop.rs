@@ -37,7 +37,7 @@ impl Case<'_> {
         // Placed Jobs would go on where they were placed, and a foreign Job with the name of a part would be started in its place.
         let is_other = |part: Named<'_>| {
             part_of(self.job, &self.key.name, &part.0.name).is_some()
-                && alteration(self.control, (self.key, self.job), part, workload).is_some()
+                && alteration(self.ctx, (self.key, self.job), part, workload).is_some()
         };
         if let Some(decision) = self.take_parts(|part| part.1.placed || is_other(part)) {
             return decision;
@@ -59,11 +59,11 @@ impl Case<'_> {
             return None;
         }
         // A job that has never reported a save is not waited for.
-        self.control.saved_at(workload)?;
-        let grace = self.control.grace_within(workload, self.control.grace_ms(workload)?)?;
+        self.ctx.saved_at(workload)?;
+        let grace = self.ctx.grace_within(workload, self.ctx.grace_ms(workload)?)?;
         let notice = self.notice(EventType::Normal, training_types::CHECKPOINT_REQUESTED, grace.request());
         let waits = self.job.ready && grace.lasts(self.now);
-        waits.then(|| grace.wait(self.control, workload, notice))
+        waits.then(|| grace.wait(self.ctx, workload, notice))
     }
 
     /// The next wait or probe before a suspended job counts as stopped, `None` when nothing of it can run any more. A job that is stopped right after
@@ -76,8 +76,7 @@ impl Case<'_> {
         if self.job.active {
             return self.silence(workload);
         }
-        let known =
-            self.control.remains.job_is_at_rest(&self.job.uid) || self.control.remains.pods_are_gone(&workload.uid);
+        let known = self.ctx.remains.job_is_at_rest(&self.job.uid) || self.ctx.remains.pods_are_gone(&workload.uid);
         if known || !workload.reserved() {
             return None;
         }
@@ -95,7 +94,7 @@ impl Case<'_> {
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(probe_pods(self.control, workload))
+        Some(probe_pods(self.ctx, workload))
     }
 
     /// The next step where the job's status says that it runs; `None` when nothing of it does all the same: the Jobs of a job that is made of Jobs
@@ -105,17 +104,17 @@ impl Case<'_> {
         let Some(evicted) = evicted.filter(|_| self.key.kind.is_made_of_jobs() && !self.has_moving_parts()) else {
             return Some(Decision::Done);
         };
-        let due = self.control.view.timeline.after_seconds(evicted, SILENT_SECONDS);
+        let due = self.ctx.view.timeline.after_seconds(evicted, SILENT_SECONDS);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        (!self.control.remains.pods_are_gone(&workload.uid)).then(|| probe_pods(self.control, workload))
+        (!self.ctx.remains.pods_are_gone(&workload.uid)).then(|| probe_pods(self.ctx, workload))
     }
 
     /// The write after which no start with a lost answer can be applied any more, `None` when there is no such start. A job that looks as if it had
     /// never been started is stopped all the same; see `strays`. The marker of the stop goes with the restored template.
     pub(super) fn withdraw_start(&self) -> Option<Decision> {
-        let feared = self.control.flights.strays.may_land(self.key) && self.job.is_suspended();
+        let feared = self.ctx.flights.strays.may_land(self.key) && self.job.is_suspended();
         let body = self.job.whole().filter(|_| feared)?.stop_patch();
         Some(self.write(Purpose::WithdrawStart, Subresource::None, body, Vec::new()))
     }

@@ -103,7 +103,7 @@ impl Control {
     fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
         let older = self.view.jobs.get(&object);
         let mut job = read(older);
-        if self.passes_over(object.kind, &job) {
+        if self.context().passes_over(object.kind, &job) {
             job.shed();
         }
         let version = job.version;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 
 use super::known;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::event::Change;
 use crate::write::Kind;
@@ -15,10 +16,11 @@ impl Control {
     pub(super) fn observe_namespaces(&mut self, change: Change<Box<Namespace>>) {
         let known = known(&change, self.view.namespaces.keys().cloned());
         let mut turned = BTreeSet::new();
+        let state = |me: &Self, name: &str| (me.context().manages(name), me.context().is_ending(name));
         self.each(change, known, |me, name, object| {
-            let before = (me.manages(&name.1), me.is_ending(&name.1));
+            let before = state(me, &name.1);
             me.put_namespace(&name.1, object.map(|object| *object));
-            if (me.manages(&name.1), me.is_ending(&name.1)) != before {
+            if state(me, &name.1) != before {
                 turned.insert(name.1);
             }
         });
@@ -45,11 +47,6 @@ impl Control {
         }
     }
 
-    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
-    pub(crate) fn is_ending(&self, namespace: &str) -> bool {
-        self.view.ending.contains(namespace)
-    }
-
     /// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all
     /// workloads, once for all namespaces that an observation turns.
     fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
@@ -66,5 +63,12 @@ impl Control {
             }
             self.touch(key(Kind::Workload, &name));
         }
+    }
+}
+
+impl Context<'_> {
+    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
+    pub(crate) fn is_ending(&self, namespace: &str) -> bool {
+        self.view.ending.contains(namespace)
     }
 }

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 use super::known;
 use crate::cache::pods::{PodBook, group_of, group_uid};
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::event::{Change, FoundBy};
 use crate::write::Kind;
@@ -37,7 +38,7 @@ impl Control {
         let shown = |pod: &PodState| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue);
         let shows = |pods: &PodBook, name: &Name| pods.get(name).is_some_and(shown);
         let known = known(&change, self.view.pods.marked(false).filter(|name| shows(&self.view.pods, name)).cloned());
-        let let_in = |me: &Self, pod: Box<Pod>| Some((me.let_in_state(&pod)?, pod));
+        let let_in = |me: &Self, pod: Box<Pod>| Some((me.context().let_in_state(&pod)?, pod));
         self.each_namespaced(change, known, |me, name, object| match object.and_then(|pod| let_in(me, pod)) {
             Some((mut state, pod)) => {
                 state.marked = false;
@@ -53,9 +54,10 @@ impl Control {
     /// Takes over a state of a pod.
     fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
         // A pod that names a group and no queue is no member: its end would not be that of the group. A pod with quota of its own is none either.
-        let silent = !self.names_a_queue(&state) && !state.held;
+        let silent = !self.context().names_a_queue(&state) && !state.held;
         let group = state.group.as_deref().filter(|group| {
-            let alone = self.has_quota_of_its_own(&state.uid) || self.was_started_alone(&name, &pod, &group.name);
+            let alone = self.context().has_quota_of_its_own(&state.uid)
+                || self.context().was_started_alone(&name, &pod, &group.name);
             !silent && !alone
         });
         if group.is_none() {
@@ -67,28 +69,6 @@ impl Control {
             self.view.pods.note_asked(&name, asked);
             self.note_running_pod(&name);
         }
-    }
-
-    /// Whether two states of a pod request quota through the same Workload.
-    fn asks_alike(&self, old: &PodState, new: &PodState) -> bool {
-        let group = |pod: &PodState| pod.group.as_ref().map(|group| group.name.clone());
-        self.names_a_queue(old) == self.names_a_queue(new) && group(old) == group(new) && old.owner == new.owner
-    }
-
-    /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
-    fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
-        let annotations = pod.metadata.annotations.as_ref();
-        let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
-            return false;
-        };
-        let own = || workload_name(Kind::Pod.name(), "", &name.1, pod.metadata.uid.as_deref().unwrap_or_default());
-        let found = self.view.workloads.get(&(name.0.clone(), by.clone()));
-        found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
-    }
-
-    /// Whether a Workload holds quota for this pod alone.
-    pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
-        self.view.workloads.owned_by(uid).any(|workload| workload.holds_quota())
     }
 
     /// A Workload was seen after `old`: the owner of `old` is looked at, since only that one can take it back. A pod that has quota of its own is of
@@ -116,19 +96,12 @@ impl Control {
     pub(crate) fn needs_of_running(&mut self, spec: Option<PodSpec>) -> Option<Arc<PodSetNeeds>> {
         let template = PodTemplateSpec { metadata: None, spec };
         let digest = requests_digest(&template);
-        let rules = self.request_rules();
+        let rules = self.context().request_rules();
         self.view.pods.needs(digest, || {
             let set = PodSet { count: Some(1), template, ..PodSet::default() };
             let none = |_: &str| None;
             workload_needs(&[set], &LimitSummary::default(), none, &rules).pod_sets.into_iter().next()
         })
-    }
-
-    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
-    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
-        let settings = &self.settings;
-        let through_set = pod.is_of_set() && settings.job_kinds.contains(&Kind::StatefulSet);
-        pod.queue_name.is_some() || through_set || settings.manage_jobs_without_queue_name
     }
 
     /// Puts a pod in place of its older state; `false` when a newer one is known.
@@ -141,10 +114,10 @@ impl Control {
         }
         let version = new.version;
         let group = group_of(&name.0, &new).map(|group| (group, new.role().to_owned()));
-        let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        let crowded = group.as_ref().is_some_and(|(group, role)| self.context().is_crowded(group, role));
         let ungated = !new.gated && !new.ended();
         let gated = self.view.pods.get(&name).filter(|old| old.gated && ungated);
-        self.reports.measures.extend(gated.and_then(|old| self.ungated(&name, old, now)));
+        self.reports.measures.extend(gated.and_then(|old| self.context().ungated(&name, old, now)));
         if self.view.pods.get(&name).is_some_and(|old| old.group != new.group) {
             // The group that answered for the pod may not do so any more.
             self.note_running_pod(&name);
@@ -152,7 +125,8 @@ impl Control {
         let known = self.view.pods.get(&name);
         // Its Workload is tried, or is not any more.
         let is_otherwise = known.is_some_and(PodState::is_let_in) != new.is_let_in();
-        let uid = (is_otherwise || known.is_none_or(|old| !self.asks_alike(old, &new))).then(|| new.uid.to_string());
+        let uid = (is_otherwise || known.is_none_or(|old| !self.context().asks_alike(old, &new)))
+            .then(|| new.uid.to_string());
         let founds = group.as_ref().map(|(group, _)| group);
         let founds = founds.filter(|group| is_otherwise || self.view.pods.group(group).is_none()).cloned();
         self.view.pods.put(name, new);
@@ -173,7 +147,7 @@ impl Control {
         self.reports.told.remove(&object);
         let Some(pod) = self.view.pods.get(name) else { return };
         let group = group_of(&name.0, pod).map(|group| (group, pod.role().to_owned()));
-        let crowded = group.as_ref().is_some_and(|(group, role)| self.is_crowded(group, role));
+        let crowded = group.as_ref().is_some_and(|(group, role)| self.context().is_crowded(group, role));
         let uid = pod.uid.to_string();
         self.note_running_pod(name);
         self.view.pods.remove(name, false);
@@ -195,15 +169,6 @@ impl Control {
         for uid in uid.into_iter().chain(group) {
             self.mirror_waiting_of(&uid);
         }
-    }
-
-    /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
-    fn is_crowded(&self, group: &Name, role: &str) -> bool {
-        let Some(workload) = self.view.workloads.get(group).filter(|workload| workload.group.is_some()) else {
-            return false;
-        };
-        let counting = self.view.pods.group(group).map_or(0, |group| group.tally.role(role).counting);
-        counting > workload.size(role)
     }
 
     /// Marks all pods of a group.
@@ -258,5 +223,45 @@ impl Control {
                 me.touch(key(Kind::Workload, &group));
             }
         });
+    }
+}
+
+impl Context<'_> {
+    /// Whether two states of a pod request quota through the same Workload.
+    fn asks_alike(&self, old: &PodState, new: &PodState) -> bool {
+        let group = |pod: &PodState| pod.group.as_ref().map(|group| group.name.clone());
+        self.names_a_queue(old) == self.names_a_queue(new) && group(old) == group(new) && old.owner == new.owner
+    }
+
+    /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
+    fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
+        let annotations = pod.metadata.annotations.as_ref();
+        let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
+            return false;
+        };
+        let own = || workload_name(Kind::Pod.name(), "", &name.1, pod.metadata.uid.as_deref().unwrap_or_default());
+        let found = self.view.workloads.get(&(name.0.clone(), by.clone()));
+        found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
+    }
+
+    /// Whether a Workload holds quota for this pod alone.
+    pub(crate) fn has_quota_of_its_own(&self, uid: &str) -> bool {
+        self.view.workloads.owned_by(uid).any(|workload| workload.holds_quota())
+    }
+
+    /// Whether a pod says that it waits for a queue, or its StatefulSet does.
+    pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
+        let settings = &self.settings;
+        let through_set = pod.is_of_set() && settings.job_kinds.contains(&Kind::StatefulSet);
+        pod.queue_name.is_some() || through_set || settings.manage_jobs_without_queue_name
+    }
+
+    /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
+    fn is_crowded(&self, group: &Name, role: &str) -> bool {
+        let Some(workload) = self.view.workloads.get(group).filter(|workload| workload.group.is_some()) else {
+            return false;
+        };
+        let counting = self.view.pods.group(group).map_or(0, |group| group.tally.role(role).counting);
+        counting > workload.size(role)
     }
 }

@@ -19,7 +19,7 @@ impl Control {
         let cohort = |queue: Option<&Box<api::ClusterQueue>>| queue.and_then(|queue| queue.spec.cohort_name.clone());
         let (left, joined) = (cohort(self.view.cluster_queues.get(name)), cohort(object.as_ref()));
         self.reports.gone.cohorts.extend(left.filter(|left| joined.as_ref() != Some(left)));
-        let mut flavors: BTreeSet<String> = self.flavors_of(name).map(str::to_owned).collect();
+        let mut flavors: BTreeSet<String> = self.context().flavors_of(name).map(str::to_owned).collect();
         let known = self.view.cluster_queues.get_mut(name);
         match (known, object) {
             (Some(known), Some(object)) if same_intent(&known.metadata, &object.metadata) => {
@@ -29,7 +29,7 @@ impl Control {
             }
             (_, Some(object)) => {
                 let claimed = self.claim(name, object.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()), now);
-                let spec = self.queue_spec(&object);
+                let spec = self.context().queue_spec(&object);
                 self.engine(engine::Delta::ClusterQueue(spec));
                 let by_age = deltas::equals_go_by_age(&object);
                 let stop = object.spec.stop_policy.clone();
@@ -54,7 +54,7 @@ impl Control {
         self.touch(object_key);
         self.touch_queue_members(name);
         // A flavor may go when the last queue that names it has gone.
-        flavors.extend(self.flavors_of(name).map(str::to_owned));
+        flavors.extend(self.context().flavors_of(name).map(str::to_owned));
         flavors.retain(|flavor| self.view.flavors.contains_key(flavor));
         self.work.extend(flavors.iter().map(|flavor| cluster_key(Kind::ResourceFlavor, flavor)));
         // Checks that are being deleted wait for the last queue that names them.
@@ -86,7 +86,7 @@ impl Control {
         }
         let queues = self.view.cluster_queues.values();
         let concerned = queues.filter(|object| checks::names(&object.spec, name));
-        let specs: Vec<_> = concerned.map(|object| self.queue_spec(object)).collect();
+        let specs: Vec<_> = concerned.map(|object| self.context().queue_spec(object)).collect();
         for spec in specs {
             self.engine(engine::Delta::ClusterQueue(spec));
         }
@@ -173,7 +173,7 @@ impl Control {
     }
 
     pub(super) fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
-        let old_tier = self.capacity_tier_of(name);
+        let old_tier = self.context().capacity_tier_of(name);
         match object {
             Some(object) => {
                 self.engine(engine::Delta::Flavor(deltas::flavor(&object, self.settings.refuse_invalid)));
@@ -184,7 +184,7 @@ impl Control {
                 self.view.flavors.remove(name);
             }
         }
-        if self.capacity_tier_of(name) != old_tier {
+        if self.context().capacity_tier_of(name) != old_tier {
             self.offer_changed(name);
         }
         self.touch(cluster_key(Kind::ResourceFlavor, name));

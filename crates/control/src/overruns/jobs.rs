@@ -13,7 +13,8 @@ use super::Found;
 use super::pods::place;
 use crate::cache::WorkloadView;
 use crate::cache::job_pods::{Look, OddPod};
-use crate::controller::{Control, key};
+use crate::context::Context;
+use crate::controller::key;
 use crate::job::altered::excess;
 use crate::pod::job_pods::strays_of;
 use crate::write::{Kind, ObjectKey};
@@ -26,7 +27,7 @@ fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {
     }
 }
 
-impl Control {
+impl<'a> Context<'a> {
     /// Number of pods that run beside the Workloads of a job and that no Job answers for.
     fn strays_of_job(&self, uid: &str) -> i64 {
         if self.view.odd_pods.is_empty() {
@@ -91,7 +92,7 @@ impl Control {
         object: &ObjectKey,
         uid: &str,
         asked: Option<Option<&str>>,
-    ) -> Option<(Found, Option<&WorkloadView>)> {
+    ) -> Option<(Found, Option<&'a WorkloadView>)> {
         let live = || self.view.workloads.owned_by(uid).filter(|workload| !workload.is(types::FINISHED));
         if live().any(|workload| workload.unreadable) {
             // The quota of such a Workload is unknown.

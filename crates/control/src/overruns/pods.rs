@@ -10,6 +10,7 @@ use berth_jobs::pods::PodState;
 use super::{Found, Requests};
 use crate::cache::pods::{group_of, group_uid};
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::pod::right::beyond;
 use crate::write::Kind;
@@ -29,16 +30,18 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
 impl Control {
     /// Notes a pod that was seen, or is gone. It is looked at only where it, or its group, may run beyond quota.
     pub(crate) fn note_running_pod(&mut self, name: &Name) {
-        let Some(pod) = self.view.pods.get(name).filter(|_| self.leads()) else { return };
+        let Some(pod) = self.view.pods.get(name).filter(|_| self.context().leads()) else { return };
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
         if self.quota.overruns.known.contains_key(&object)
-            || (pod.runs() && self.may_overrun(name, pod, group.as_ref()))
+            || (pod.runs() && self.context().may_overrun(name, pod, group.as_ref()))
         {
             self.quota.overruns.unsure.insert(object);
         }
     }
+}
 
+impl Context<'_> {
     fn may_overrun(&self, name: &Name, pod: &PodState, group: Option<&Name>) -> bool {
         let workload = match group {
             Some(group) => self.view.workloads.get(group).filter(|workload| workload.group.is_some()),

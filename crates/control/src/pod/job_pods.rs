@@ -8,8 +8,9 @@ use jiff::Timestamp;
 
 use crate::cache::job_pods::{Look, OddPod};
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, key};
+use crate::controller::{after, key};
 use crate::job::altered::evict_and_pause;
 use crate::job::left;
 use crate::pod::right::outgrown;
@@ -26,66 +27,66 @@ const WATCHED_MS: i64 = 30_000;
 
 /// An odd pod to decide about, with the view and the time.
 struct Case<'a> {
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     name: &'a Name,
     odd: &'a OddPod,
     now: Timestamp,
 }
 
 /// Decides about one odd pod.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(odd) = control.view.odd_pods.get(name) else { return Decision::Done };
-    let case = Case { control, name, odd, now };
-    let Some(workload) = control.workload_of_odd(&name.0, odd).filter(|_| !odd.has_ended()) else {
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+    let Some(odd) = ctx.view.odd_pods.get(name) else { return Decision::Done };
+    let case = Case { ctx, name, odd, now };
+    let Some(workload) = ctx.workload_of_odd(&name.0, odd).filter(|_| !odd.has_ended()) else {
         return Decision::Done;
     };
-    if control.unlisted_owner(workload).is_some() {
+    if ctx.unlisted_owner(workload).is_some() {
         // The view cannot show whether a job answers for the pod.
         return Decision::Done;
     }
     match odd.is_beside() {
         false => case.changed(workload),
-        true if is_stray(control, odd, workload) => case.stop(workload),
+        true if is_stray(ctx, odd, workload) => case.stop(workload),
         true => Decision::Done,
     }
 }
 
 /// The decision, or a wait in place of one that gives quota of a workload back while pods run for which no Job answers.
-pub(crate) fn after_strays(control: &Control, decision: Decision, now: Timestamp) -> Decision {
-    if control.view.odd_pods.is_empty() {
+pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
+    if ctx.view.odd_pods.is_empty() {
         return decision;
     }
     let Decision::Write(draft) = &decision else { return decision };
     let gives_back =
         matches!(draft.purpose, Purpose::ReleaseQuota | Purpose::FinishWorkload | Purpose::RemoveFinalizer);
     let name = (draft.key.namespace.clone(), draft.key.name.clone());
-    let workload = control.view.workloads.get(&name).filter(|_| gives_back && draft.key.kind == Kind::Workload);
+    let workload = ctx.view.workloads.get(&name).filter(|_| gives_back && draft.key.kind == Kind::Workload);
     let Some(workload) = workload.filter(|workload| workload.holds_quota()) else {
         return decision;
     };
-    if let Some((stray, _)) = strays_of(control, workload).next() {
+    if let Some((stray, _)) = strays_of(ctx, workload).next() {
         return Decision::WaitFor(key(Kind::JobPod, stray));
     }
     // A finalizer may keep a job whose pods were let go: its status knows nothing of them, and the job may even end.
-    let mut let_go = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    if let_go.next().is_some() && !control.remains.pods_are_gone(&workload.uid) {
-        return left::of_leaving(control, workload, now);
+    let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
+    if let_go.next().is_some() && !ctx.remains.pods_are_gone(&workload.uid) {
+        return left::of_leaving(ctx, workload, now);
     }
     decision
 }
 
 /// Pods of a workload that run beside the pods for which its Jobs answer.
 pub(crate) fn strays_of<'a>(
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
 ) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
-    let odd = control.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
-    odd.filter(move |(_, odd)| is_stray(control, odd, workload))
+    let odd = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
+    odd.filter(move |(_, odd)| is_stray(ctx, odd, workload))
 }
 
 /// Whether a pod for which no Job answers is to go. A pod whose job was deleted without it runs on and is found by its labels (see `left`). A pod of
 /// a finished Workload that was left behind before this process began is ignored.
-fn is_stray(control: &Control, odd: &OddPod, workload: &WorkloadView) -> bool {
+fn is_stray(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView) -> bool {
     let owner = workload.owner.as_ref().map(|owner| owner.uid.as_str());
     let job = [owner, workload.job_uid.as_deref()];
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
@@ -98,8 +99,8 @@ fn is_stray(control: &Control, odd: &OddPod, workload: &WorkloadView) -> bool {
         return false;
     }
     // A Job that goes alone is made again by the job of which it is a part, and its pods with it.
-    let is_left = || owner.is_none() || standing(control, workload) != Standing::There;
-    let goes = || control.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
+    let is_left = || owner.is_none() || standing(ctx, workload) != Standing::There;
+    let goes = || ctx.job_of_odd(&workload.namespace, odd).is_none_or(|(_, job)| job.deleting);
     !(odd.watched && is_named && is_left() && goes())
 }
 
@@ -126,8 +127,8 @@ impl Case<'_> {
             },
             _ => return self.look(),
         };
-        outgrown(self.control, workload, (&self.odd.pod.set, asks), &self.name.1).map_or(Decision::Done, |text| {
-            evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text))
+        outgrown(self.ctx, workload, (&self.odd.pod.set, asks), &self.name.1).map_or(Decision::Done, |text| {
+            evict_and_pause(self.ctx, workload, self.now, (own_reasons::POD_RESIZED, &text))
         })
     }
 
@@ -174,7 +175,7 @@ impl Case<'_> {
             message: why.clone(),
             reporter: POD_REPORTER,
         };
-        let at_job = self.control.job_of_odd(&self.name.0, self.odd).map(|(key, job)| Notice {
+        let at_job = self.ctx.job_of_odd(&self.name.0, self.odd).map(|(key, job)| Notice {
             key: key.clone(),
             uid: job.uid.clone(),
             event_type: EventType::Warning,

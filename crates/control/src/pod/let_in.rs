@@ -17,7 +17,7 @@ const NO_ROOM: &str = "The pod was created while Berth did not answer, and its q
 impl Case<'_> {
     /// Whether the pod runs without a review, and may get quota still.
     pub(super) fn is_tried(&self) -> bool {
-        self.pod.is_let_in() && !self.control.trial_is_over(self.name, self.pod, self.now)
+        self.pod.is_let_in() && !self.ctx.trial_is_over(self.name, self.pod, self.now)
     }
 
     /// The stop of a pod that runs without an admission.
@@ -28,15 +28,15 @@ impl Case<'_> {
 
     /// The mark of a pod that is not marked: what a review would have given it, but for the gate.
     pub(super) fn mark(&self) -> Decision {
-        let goes = self.pod.ended() || self.pod.deleting() || self.control.is_ending(&self.name.0);
+        let goes = self.pod.ended() || self.pod.deleting() || self.ctx.is_ending(&self.name.0);
         if goes || !self.managed() {
             return Decision::Done;
         }
-        if self.pod.condemned || self.control.trial_is_over(self.name, self.pod, self.now) {
+        if self.pod.condemned || self.ctx.trial_is_over(self.name, self.pod, self.now) {
             // The mark may be refused: the pod goes all the same.
             return self.not_admitted();
         }
-        let settings = &self.control.settings;
+        let settings = &self.ctx.settings;
         let has = |kind| settings.job_kinds.contains(&kind);
         let facts = Facts {
             managed_namespace: true,
@@ -60,7 +60,7 @@ impl Case<'_> {
         if !self.pod.is_let_in() {
             return None;
         }
-        let placements = placements(self.control, workload).ok()?;
+        let placements = placements(self.ctx, workload).ok()?;
         let body = self.pod.admitted_patch(&placements)?;
         let queue = workload.holds().unwrap_or_default();
         let notice = self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));

@@ -21,7 +21,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         return case.release();
     }
     let name = (case.name.0.clone(), group.to_owned());
-    let Some(workload) = case.control.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
+    let Some(workload) = case.ctx.view.workloads.get(&name).filter(|workload| workload.group.is_some()) else {
         // A pod that has ended says nothing to a Workload that is gone, or not there yet.
         return match pod.held && pod.ended() {
             true => case.release(),
@@ -61,7 +61,7 @@ pub(super) fn decide(case: &Case<'_>, group: &str) -> Decision {
         (false, None) => {
             case.without_right(workload).or_else(|| case.tell_admission(workload)).unwrap_or(Decision::Done)
         }
-        (true, _) if case.control.is_ending(&case.name.0) => case.withdraw_start().unwrap_or(Decision::Done),
+        (true, _) if case.ctx.is_ending(&case.name.0) => case.withdraw_start().unwrap_or(Decision::Done),
         (true, _) if workload.sizes().all(|(role, _)| role != pod.role()) => unknown_role(case, workload),
         (true, None) if workload.may_run() && may_start(case, workload) => case.start(workload),
         (true, None) if workload.may_run() => case.withdraw_start().unwrap_or_else(|| without_place(case, workload)),
@@ -82,7 +82,7 @@ fn unknown_role(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 /// The event about a pod of a group that is one too many. Such a pod is deleted, unless a controller would make it again: then it waits as long as
 /// others run.
 fn without_place(case: &Case<'_>, workload: &WorkloadView) -> Decision {
-    let Some(group) = case.control.view.pods.group(&workload.key()) else { return Decision::Done };
+    let Some(group) = case.ctx.view.pods.group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());
     let (of_set, size) = (case.pod.parent.as_deref() == Some(STATEFUL_SET_FRAMEWORK), workload.size(case.pod.role()));
     // The pod takes the place of one that ends.
@@ -124,14 +124,14 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 /// until it has ended.
 fn may_start(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
-    let running = case.control.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
+    let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
     running < size && is_admitted(case, workload)
 }
 
 /// Whether the pod is one of the pods of its role that were admitted, and not one too many.
 pub(super) fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let (name, role) = (workload.key(), case.pod.role());
-    let (pods, size) = (&case.control.view.pods, workload.size(role));
+    let (pods, size) = (&case.ctx.view.pods, workload.size(role));
     let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
     counting <= size || pods.has_place(&name, (&case.name.1, case.pod), size)
 }

@@ -10,7 +10,7 @@ use super::Case;
 use super::member::is_admitted;
 use crate::cache::WorkloadView;
 use crate::cache::shape::Excess;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::job::altered::evict_and_pause;
 
@@ -31,25 +31,25 @@ impl Case<'_> {
     /// Evicts the Workload of a pod by itself that asks for more than the Workload has quota for.
     pub(super) fn too_large(&self, workload: &WorkloadView) -> Option<Decision> {
         let text = self.outgrown(workload)?;
-        Some(evict_and_pause(self.control, workload, self.now, (own_reasons::POD_RESIZED, &text)))
+        Some(evict_and_pause(self.ctx, workload, self.now, (own_reasons::POD_RESIZED, &text)))
     }
 
     /// Text that says by how much a running pod has outgrown its place.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
-        let asked = self.control.view.pods.asked(self.name)?;
-        outgrown(self.control, workload, (self.pod.role(), asked), &self.name.1)
+        let asked = self.ctx.view.pods.asked(self.name)?;
+        outgrown(self.ctx, workload, (self.pod.role(), asked), &self.name.1)
     }
 }
 
 /// Text that says by how much a running pod in this role has outgrown its place; `None` where its queue has room for the excess.
 pub(crate) fn outgrown(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (role, asked): (&str, &PodSetNeeds),
     name: &str,
 ) -> Option<String> {
     let Excess { resource, asked, given } = beyond(workload, role, asked)?;
-    if control.has_room_for(workload, &resource) {
+    if ctx.has_room_for(workload, &resource) {
         return None;
     }
     let amount = |amount: Amount| berth_quantity::format(&resource, amount);

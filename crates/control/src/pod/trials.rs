@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::cache::pods::group_of;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, after, key};
 use crate::write::Kind;
 
@@ -47,6 +48,31 @@ impl Control {
         self.session.pods_counted_since = since;
     }
 
+    /// Begins the trials of pods that were seen since. Costs the pods that are tried: nearly always none.
+    pub(crate) fn begin_trials(&mut self, now: Timestamp) {
+        if !self.view.pods.has_let_in() && self.quota.trials.0.is_empty() {
+            return;
+        }
+        let asks = |name: &Name, pod: &PodState| {
+            let managed = self.settings.job_kinds.contains(&Kind::Pod) && self.context().manages(&name.0);
+            managed && self.context().names_a_queue(pod)
+        };
+        let tried = self.view.pods.let_in().filter(|(name, pod)| asks(name, pod));
+        let tried: Vec<(Name, Box<str>)> = tried.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect();
+        let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
+        self.quota.trials.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);
+        for (name, uid) in tried {
+            if let Entry::Vacant(trial) = self.quota.trials.0.entry(uid) {
+                trial.insert(now);
+                for time in [TRIAL_MS, TRIAL_WITH_ROOM_MS] {
+                    self.wait(key(Kind::Pod, &name), after(now, time));
+                }
+            }
+        }
+    }
+}
+
+impl Context<'_> {
     /// The state of a pod without the label of managed pods, if the pod counts all the same. Most pods without the label do not, and are not read.
     pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
         let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
@@ -69,29 +95,6 @@ impl Control {
             Some(group) => self.view.workloads.get(group).is_some_and(WorkloadView::holds_quota),
             None => self.view.workloads.owned_by(&pod.uid).any(WorkloadView::holds_quota),
         })
-    }
-
-    /// Begins the trials of pods that were seen since. Costs the pods that are tried: nearly always none.
-    pub(crate) fn begin_trials(&mut self, now: Timestamp) {
-        if !self.view.pods.has_let_in() && self.quota.trials.0.is_empty() {
-            return;
-        }
-        let asks = |name: &Name, pod: &PodState| {
-            let managed = self.settings.job_kinds.contains(&Kind::Pod) && self.manages(&name.0);
-            managed && self.names_a_queue(pod)
-        };
-        let tried = self.view.pods.let_in().filter(|(name, pod)| asks(name, pod));
-        let tried: Vec<(Name, Box<str>)> = tried.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect();
-        let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
-        self.quota.trials.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);
-        for (name, uid) in tried {
-            if let Entry::Vacant(trial) = self.quota.trials.0.entry(uid) {
-                trial.insert(now);
-                for time in [TRIAL_MS, TRIAL_WITH_ROOM_MS] {
-                    self.wait(key(Kind::Pod, &name), after(now, time));
-                }
-            }
-        }
     }
 
     /// Whether a workload is tried although pods of it run: no review has gone over any of them, and it asks for the place that they have.

@@ -18,7 +18,7 @@ use crate::write::{EventType, Kind};
 
 impl Case<'_> {
     pub(super) fn without_workload(&self) -> Decision {
-        if self.control.is_ending(&self.name.0) {
+        if self.ctx.is_ending(&self.name.0) {
             // Nothing starts in a namespace that is being deleted.
             return Decision::Done;
         }
@@ -52,7 +52,7 @@ impl Case<'_> {
         if let Some(problem) = self.disagreement(name, first, size) {
             return self.refuse(problem);
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
         self.compose(name, first, size)
@@ -87,7 +87,7 @@ impl Case<'_> {
 
     /// Labels that the Workload takes over: any of its pods may have them, and no two pods may have different values.
     fn copied_labels(&self) -> Result<BTreeMap<String, String>, String> {
-        let keys = &self.control.settings.label_keys_to_copy;
+        let keys = &self.ctx.settings.label_keys_to_copy;
         let mut said: BTreeMap<String, (&str, String)> = BTreeMap::new();
         // Without labels to copy, the pods of a large group need not be read.
         for (name, pod) in self.members().filter(|(_, pod)| !keys.is_empty() && pod.counts()) {
@@ -150,8 +150,8 @@ impl Case<'_> {
             Ok(made) => made,
             Err(problem) => return self.refuse(problem),
         };
-        match self.control.with_priority(made, classes_of(first)) {
-            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
+        match self.ctx.with_priority(made, classes_of(first)) {
+            Ok(workload) => create(self.ctx, &key(Kind::PodGroup, self.name), &workload, |message| {
                 self.notice(name, first, EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err(class) => {

@@ -22,11 +22,11 @@ use crate::write::{EventType, Kind, Notice, Purpose};
 
 impl Case<'_> {
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
-        let asks = set.queue_name.is_some() || self.control.settings.manage_jobs_without_queue_name;
+        let asks = set.queue_name.is_some() || self.ctx.settings.manage_jobs_without_queue_name;
         if set.deleting || set.replicas <= 0 || !asks {
             return Decision::Done;
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
         let notice = |event_type, reason: &str, message| Notice {
@@ -38,15 +38,15 @@ impl Case<'_> {
             reporter: STATEFUL_SET_REPORTER,
         };
         let Some(object) = set.whole() else { return Decision::Done };
-        let copied = &self.control.settings.label_keys_to_copy;
+        let copied = &self.ctx.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
             Ok(made) => made,
             Err(problem) => {
                 return Decision::tell(notice(EventType::Warning, event_reasons::ERR_WORKLOAD_COMPOSE, problem));
             }
         };
-        match self.control.with_priority(made, classes_of_set(set)) {
-            Ok(workload) => create(self.control, &key(Kind::PodGroup, self.name), &workload, |message| {
+        match self.ctx.with_priority(made, classes_of_set(set)) {
+            Ok(workload) => create(self.ctx, &key(Kind::PodGroup, self.name), &workload, |message| {
                 notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
             }),
             Err(class) => {
@@ -59,7 +59,7 @@ impl Case<'_> {
     /// The pod sets for its replicas.
     fn pod_sets(&self, set: &SetState) -> Option<(Value, Annotations)> {
         let made = stateful_set_workload(&set.whole()?, set.replicas, Priority::default(), &BTreeSet::new());
-        self.control.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
+        self.ctx.other_pod_sets(&self.name.0, &made.ok()?.spec.pod_sets)
     }
 
     /// Values for the Workload of a StatefulSet; the Workload gets other pod sets only while there are replicas.
@@ -68,7 +68,7 @@ impl Case<'_> {
         Wishes {
             pod_sets: Some(set).filter(|_| resized).and_then(|set| self.pod_sets(set)),
             queue: set.queue_name.as_deref(),
-            priority: self.control.wanted_priority(workload, classes_of_set(set)).ok(),
+            priority: self.ctx.wanted_priority(workload, classes_of_set(set)).ok(),
             gated_by: set.admission_gates.as_deref(),
             tiers: set.capacity_tiers.as_deref(),
             limit: None,

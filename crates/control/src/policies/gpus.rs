@@ -4,7 +4,7 @@ use berth_engine::model as engine;
 use berth_jobs::training::{Cards, WORKER};
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 
 /// GPUs that one pod asks for.
 fn gpus_of(set: &engine::PodSetSpec, cards: &Cards) -> i64 {
@@ -17,9 +17,9 @@ pub(super) fn gpus(sets: &[engine::PodSetSpec], cards: &Cards, pods: impl Fn(&en
     sets.iter().fold(0, |sum, set| sum.saturating_add(gpus_of(set, cards).saturating_mul(pods(set))))
 }
 
-impl Control {
+impl Context<'_> {
     /// Fewest pods of a pod set with which a workload may be admitted: a slice by which a job grows has no fewer than its spec.
-    pub(super) fn fewest(&self, workload: &WorkloadView) -> impl Fn(&engine::PodSetSpec) -> i64 + use<> {
+    pub(super) fn fewest(self, workload: &WorkloadView) -> impl Fn(&engine::PodSetSpec) -> i64 + use<> {
         let partial = self.settings.engine.partial_admission && self.replaced_by(workload).is_none();
         move |set| set.min_count.filter(|_| partial).map_or(set.count, |least| least.min(set.count))
     }

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{Claim, Rules, fields};
 use crate::cache::{WORKLOAD_CLASS, WorkloadView};
 use crate::capacity::rules::TiersFor;
+use crate::context::Context;
 use crate::controller::Control;
 use crate::deltas;
 use crate::write::{Kind, ObjectKey};
@@ -63,6 +64,17 @@ impl Claim {
 }
 
 impl Control {
+    /// A flavor has come to another tier: a workload gets tiers for a label only where its queue offers one of them.
+    pub(crate) fn offer_changed(&mut self, flavor: &str) {
+        let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
+        let offering = governed.filter(|queue| self.context().flavors_of(queue).any(|name| name == flavor));
+        for queue in offering.cloned().collect::<Vec<String>>() {
+            self.tell_members_again(&queue);
+        }
+    }
+}
+
+impl<'a> Context<'a> {
     /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets` are those
     /// that the engine gets: pods that select a kind of capacity have made their choice.
     pub(crate) fn tiers_by_label(
@@ -89,28 +101,19 @@ impl Control {
     }
 
     /// The flavors of a ClusterQueue; one that is in several of its groups more than once.
-    pub(crate) fn flavors_of(&self, cluster_queue: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn flavors_of(self, cluster_queue: &str) -> impl Iterator<Item = &'a str> {
         let queue = self.view.cluster_queues.get(cluster_queue).into_iter();
         let groups = queue.flat_map(|queue| &queue.spec.resource_groups);
         groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str())
     }
 
-    /// A flavor has come to another tier: a workload gets tiers for a label only where its queue offers one of them.
-    pub(crate) fn offer_changed(&mut self, flavor: &str) {
-        let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
-        let offering = governed.filter(|queue| self.flavors_of(queue).any(|name| name == flavor));
-        for queue in offering.cloned().collect::<Vec<String>>() {
-            self.tell_members_again(&queue);
-        }
-    }
-
     /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or no policy reads it.
     /// `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
-    fn class_by_label<'a>(
+    fn class_by_label<'b>(
         &self,
         rules: &Rules,
         known: Option<(&str, i32)>,
-        value: impl FnOnce(&str) -> Option<&'a str>,
+        value: impl FnOnce(&str) -> Option<&'b str>,
     ) -> Option<Result<Priority, Said>> {
         let classes = rules.classes.as_ref()?;
         let value = value(&classes.label)?;

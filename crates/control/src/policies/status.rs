@@ -8,7 +8,7 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Draft;
 use crate::policies::Policy;
 use crate::queues::draft;
@@ -19,10 +19,10 @@ use crate::write::ObjectKey;
 const TOLD: usize = 3;
 
 /// The status write of a policy, `None` when nothing differs.
-pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
-    let policy = control.view.policies.get(&key.name)?;
+pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
+    let policy = ctx.view.policies.get(&key.name)?;
     let old = policy.object.status.clone().unwrap_or_default();
-    let governed: BTreeSet<&String> = control
+    let governed: BTreeSet<&String> = ctx
         .view
         .claims
         .iter()
@@ -31,12 +31,12 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
         .collect();
     let mut conditions = old.conditions.clone();
     let generation = policy.object.metadata.generation.unwrap_or_default();
-    let (active, reason, message) = standing(control, policy, &key.name, &governed);
+    let (active, reason, message) = standing(ctx, policy, &key.name, &governed);
     set_in(&mut conditions, types::ACTIVE, (active, reason, &message), generation, now);
     let new = QueuePolicyStatus {
         conditions,
-        tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(control, &governed) } else { Vec::new() },
-        backoffs: control.capacity.stock.shown(&flavors(control, &governed), now),
+        tiers: if policy.object.spec.capacity_tiers.is_some() { tiers(ctx, &governed) } else { Vec::new() },
+        backoffs: ctx.capacity.stock.shown(&flavors(ctx, &governed), now),
         cluster_queues: governed.into_iter().cloned().collect(),
     };
     if new == old {
@@ -56,7 +56,7 @@ pub(crate) fn status(control: &Control, key: &ObjectKey, now: Timestamp) -> Opti
 
 /// Condition `Active` of a policy, true if all its fields have effect where it claims to hold: status, reason and message.
 fn standing(
-    control: &Control,
+    ctx: &Context<'_>,
     policy: &Policy,
     name: &str,
     governed: &BTreeSet<&String>,
@@ -64,7 +64,7 @@ fn standing(
     if let Some(Err(problem)) = &policy.selector {
         return (false, own_reasons::INVALID_SELECTOR, problem.clone());
     }
-    let lost = control.view.claims.iter().flat_map(|(queue, claim)| {
+    let lost = ctx.view.claims.iter().flat_map(|(queue, claim)| {
         let own = claim.lost.iter().filter(|lost| *lost.policy == *name);
         own.map(move |lost| format!("ClusterQueue {queue}: {}", lost.text))
     });
@@ -89,18 +89,18 @@ fn standing(
 }
 
 /// The flavors that some ClusterQueues offer.
-fn flavors<'a>(control: &'a Control, queues: &BTreeSet<&String>) -> BTreeSet<&'a str> {
-    let queues = queues.iter().filter_map(|queue| control.view.cluster_queues.get(*queue));
+fn flavors<'a>(ctx: &'a Context<'a>, queues: &BTreeSet<&String>) -> BTreeSet<&'a str> {
+    let queues = queues.iter().filter_map(|queue| ctx.view.cluster_queues.get(*queue));
     let groups = queues.flat_map(|queue| &queue.spec.resource_groups);
     groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect()
 }
 
 /// Admitted workloads of some ClusterQueues by tier.
-fn tiers(control: &Control, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
+fn tiers(ctx: &Context<'_>, queues: &BTreeSet<&String>) -> Vec<TierStatus> {
     let mut counts: BTreeMap<CapacityTier, i32> = CapacityTier::ALL.into_iter().map(|tier| (tier, 0)).collect();
-    let admitted = queues.iter().flat_map(|queue| control.view.workloads.reserving(queue));
+    let admitted = queues.iter().flat_map(|queue| ctx.view.workloads.reserving(queue));
     for workload in admitted.filter(|workload| workload.is(types::ADMITTED)) {
-        for tier in control.tiers_held(workload) {
+        for tier in ctx.tiers_held(workload) {
             let count = counts.entry(tier).or_default();
             *count = count.saturating_add(1);
         }

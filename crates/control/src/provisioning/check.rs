@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::watch::rungs;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::job::placement::placements;
 use crate::provisioning::{Asked, TemplateView};
 use crate::queues::checks::Check;
@@ -43,7 +44,7 @@ fn request_of(workload: &WorkloadView, state: &api::AdmissionCheckState) -> Stri
 
 /// A check of a workload.
 struct Case<'a> {
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
     state: &'a api::AdmissionCheckState,
     /// Name of the request.
@@ -52,19 +53,19 @@ struct Case<'a> {
 }
 
 /// The next step of a workload with quota as far as autoscalers are concerned.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     // Nothing is decided before it is known whether the cluster serves such requests.
-    control.view.provisioning.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest))?;
+    ctx.view.provisioning.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest))?;
     workload.status.admission_checks.iter().find_map(|state| {
-        let check = control.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
+        let check = ctx.view.checks.get(&state.name).filter(|check| check.asks_autoscaler())?;
         let name = (workload.namespace.clone(), request_of(workload, state));
-        Case { control, workload, state, name, now }.step(check)
+        Case { ctx, workload, state, name, now }.step(check)
     })
 }
 
 impl Case<'_> {
     fn step(&self, check: &Check) -> Option<Decision> {
-        let book = &self.control.view.provisioning;
+        let book = &self.ctx.view.provisioning;
         let request = book.requests.get(&self.name).map(Box::as_ref);
         let request = request.filter(|request| is_of(&request.metadata, &self.workload.uid));
         if self.state.state == check_states::READY {
@@ -130,13 +131,13 @@ impl Case<'_> {
 
     /// Another attempt, or the end of them.
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
-        let config = self.control.view.provisioning.config(check).ok();
+        let config = self.ctx.view.provisioning.config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
         // Where tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up: the next tier may be
         // free now.
-        let rules = self.control.tier_rules(self.workload);
-        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
-            && !rungs(self.control, self.workload).is_empty();
+        let rules = self.ctx.tier_rules(self.workload);
+        let climbs =
+            rules.is_some_and(|rules| rules.signals.provisioning_failed) && !rungs(self.ctx, self.workload).is_empty();
         let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
         let Some(delay) = delay else {
             return self.answer(check_states::REJECTED, words, |_| {});
@@ -153,8 +154,8 @@ impl Case<'_> {
         let told = |error: PlacementError| (error.passes(), error.to_string());
         let sets: Vec<api::PodSet> =
             serde_json::from_str(&asked.pod_sets).map_err(|error| (false, error.to_string()))?;
-        let places = placements(self.control, self.workload).map_err(told)?;
-        let limits = LimitSummary::of(self.control.view.limits_of(&self.workload.namespace));
+        let places = placements(self.ctx, self.workload).map_err(told)?;
+        let limits = LimitSummary::of(self.ctx.view.limits_of(&self.workload.namespace));
         berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(told)
     }
 
@@ -172,7 +173,7 @@ impl Case<'_> {
 
     /// The next step for the template of some pods, `None` when it is there.
     fn template(&self, pods: &RequestedPods, name: Name) -> Option<Decision> {
-        let Some(template) = self.control.view.provisioning.templates.get(&name) else {
+        let Some(template) = self.ctx.view.provisioning.templates.get(&name) else {
             let draft = self.make(Purpose::PreparePodTemplate, Kind::PodTemplate, &name, "template", &pods.template);
             return Some(Decision::write(draft));
         };
@@ -188,7 +189,7 @@ impl Case<'_> {
     /// Reports in the check that an object cannot be made, because somebody else's object has its name. The creation is tried again all the same.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
-        let refusal = self.control.flights.refusal(&key(Kind::Workload, &self.workload.key()));
+        let refusal = self.ctx.flights.refusal(&key(Kind::Workload, &self.workload.key()));
         let (object, words) = refusal.filter(|(object, _)| *object == draft.key)?;
         self.told(check_states::PENDING, &format!("{object} {words}"))
     }
@@ -282,15 +283,15 @@ fn withdraw(name: &Name, metadata: &ObjectMeta) -> Decision {
 }
 
 /// Decides about a request: it takes its templates over, and goes when its Workload has no use for it any more.
-pub(crate) fn request(control: &Control, name: &Name) -> Decision {
-    let book = &control.view.provisioning;
+pub(crate) fn request(ctx: &Context<'_>, name: &Name) -> Decision {
+    let book = &ctx.view.provisioning;
     let Some(request) = book.requests.get(name).filter(|request| request.metadata.deletion_timestamp.is_none()) else {
         return Decision::Done;
     };
     let owner = controller(&request.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default();
     // Garbage collection takes a request without its Workload.
-    let Some(workload) = control.view.workloads.by_uid(owner) else { return Decision::Done };
-    if !is_needed(control, workload, &name.1) {
+    let Some(workload) = ctx.view.workloads.by_uid(owner) else { return Decision::Done };
+    if !is_needed(ctx, workload, &name.1) {
         return withdraw(name, &request.metadata);
     }
     for set in &request.spec.pod_sets {
@@ -302,12 +303,12 @@ pub(crate) fn request(control: &Control, name: &Name) -> Decision {
     Decision::Done
 }
 
-fn is_needed(control: &Control, workload: &WorkloadView, request: &str) -> bool {
+fn is_needed(ctx: &Context<'_>, workload: &WorkloadView, request: &str) -> bool {
     if workload.is(types::FINISHED) {
         return false;
     }
     let leaving = workload.is(types::EVICTED) || !workload.reserved() || !workload.active;
-    if leaving && control.settings.cleanup_provisioning_requests {
+    if leaving && ctx.settings.cleanup_provisioning_requests {
         return false;
     }
     workload.status.admission_checks.iter().any(|state| request_of(workload, state) == request)
@@ -333,10 +334,10 @@ fn take_over(request: &ProvisioningRequest, name: &Name, template: &TemplateView
 }
 
 /// Decides about the condition `Active` of a check.
-pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> Decision {
-    let book = &control.view.provisioning;
-    let found = control.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());
-    let seen = book.served.filter(|_| !control.is_unlisted(Kind::ProvisioningRequest));
+pub(crate) fn check(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Decision {
+    let book = &ctx.view.provisioning;
+    let found = ctx.view.checks.get(&object.name).filter(|check| check.asks_autoscaler());
+    let seen = book.served.filter(|_| !ctx.is_unlisted(Kind::ProvisioningRequest));
     let (Some(check), Some(served)) = (found, seen) else { return Decision::Done };
     let problem = book.config(check).err();
     let (active, reason, message) = match (served, &problem) {
@@ -348,7 +349,7 @@ pub(crate) fn check(control: &Control, object: &ObjectKey, now: Timestamp) -> De
             "the cluster does not serve ProvisioningRequests of autoscaling.x-k8s.io/v1",
         ),
     };
-    let users = crate::queues::naming_check(control, &object.name);
+    let users = crate::queues::naming_check(ctx, &object.name);
     let waits = check.deleting && !users.is_empty();
     let message = match waits {
         true => format!("{message}; its deletion waits for {}", crate::queues::listed(&users)),

@@ -11,6 +11,7 @@ use berth_engine::model as engine;
 use berth_quantity::Amount;
 
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::Control;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::queues;
@@ -49,6 +50,13 @@ impl Control {
     /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
     #[must_use]
     pub fn figures(&self) -> Figures {
+        self.context().figures()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
+    pub(crate) fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
         let mut feeding: BTreeMap<&str, Vec<&Name>> = BTreeMap::new();
@@ -91,7 +99,7 @@ impl Control {
     }
 
     /// Finished workloads that still exist, by ClusterQueue and by LocalQueue.
-    fn finished(&self) -> (BTreeMap<&str, usize>, Locally<'_>) {
+    fn finished(&self) -> (BTreeMap<&'a str, usize>, Locally<'a>) {
         let mut finished = BTreeMap::new();
         let mut locally = BTreeMap::new();
         for workload in self.view.workloads.values().filter(|workload| workload.is(types::FINISHED)) {

@@ -6,14 +6,14 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::cache::Name;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::workload::status::seconds;
 
 /// `status.fairSharing`; `None` without admission fair sharing, or while nothing was used. The share of a LocalQueue is 0, as
 /// in Kueue: only queues and cohorts borrow.
-pub(crate) fn fair_sharing(control: &Control, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
-    control.settings.engine.admission_fair_sharing.as_ref()?;
-    let ledger = control.quota.world.ledger(&name.0, &name.1)?;
+pub(crate) fn fair_sharing(ctx: &Context<'_>, name: &Name) -> Option<api::LocalQueueFairSharingStatus> {
+    ctx.settings.engine.admission_fair_sharing.as_ref()?;
+    let ledger = ctx.quota.world.ledger(&name.0, &name.1)?;
     let text = |(resource, amount): (String, berth_quantity::Nano)| {
         let text = Quantity(berth_quantity::format_nano(&resource, amount));
         (resource, text)

@@ -72,7 +72,7 @@ impl<'a> Case<'a> {
 
     /// Makes a Job again that names another controller by now: it runs with the quota of this job, and would end, grow and stay without it.
     fn take_back_jobs(&self) -> Option<Decision> {
-        let jobs = &self.control.view.jobs;
+        let jobs = &self.ctx.view.jobs;
         let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
         let job = self.roles().iter().find_map(|role| taken(&self.child_key(role)))?;
         self.delete_where(DISOWNED, |other| other.uid == job.uid)
@@ -109,7 +109,7 @@ impl<'a> Case<'a> {
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;
-        end_run(self.control, workload, self.now, |next| {
+        end_run(self.ctx, workload, self.now, |next| {
             let message = match next {
                 Next::After(delay) => {
                     format!("Job {job} was changed as it was made: it {words}. {ADVICE}. Tried again after {delay}s")
@@ -141,13 +141,13 @@ impl<'a> Case<'a> {
         let given = self.meant_for(workload, &role, job);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
-        let is_step = scales && (wanted < given || self.control.run_under(workload).is_some());
+        let is_step = scales && (wanted < given || self.ctx.run_under(workload).is_some());
         if wanted != given && !is_step {
             let words = format!("wants {wanted} pods, where quota is held for {given}");
             return Some(Alteration { role, job, words });
         }
         let asks = job.role.as_deref().map(|own| &own.asks);
-        let words = excess(self.control, workload, &role, (job, asks))?;
+        let words = excess(self.ctx, workload, &role, (job, asks))?;
         Some(Alteration { role, job, words })
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::Flight;
 use crate::controller::{Control, after, key};
 use crate::job::grace::{Asked, Before, Told};
@@ -80,48 +81,6 @@ impl Control {
         }
     }
 
-    /// Why the store of a TrainingJob cannot be used at all.
-    pub(crate) fn missing_store(&self, view: &TrainingView) -> Option<String> {
-        let store = view.facts.store.as_ref().filter(|store| !self.view.stores.contains_key(*store))?;
-        Some(no_such_store(store, self.view.stores.keys()))
-    }
-
-    /// The same for the TrainingJob of a workload, which could not start.
-    pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
-        self.missing_store(self.view.training.get(&workload.training_job()?)?)
-    }
-
-    /// Where the checkpoints of a TrainingJob are, when it names a store that exists.
-    pub(crate) fn place_of(&self, name: &Name, view: &TrainingView) -> Option<CheckpointPlace> {
-        let store = view.facts.store.as_ref()?;
-        let spec = Arc::clone(self.view.stores.get(store)?);
-        Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
-    }
-
-    /// The listing of the place where the checkpoints of a TrainingJob are now.
-    pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&Book> {
-        let book = self.training.saving.books.get(&view.uid)?;
-        self.place_of(name, view).is_some_and(|place| place == book.place).then_some(book)
-    }
-
-    /// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
-    pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
-        let place = self.place_of(name, view);
-        let shown = match (&place, self.book_of(name, view).filter(|book| book.at.is_some())) {
-            (Some(place), Some(book)) => book.listed.last().map(|last| Saved {
-                at: last.at,
-                step: Some(last.step),
-                uri: Some(place.uri_of(&last.id)),
-            }),
-            (Some(place), None) => {
-                let known = view.status.checkpoint.as_ref().and_then(|shown| remembered(shown.latest.as_ref()?));
-                known.filter(|saved| saved.uri.as_deref().is_none_or(|uri| place.has(uri)))
-            }
-            (None, _) => None,
-        };
-        shown.into_iter().chain(view.saved.clone()).max_by_key(|saved| saved.at)
-    }
-
     /// Marks the status of a TrainingJob for a write, and its checkpoints for a decision.
     pub(crate) fn touch_training(&mut self, job: &ObjectKey) {
         self.reports.untold.insert(job.clone());
@@ -142,7 +101,7 @@ impl Control {
         let name = &(object.namespace.clone(), object.name.clone());
         let Some(view) = self.view.training.get(name) else { return };
         let uid = view.uid.clone();
-        let Some(place) = place.filter(|place| self.place_of(name, view).as_ref() == Some(*place)) else {
+        let Some(place) = place.filter(|place| self.context().place_of(name, view).as_ref() == Some(*place)) else {
             // The job or its store was edited meanwhile: the present place is still to be listed.
             self.touch(key(Kind::TrainingJob, name));
             return;
@@ -202,7 +161,7 @@ impl Control {
                 let asked = |book: &Book| Some(&book.place) == flight.place.as_deref();
                 // These ids are those of the request: only a listing changes them, and a job has one request at a time.
                 let book = self.training.saving.books.get(&view.uid).filter(|book| asked(book));
-                let gone = book.map(|book| self.surplus(view, book)).unwrap_or_default();
+                let gone = book.map(|book| self.context().surplus(view, book)).unwrap_or_default();
                 if let Some(book) = self.training.saving.books.get_mut(&view.uid).filter(|book| asked(book)) {
                     book.listed.retain(|checkpoint| !gone.contains(&checkpoint.id));
                 }
@@ -224,9 +183,53 @@ impl Control {
     /// Keeps the checkpoint from which the run of a TrainingJob begins, for as long as it runs.
     fn note_start(&mut self, name: &Name) {
         let Some(view) = self.view.training.get(name) else { return };
-        let saved = self.place_of(name, view).and_then(|_| self.saved_of(name, view)?.uri);
+        let saved = self.context().place_of(name, view).and_then(|_| self.context().saved_of(name, view)?.uri);
         let id = saved.as_deref().and_then(|uri| Some(uri.rsplit_once('/')?.1.to_owned()));
         self.training.saving.begun.insert(view.uid.clone(), id);
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Why the store of a TrainingJob cannot be used at all.
+    pub(crate) fn missing_store(&self, view: &TrainingView) -> Option<String> {
+        let store = view.facts.store.as_ref().filter(|store| !self.view.stores.contains_key(*store))?;
+        Some(no_such_store(store, self.view.stores.keys()))
+    }
+
+    /// The same for the TrainingJob of a workload, which could not start.
+    pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
+        self.missing_store(self.view.training.get(&workload.training_job()?)?)
+    }
+
+    /// Where the checkpoints of a TrainingJob are, when it names a store that exists.
+    pub(crate) fn place_of(&self, name: &Name, view: &TrainingView) -> Option<CheckpointPlace> {
+        let store = view.facts.store.as_ref()?;
+        let spec = Arc::clone(self.view.stores.get(store)?);
+        Some(CheckpointPlace { store: store.clone(), spec, namespace: name.0.clone(), job: name.1.clone() })
+    }
+
+    /// The listing of the place where the checkpoints of a TrainingJob are now.
+    pub(crate) fn book_of(&self, name: &Name, view: &TrainingView) -> Option<&'a Book> {
+        let book = self.training.saving.books.get(&view.uid)?;
+        self.place_of(name, view).is_some_and(|place| place == book.place).then_some(book)
+    }
+
+    /// The last checkpoint of a TrainingJob: as its store shows it, as its status remembers it, or as it says itself.
+    pub(crate) fn saved_of(&self, name: &Name, view: &TrainingView) -> Option<Saved> {
+        let place = self.place_of(name, view);
+        let shown = match (&place, self.book_of(name, view).filter(|book| book.at.is_some())) {
+            (Some(place), Some(book)) => book.listed.last().map(|last| Saved {
+                at: last.at,
+                step: Some(last.step),
+                uri: Some(place.uri_of(&last.id)),
+            }),
+            (Some(place), None) => {
+                let known = view.status.checkpoint.as_ref().and_then(|shown| remembered(shown.latest.as_ref()?));
+                known.filter(|saved| saved.uri.as_deref().is_none_or(|uri| place.has(uri)))
+            }
+            (None, _) => None,
+        };
+        shown.into_iter().chain(view.saved.clone()).max_by_key(|saved| saved.at)
     }
 
     /// Ids of checkpoints beyond the maximum: the oldest ones, never the last, nor the one from which the present run began.

@@ -7,6 +7,7 @@ use berth_jobs::JobState;
 use berth_jobs::training::{child_job_name, role_of_child};
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::Control;
 use crate::write::{Kind, ObjectKey, PodsOf};
 
@@ -76,7 +77,9 @@ impl Control {
             self.training.children.0.remove(&owner.uid);
         }
     }
+}
 
+impl Context<'_> {
     /// The pods of a workload's job.
     pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
         let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();

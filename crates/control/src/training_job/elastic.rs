@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, after_seconds, key};
 use crate::deltas;
 use crate::queues::checks::concerning;
@@ -186,65 +187,6 @@ impl Run<'_> {
 }
 
 impl Control {
-    /// The run of a TrainingJob under a Workload whose number of workers may change, `None` when it does not run, or may not.
-    fn run_of(&self, name: &Name, view: &TrainingView, workload: &WorkloadView) -> Option<Run<'_>> {
-        let rules = view.facts.elastic?;
-        let job = self.view.child_of(name, &view.uid, WORKER).filter(|job| !job.deleting);
-        let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
-        let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
-        if rules.rescale == Rescale::ByRestart {
-            // A restart needs the pods for which quota is held. A Job that is to go for the restart may fail first, because its peers are gone.
-            let goes = |job: &JobState| goes_for_restart(workload, job);
-            let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
-            return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
-        }
-        let (job, role) = job.zip(role)?;
-        let bounds = rules.within(job.annotation(labels::ELASTIC_WORKERS)?)?;
-        let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
-        Some(Run { rules, bounds, job: Some(job), workers: role.wanted, last })
-    }
-
-    /// Whether a Workload stands for its job: no other slice has taken its place.
-    pub(crate) fn stands(&self, workload: &WorkloadView) -> bool {
-        let slice = workload.owner.as_ref().and_then(|owner| self.view.slice_of(&owner.uid));
-        slice.is_none_or(|slice| slice.uid == workload.uid)
-    }
-
-    /// Whether another slice of an elastic job has taken the place of this one, which is not finished yet.
-    pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
-        !self.training.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
-    }
-
-    /// The run of the TrainingJob that a Workload stands for.
-    pub(crate) fn run_under(&self, workload: &WorkloadView) -> Option<Run<'_>> {
-        let name = workload.training_job()?;
-        let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
-        let runs =
-            self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
-        let mut run = self.run_of(&name, view, workload).filter(|_| runs)?;
-        // The count of the Workload must not go below its minimum. With partial admission off it has no minimum, and must not change at all.
-        let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
-        run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
-        Some(run)
-    }
-
-    /// Workers that were added last to the run of a Workload and have not been ready yet. A worker that fails later is left to the backoff limit;
-    /// another leader, which cannot distinguish the two, gives it the same time.
-    pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
-        let run = self.run_under(workload).filter(|_| grew(workload))?;
-        let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
-        let job = run.job?;
-        let settled = if run.by_restart() {
-            self.was_up(workload)
-        } else {
-            self.training.growth.settled.get(&job.uid) == Some(&Some(last.at))
-        };
-        let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
-        let lack = self.capacity.lacking.get(&job.uid);
-        let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
-        Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
-    }
-
     /// Takes note of a Job whose workers are all ready.
     pub(crate) fn note_settled(&mut self, object: &ObjectKey, job: &JobState) {
         let role = job.owner.as_ref().and_then(|owner| role_of_child(&owner.name, &object.name));
@@ -261,33 +203,6 @@ impl Control {
                 self.training.growth.not_before.remove(&*owner.uid);
             }
         }
-    }
-
-    /// The workers that a Workload may do without.
-    pub(crate) fn surplus_of(&self, workload: &WorkloadView) -> Option<engine::Surplus> {
-        let run = self.run_under(workload)?;
-        let pods = i64::from(granted(workload).saturating_sub(run.bounds.0));
-        let step = i64::from(run.rules.down_step);
-        (pods > 0).then(|| engine::Surplus { pod_set: WORKER.to_owned(), pods, step })
-    }
-
-    /// The slice that a Workload is to replace, as long as that holds quota.
-    pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&WorkloadView> {
-        let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
-        let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
-        (same && older.holds_quota()).then_some(older)
-    }
-
-    /// The same for the engine.
-    pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
-        let older = self.replaced_by(workload)?;
-        Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
-    }
-
-    pub(crate) fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
-        let Some(admission) = &workload.status.admission else { return Vec::new() };
-        let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
-        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
     }
 
     /// Mirrors the slices that are to replace a Workload: it may hold something else now.
@@ -307,7 +222,7 @@ impl Control {
         }
         self.training.growth.next_look = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
         let mut candidates: Vec<_> =
-            self.training.growth.jobs.iter().filter_map(|name| self.could_want(name, now)).collect();
+            self.training.growth.jobs.iter().filter_map(|name| self.context().could_want(name, now)).collect();
         candidates.sort_unstable();
         let mut growing = BTreeSet::new();
         self.training.growth.wanted.clear();
@@ -322,7 +237,7 @@ impl Control {
                 self.training.growth.idle.extend(idle.map(|at| (job, at)));
                 continue;
             }
-            let given = self.given_to(older);
+            let given = self.context().given_to(older);
             let count = |set: &engine::PodSetSpec| {
                 let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
                 if set.name == WORKER { i64::from(workers) } else { given }
@@ -333,7 +248,8 @@ impl Control {
                 continue;
             }
             let idle = idle.unwrap_or(now);
-            let grows = self.run_under(older).is_some_and(|run| self.may_restart(&run, view, older, idle));
+            let grows =
+                self.context().run_under(older).is_some_and(|run| self.context().may_restart(&run, view, older, idle));
             self.training.growth.idle.insert(job.clone(), idle);
             if grows {
                 growing.insert(queue);
@@ -341,50 +257,6 @@ impl Control {
                 self.touch(key(Kind::TrainingJob, &name));
             }
         }
-    }
-
-    /// A TrainingJob that would take more workers now, in the order in which they are offered.
-    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i64, Timestamp, Name, Name, i32)> {
-        let view = self.view.training.get(name)?;
-        let workload = self.view.slice_of(&view.uid)?;
-        let run = self.run_under(workload)?;
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
-        let have = granted(workload);
-        let (_, most) = run.bounds;
-        let due = run.due(admitted, run.rules.up_cooldown_seconds);
-        let waits = self.training.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
-        let alone =
-            self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
-        let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
-        let saves = !run.by_restart() || view.facts.saves;
-        let may = have < most && due <= now && !waits && alone && all_up && saves;
-        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.quota.plans.evicts(&workload.uid);
-        let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
-        let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
-        may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
-    }
-
-    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job that runs, and
-    /// neither a queue, a check, a gate nor a limit would keep it out.
-    fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
-        let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
-        let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
-        view.asks_as(workload)
-            && view.facts.queue == workload.queue
-            && gates.is_none()
-            && self.missing_store(view).is_none()
-            && !stopped
-            && !self.is_checked(workload)
-            && self
-                .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
-                .is_none()
-    }
-
-    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be asked about all pods again, running and new ones.
-    /// Until it answers, both slices would hold their quota, and be spared by preemptions.
-    fn is_checked(&self, workload: &WorkloadView) -> bool {
-        let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
-        queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 
     /// Notes that a slice is gone that never replaced another one: the next slice is not made at once.
@@ -411,7 +283,7 @@ impl Control {
     /// Notes that the number of workers of a TrainingJob is about to change: a scale-up whose workers were never ready has failed by that.
     pub(crate) fn note_scaling(&mut self, name: &Name) {
         let view = self.view.training.get(name);
-        let added = view.and_then(|view| self.added_to(self.view.slice_of(&view.uid)?));
+        let added = view.and_then(|view| self.context().added_to(self.view.slice_of(&view.uid)?));
         let Some(uid) = view.map(|view| view.uid.clone()) else { return };
         match added {
             Some(added) => drop(self.training.growth.taken_back.insert(uid, added.workers)),
@@ -459,9 +331,141 @@ impl Control {
         let found = self.view.workloads.get(&name).and_then(|workload| {
             // A restart goes on whatever becomes of its job's spec.
             let restarted = scaled(workload).map(|scale| scale.workers);
-            let workers = restarted.or_else(|| self.run_under(workload).map(|run| run.workers))?;
+            let workers = restarted.or_else(|| self.context().run_under(workload).map(|run| run.workers))?;
             Some((workload.uid.clone(), (workers, now)))
         });
         self.training.growth.shrunk.extend(found);
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The run of a TrainingJob under a Workload whose number of workers may change, `None` when it does not run, or may not.
+    fn run_of(&self, name: &Name, view: &TrainingView, workload: &WorkloadView) -> Option<Run<'a>> {
+        let rules = view.facts.elastic?;
+        let job = self.view.child_of(name, &view.uid, WORKER).filter(|job| !job.deleting);
+        let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
+        let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
+        if rules.rescale == Rescale::ByRestart {
+            // A restart needs the pods for which quota is held. A Job that is to go for the restart may fail first, because its peers are gone.
+            let goes = |job: &JobState| goes_for_restart(workload, job);
+            let restarts = (role.is_some() || job.is_none_or(goes)) && view.asks_as(workload);
+            return self.run_by_restart(name, view, workload, job).filter(|_| restarts);
+        }
+        let (job, role) = job.zip(role)?;
+        let bounds = rules.within(job.annotation(labels::ELASTIC_WORKERS)?)?;
+        let last = job.annotation(labels::LAST_SCALE).and_then(Scale::parse);
+        Some(Run { rules, bounds, job: Some(job), workers: role.wanted, last })
+    }
+
+    /// Whether a Workload stands for its job: no other slice has taken its place.
+    pub(crate) fn stands(&self, workload: &WorkloadView) -> bool {
+        let slice = workload.owner.as_ref().and_then(|owner| self.view.slice_of(&owner.uid));
+        slice.is_none_or(|slice| slice.uid == workload.uid)
+    }
+
+    /// Whether another slice of an elastic job has taken the place of this one, which is not finished yet.
+    pub(crate) fn is_handed_over(&self, workload: &WorkloadView) -> bool {
+        !self.training.growth.jobs.is_empty() && workload.training_job().is_some() && !self.stands(workload)
+    }
+
+    /// The run of the TrainingJob that a Workload stands for.
+    pub(crate) fn run_under(&self, workload: &WorkloadView) -> Option<Run<'a>> {
+        let name = workload.training_job()?;
+        let view = self.view.training.get(&name).filter(|view| !view.deleting && !view.facts.suspended)?;
+        let runs =
+            self.stands(workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
+        let mut run = self.run_of(&name, view, workload).filter(|_| runs)?;
+        // The count of the Workload must not go below its minimum. With partial admission off it has no minimum, and must not change at all.
+        let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
+        run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
+        Some(run)
+    }
+
+    /// Workers that were added last to the run of a Workload and have not been ready yet. A worker that fails later is left to the backoff limit;
+    /// another leader, which cannot distinguish the two, gives it the same time.
+    pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
+        let run = self.run_under(workload).filter(|_| grew(workload))?;
+        let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
+        let job = run.job?;
+        let settled = if run.by_restart() {
+            self.was_up(workload)
+        } else {
+            self.training.growth.settled.get(&job.uid) == Some(&Some(last.at))
+        };
+        let role = job.role.as_deref().filter(|role| !settled && !role.is_up())?;
+        let lack = self.capacity.lacking.get(&job.uid);
+        let since = lack.map_or(last.at, |lack| lack.since.max(last.at));
+        Some(Added { since, workers: granted(workload), ready: role.ready, least: run.bounds.0 })
+    }
+
+    /// The workers that a Workload may do without.
+    pub(crate) fn surplus_of(&self, workload: &WorkloadView) -> Option<engine::Surplus> {
+        let run = self.run_under(workload)?;
+        let pods = i64::from(granted(workload).saturating_sub(run.bounds.0));
+        let step = i64::from(run.rules.down_step);
+        (pods > 0).then(|| engine::Surplus { pod_set: WORKER.to_owned(), pods, step })
+    }
+
+    /// The slice that a Workload is to replace, as long as that holds quota.
+    pub(crate) fn replaced_by(&self, workload: &WorkloadView) -> Option<&'a WorkloadView> {
+        let older = self.view.workloads.get(workload.replaces.as_deref()?)?;
+        let same = older.owner.is_some() && older.owner == workload.owner && older.uid != workload.uid;
+        (same && older.holds_quota()).then_some(older)
+    }
+
+    /// The same for the engine.
+    pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
+        let older = self.replaced_by(workload)?;
+        Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })
+    }
+
+    pub(crate) fn given_to(&self, workload: &WorkloadView) -> Vec<engine::PodSetAssignment> {
+        let Some(admission) = &workload.status.admission else { return Vec::new() };
+        let pods = |name: &str| workload.pods(name, self.settings.reclaimable_pods);
+        deltas::reservation(admission, pods, (engine::Millis(0), None), (false, false, false), None).pod_sets
+    }
+
+    /// A TrainingJob that would take more workers now, in the order in which they are offered.
+    fn could_want(&self, name: &Name, now: Timestamp) -> Option<(i64, Timestamp, Name, Name, i32)> {
+        let view = self.view.training.get(name)?;
+        let workload = self.view.slice_of(&view.uid)?;
+        let run = self.run_under(workload)?;
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let have = granted(workload);
+        let (_, most) = run.bounds;
+        let due = run.due(admitted, run.rules.up_cooldown_seconds);
+        let waits = self.training.growth.not_before.get(&view.uid).is_some_and(|at| *at > now);
+        let alone =
+            self.view.workloads_of(&view.uid).iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
+        let all_up = run.workers == have && run.role().is_some_and(RoleState::is_up);
+        let saves = !run.by_restart() || view.facts.saves;
+        let may = have < most && due <= now && !waits && alone && all_up && saves;
+        let asked = self.training.growth.gives_up.contains_key(&workload.uid) || self.quota.plans.evicts(&workload.uid);
+        let workers = self.workers_within_limit(workload, have.saturating_add(run.rules.up_step).min(most));
+        let may = may && workers > have && !asked && self.slice_may_be_tried(view, workload, workers);
+        may.then(|| (workload.priority.saturating_neg(), due, name.clone(), workload.key(), workers))
+    }
+
+    /// Whether nothing but quota keeps a slice with so many workers from taking the place of a Workload: it would be like the job that runs, and
+    /// neither a queue, a check, a gate nor a limit would keep it out.
+    fn slice_may_be_tried(&self, view: &TrainingView, workload: &WorkloadView, workers: i32) -> bool {
+        let gates = view.admission_gates.as_deref().filter(|gates| self.settings.admission_gates && !gates.is_empty());
+        let stopped = missing_queue(self, workload).is_some() || queue_stop(self, workload).is_some();
+        view.asks_as(workload)
+            && view.facts.queue == workload.queue
+            && gates.is_none()
+            && self.missing_store(view).is_none()
+            && !stopped
+            && !self.is_checked(workload)
+            && self
+                .limit_with(workload, |set| if set.name == WORKER { i64::from(workers) } else { set.count })
+                .is_none()
+    }
+
+    /// Whether an admission check concerns the flavors that a Workload holds. Such a check would be asked about all pods again, running and new ones.
+    /// Until it answers, both slices would hold their quota, and be spared by preemptions.
+    fn is_checked(&self, workload: &WorkloadView) -> bool {
+        let queue = workload.holds().and_then(|queue| self.view.cluster_queues.get(queue));
+        queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())
     }
 }

@@ -38,7 +38,7 @@ impl Case<'_> {
 
     /// The next step towards the number of nodes, `None` when it is known or cannot be yet.
     pub(super) fn count_nodes(&self) -> Option<Decision> {
-        let workload = self.control.view.slice_of(&self.view.uid)?;
+        let workload = self.ctx.view.slice_of(&self.view.uid)?;
         let admitted = workload.is(types::ADMITTED) && workload.reserved();
         if !admitted || workload.is(types::EVICTED) || workload.is(types::FINISHED) {
             return None;
@@ -47,7 +47,7 @@ impl Case<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        let question = Question::CountNodes { pods: self.control.pods_of(workload) };
+        let question = Question::CountNodes { pods: self.ctx.pods_of(workload) };
         let object = key(Kind::TrainingJob, self.name);
         Some(Decision::write(Draft::ask(Purpose::CountNodes, object, question)))
     }
@@ -82,7 +82,7 @@ impl Control {
         self.flights.succeeded(object, object);
         let name = (object.namespace.clone(), object.name.clone());
         let Some(view) = self.view.training.get(&name) else { return };
-        let states = Case { control: self, name: &name, view, now }.states();
+        let states = Case { ctx: &self.context(), name: &name, view, now }.states();
         let crew = self.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states));
         let nodes = i32::try_from(nodes).unwrap_or(i32::MAX);
         if let Some(view) = self.view.training.get_mut(&name) {

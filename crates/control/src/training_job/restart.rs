@@ -42,8 +42,7 @@ impl Case<'_> {
         let roles = self.roles();
         let mut there = roles.iter().filter_map(|role| self.child(role)).filter(|job| !job.deleting);
         let made = there.any(|job| self.was_told(job, scale));
-        let known =
-            self.control.training.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
+        let known = self.ctx.training.growth.shrunk.get(&workload.uid).is_some_and(|(with, _)| *with == scale.workers);
         let waits = !made && !known && self.gone_since(workload).is_none();
         waits.then(|| self.pods_left())
     }
@@ -78,7 +77,7 @@ impl Case<'_> {
         }
         let made = self.roles().iter().filter_map(|role| self.child(role)).map(|job| job.created).min();
         let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
-        let gone = self.control.resumes_from(workload);
+        let gone = self.ctx.resumes_from(workload);
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::{Control, after_seconds};
 use crate::training_job::elastic::{Run, granted, grew, runs_since};
 use crate::workload::status::{seconds, since};
@@ -70,9 +71,21 @@ pub(crate) fn told_workers(job: &JobState, workers: Option<&JobState>) -> Option
 }
 
 impl Control {
+    /// A Workload is about to be seen in that state: objects that were made for another number of workers, as a host file, are not for these.
+    pub(crate) fn note_resized(&mut self, new: &WorkloadView) {
+        let old = self.view.workloads.get(&new.key());
+        if let Some(owner) = new.owner.as_ref()
+            && old.is_some_and(|old| granted(old) != granted(new))
+        {
+            self.training.prepared.remove(&owner.uid);
+        }
+    }
+}
+
+impl<'a> Context<'a> {
     /// The run of a TrainingJob under a Workload, whose Jobs are made anew for another number of workers; `job` is that of its workers.
-    pub(crate) fn run_by_restart<'a>(
-        &'a self,
+    pub(crate) fn run_by_restart(
+        &self,
         name: &Name,
         view: &TrainingView,
         workload: &WorkloadView,
@@ -97,16 +110,6 @@ impl Control {
         let begun = begun_at(workload)?;
         let gone = self.training.growth.shrunk.get(&workload.uid).filter(|_| scaled(workload).is_some());
         Some(gone.map_or(begun, |(_, at)| begun.max(*at)))
-    }
-
-    /// A Workload is about to be seen in that state: objects that were made for another number of workers, as a host file, are not for these.
-    pub(crate) fn note_resized(&mut self, new: &WorkloadView) {
-        let old = self.view.workloads.get(&new.key());
-        if let Some(owner) = new.owner.as_ref()
-            && old.is_some_and(|old| granted(old) != granted(new))
-        {
-            self.training.prepared.remove(&owner.uid);
-        }
     }
 
     /// Whether the status of a Workload's TrainingJob shows that its present run has been up.

@@ -21,25 +21,25 @@ const UNAVAILABLE: &str = training_types::CHECKPOINT_STORE_UNAVAILABLE;
 impl Case<'_> {
     /// Why the store of the job cannot be used at all.
     pub(super) fn missing_store(&self) -> Option<String> {
-        self.control.missing_store(self.view)
+        self.ctx.missing_store(self.view)
     }
 
     /// The wait of a start until it is known where the job goes on, `None` when it is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let begun = self.control.resumes_from(workload)?;
+        let begun = self.ctx.resumes_from(workload)?;
         if self.missing_store().is_some() {
             // The store's return brings the decision back.
             return Some(Decision::Done);
         }
-        let known = self.control.knows_where_to_resume(self.name, self.view, (begun, self.now));
+        let known = self.ctx.knows_where_to_resume(self.name, self.view, (begun, self.now));
         (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
     /// Conditions about the saving interval, kept or missed, and about the store, readable or not. Each is shown once it was true.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
-        let due = self.control.save_due(self.name, self.view).filter(|_| is_up);
-        let book = self.control.book_of(self.name, self.view);
+        let due = self.ctx.save_due(self.name, self.view).filter(|_| is_up);
+        let book = self.ctx.book_of(self.name, self.view);
         let looked = match self.view.facts.store {
             Some(_) => book.and_then(|book| book.at),
             None => Some(self.now),
@@ -63,8 +63,8 @@ impl Case<'_> {
     /// Checkpoints of the job for its status, based on the status before.
     pub(super) fn checkpoint_status(&self, old: Option<CheckpointStatus>) -> Option<CheckpointStatus> {
         let mut new = old.unwrap_or_default();
-        let book = self.control.book_of(self.name, self.view).filter(|book| book.at.is_some());
-        match (self.control.place_of(self.name, self.view), book) {
+        let book = self.ctx.book_of(self.name, self.view).filter(|book| book.at.is_some());
+        match (self.ctx.place_of(self.name, self.view), book) {
             (Some(place), Some(book)) => {
                 let newest = book.listed.iter().rev();
                 new.count = i32::try_from(book.listed.len()).ok();
@@ -78,10 +78,10 @@ impl Case<'_> {
             }
             (None, _) => {}
         }
-        if let Some(begun) = self.control.training.saving.begun.get(&self.view.uid) {
+        if let Some(begun) = self.ctx.training.saving.begun.get(&self.view.uid) {
             new.resumed_from.clone_from(begun);
         }
-        let last = self.control.saved_of(self.name, self.view);
+        let last = self.ctx.saved_of(self.name, self.view);
         let listed = new.checkpoints.first().cloned();
         new.latest = match last {
             Some(last) => listed.filter(|info| info.path == last.uri).or_else(|| Some(told(&last))),

@@ -64,8 +64,8 @@ impl Case<'_> {
 
     /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
-        let run = self.control.run_under(current)?;
-        let asked = self.control.training.growth.gives_up.contains_key(&current.uid);
+        let run = self.ctx.run_under(current)?;
+        let asked = self.ctx.training.growth.gives_up.contains_key(&current.uid);
         let size = new.size(WORKER);
         let fits = new.replaces.as_deref() == Some(&current.key())
             && size > granted(current)
@@ -73,7 +73,7 @@ impl Case<'_> {
             && run.workers == granted(current);
         // A slice with quota waits for a check that its queue did not have before. The wait is short, as no workload may preempt the slice meanwhile.
         let begun = since(&new.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(new.created);
-        let until = self.control.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
+        let until = self.ctx.view.timeline.after_seconds(begun, PATIENCE_SECONDS);
         let stands = !new.is(types::EVICTED) && new.active;
         (fits && until > self.now && stands && !asked).then_some(until)
     }
@@ -92,7 +92,7 @@ impl Case<'_> {
 
     /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest to be decided about.
     pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
-        let run = self.control.run_under(workload)?;
+        let run = self.ctx.run_under(workload)?;
         let have = granted(workload);
         if run.shrinks(workload) {
             let lower = || Decision::write(self.lower(workload, run.workers, ""));
@@ -128,13 +128,13 @@ impl Case<'_> {
         run: &Run<'_>,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let asked = self.control.training.growth.gives_up.get(&workload.uid)?;
+        let asked = self.ctx.training.growth.gives_up.get(&workload.uid)?;
         let (have, keeps) = (granted(workload), asked.keeps.max(run.bounds.0));
         if keeps >= have {
             return None;
         }
-        let whom = self.control.view.workloads.by_uid(&asked.eviction.preemptor);
-        let whom = preemptor_words(self.control, whom);
+        let whom = self.ctx.view.workloads.by_uid(&asked.eviction.preemptor);
+        let whom = preemptor_words(self.ctx, whom);
         let words = format!("from {have} to {keeps} workers: {whom} needs quota ({})", asked.eviction.reason);
         Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
     }
@@ -145,7 +145,7 @@ impl Case<'_> {
         workload: &WorkloadView,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let run = self.control.run_under(workload).filter(Run::by_restart)?;
+        let run = self.ctx.run_under(workload).filter(Run::by_restart)?;
         self.give_up(workload, &run, states)
     }
 
@@ -169,17 +169,17 @@ impl Case<'_> {
 
     /// Workers that were added are given up again when they get no nodes, or are not ready in time.
     fn late(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
-        let added = self.control.added_to(workload)?;
+        let added = self.ctx.added_to(workload)?;
         let have = granted(workload);
         let give_up = |keeps: i32, why: String| {
             let words = format!("from {have} to {keeps} workers: {why}");
             self.resize(workload, run, keeps, (SCALING_DOWN, words))
         };
-        if let Some((keeps, why)) = added.keeps().zip(no_nodes_for_added(self.control, workload)) {
+        if let Some((keeps, why)) = added.keeps().zip(no_nodes_for_added(self.ctx, workload)) {
             return Some(give_up(keeps, why));
         }
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let due = self.control.view.timeline.after_seconds(added.since, limit);
+        let due = self.ctx.view.timeline.after_seconds(added.since, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
@@ -189,24 +189,24 @@ impl Case<'_> {
 
     /// The new slice, when there is idle quota for one.
     fn grown(&self, workload: &WorkloadView, run: &Run<'_>) -> Option<Decision> {
-        let workers = *self.control.training.growth.wanted.get(&self.view.uid)?;
-        let alone = self.control.view.workloads_of(&self.view.uid);
+        let workers = *self.ctx.training.growth.wanted.get(&self.view.uid)?;
+        let alone = self.ctx.view.workloads_of(&self.view.uid);
         let alone = alone.iter().all(|one| one.uid == workload.uid || one.is(types::FINISHED));
         if !alone || workers <= granted(workload) || workers > run.bounds.1 || !self.view.asks_as(workload) {
             return None;
         }
-        if self.control.flights.creations_full() {
+        if self.ctx.flights.creations_full() {
             return Some(Decision::WaitForCreations);
         }
-        let settings = &self.control.settings;
+        let settings = &self.ctx.settings;
         let (whole, copied) = (self.view.whole(), &settings.label_keys_to_copy);
         let whole = training_workload(&whole, &settings.cards, Priority::default(), copied).ok()?;
-        let whole = self.control.with_priority(whole, self.classes()).ok()?;
+        let whole = self.ctx.with_priority(whole, self.classes()).ok()?;
         let first = workload.rare.as_ref().and_then(|rare| rare.slice.clone()).unwrap_or_else(|| workload.name.clone());
         let past = Past { queued: workload.queued_first(), admitted: runs_since(workload)? };
         let new = slice_workload(whole, (&workload.name, &workload.uid), &first, past, workers)?;
         let asker = key(Kind::TrainingJob, self.name);
-        Some(create(self.control, &asker, &new, |message| {
+        Some(create(self.ctx, &asker, &new, |message| {
             self.notice(EventType::Normal, event_reasons::CREATED_WORKLOAD, message)
         }))
     }
@@ -227,10 +227,10 @@ impl Case<'_> {
             let lower = || Decision::write(self.lower(workload, workers, "").telling(told));
             return self.surplus_left(workload, workers, pods_with(run, states)).unwrap_or_else(lower);
         }
-        let asked = self.control.asked_to_save(workload, self.now);
+        let asked = self.ctx.asked_to_save(workload, self.now);
         let (grace, told) = match asked {
             Some((grace, told)) => (Some(grace), told),
-            None => (self.control.time_to_save(workload, self.now, (reason, words.as_str())), false),
+            None => (self.ctx.time_to_save(workload, self.now, (reason, words.as_str())), false),
         };
         if let Some(grace) = grace.as_ref().filter(|grace| self.all_ready(states) && grace.lasts(self.now)) {
             if told {
@@ -238,7 +238,7 @@ impl Case<'_> {
             }
             let notice = self.notice(EventType::Normal, CHECKPOINT_REQUESTED, grace.request());
             let how = (Purpose::AskToSave, [labels::SAVE_BY, labels::SAVE_REASON]);
-            return grace.tell(self.control, workload, how, notice);
+            return grace.tell(self.ctx, workload, how, notice);
         }
         let words = match grace.filter(|grace| told || grace.saved) {
             Some(grace) => format!("{words}; {}", self.what_was_saved(&grace)),
@@ -281,19 +281,19 @@ impl Case<'_> {
     /// be newer than the statuses of the Jobs. The quota is held until these count no more pods either: otherwise the rest would be charged as usage
     /// beyond quota for a moment, and the job evicted for the preemptors that its workers have made room for.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
-        let parts = self.control.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
+        let parts = self.ctx.view.jobs.controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);
         if counted > most {
             return Some(Decision::Wait(after(self.now, LOOK_MS)));
         }
-        let known = self.control.training.growth.shrunk.get(&workload.uid);
+        let known = self.ctx.training.growth.shrunk.get(&workload.uid);
         if known.is_some_and(|(with, _)| *with == workers) {
             return None;
         }
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        let (pods, most) = (self.control.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (pods, most) = (self.ctx.pods_of(workload), usize::try_from(most).unwrap_or(0));
         let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
     }
@@ -302,7 +302,7 @@ impl Case<'_> {
     pub(super) fn lower(&self, workload: &WorkloadView, workers: i32, then: &str) -> Draft {
         let pods = |set: &PodSetSpec| if set.name == WORKER { i64::from(workers) } else { set.count };
         let mut metadata = workload.identity().metadata();
-        let size = self.control.size_of_workload(workload, pods);
+        let size = self.ctx.size_of_workload(workload, pods);
         metadata.as_object_mut().map(|fields| fields.insert("annotations".to_owned(), size.into()));
         let body = json!({
             "apiVersion": berth_api::API_VERSION,
@@ -325,7 +325,7 @@ impl Case<'_> {
     pub(super) fn elasticity(&self, workload: Option<&WorkloadView>) -> Option<Words> {
         let rules = self.view.facts.elastic?;
         let (min, max) = (rules.min, rules.max);
-        if !self.control.settings.engine.partial_admission {
+        if !self.ctx.settings.engine.partial_admission {
             let message =
                 format!("{max} workers: with the gate PartialAdmission off a job is admitted whole or not at all");
             return Some((false, own_reasons::PARTIAL_ADMISSION_OFF.to_owned(), message));
@@ -338,7 +338,7 @@ impl Case<'_> {
         let (reason, message) = match rules.rescale {
             Rescale::InPlace => {
                 let adds = format!("adds {up} at once, {after_up}s after its start or a change");
-                let run = workload.and_then(|workload| self.control.run_under(workload)).map(|run| run.bounds);
+                let run = workload.and_then(|workload| self.ctx.run_under(workload)).map(|run| run.bounds);
                 let bounds = match run.filter(|bounds| *bounds != (min, max)) {
                     Some((least, most)) => format!(
                         "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"

@@ -57,7 +57,7 @@ impl Case<'_> {
             return decision;
         }
         let ready = self.all_ready(&states) || (runs_on(workload) && self.is_up(workload, &states));
-        if let Some(draft) = pods_ready::follow(self.control, workload, ready, self.now) {
+        if let Some(draft) = pods_ready::follow(self.ctx, workload, ready, self.now) {
             return Decision::write(draft);
         }
         if let Some(draft) = self.forget_time_outs(workload, &states) {
@@ -66,7 +66,7 @@ impl Case<'_> {
         let scaling = self.scale(workload, &states);
         if self.is_up(workload, &states) {
             // At that time the status shows its user that the save is late.
-            let due = self.control.save_due(self.name, self.view).filter(|due| *due > self.now);
+            let due = self.ctx.save_due(self.name, self.view).filter(|due| *due > self.now);
             let told = || due.map_or(Decision::Done, Decision::Wait);
             return Decision::first_or_earliest(scaling, || {
                 Decision::first_or_earliest(self.without_nodes(workload), told)
@@ -90,11 +90,11 @@ impl Case<'_> {
         if let Some(decision) = self.look_first(workload) {
             return decision;
         }
-        let cards = &self.control.settings.cards;
-        let save_to = self.control.place_of(self.name, self.view).map(|place| place.uri());
-        let saved = self.control.saved_of(self.name, self.view);
+        let cards = &self.ctx.settings.cards;
+        let save_to = self.ctx.place_of(self.name, self.view).map(|place| place.uri());
+        let saved = self.ctx.saved_of(self.name, self.view);
         let told = Continuation { save_to: save_to.as_deref(), saved: saved.as_ref() };
-        let made = placements(self.control, workload)
+        let made = placements(self.ctx, workload)
             .map_err(RunError::from)
             .and_then(|placements| children(&self.view.whole(), cards, &placements, told));
         let all = match made {
@@ -102,7 +102,7 @@ impl Case<'_> {
             Err(RunError::Placement(error)) if error.passes() => return self.cannot_start(workload, &error),
             Err(error) => return self.never_starts(workload, &error.to_string()),
         };
-        let prepared = self.control.training.prepared.get(&self.view.uid);
+        let prepared = self.ctx.training.prepared.get(&self.view.uid);
         for child in all {
             let name = (self.name.0.clone(), child.name.clone());
             let object = match child.kind {
@@ -112,7 +112,7 @@ impl Case<'_> {
             };
             let there = match child.kind {
                 ChildKind::Service | ChildKind::ConfigMap => prepared.is_some_and(|known| known.contains(&object)),
-                ChildKind::Job => match self.control.view.jobs.get(&object) {
+                ChildKind::Job => match self.ctx.view.jobs.get(&object) {
                     Some(job) if self.is_ours(job) && !job.deleting => true,
                     Some(_) => return self.name_taken(),
                     None => false,
@@ -121,12 +121,12 @@ impl Case<'_> {
             if there {
                 continue;
             }
-            let again = self.control.remains.starts.again(&self.view.uid, &object.name, workload);
+            let again = self.ctx.remains.starts.again(&self.view.uid, &object.name, workload);
             let again = again.filter(|_| child.kind == ChildKind::Job);
             if let Some(again) = again.filter(|again| again.due > self.now) {
                 return Decision::Wait(again.due);
             }
-            if let Some(until) = self.control.flights.backing_off(&object, self.now) {
+            if let Some(until) = self.ctx.flights.backing_off(&object, self.now) {
                 // A decision that is due before that comes first.
                 return Decision::Wait(until);
             }
@@ -152,14 +152,14 @@ impl Case<'_> {
 
     /// Answer of the API server to the last refused creation of an object that the job needs, as reason and message.
     fn refusal(&self) -> Option<(String, String)> {
-        let (object, text) = self.control.flights.refusal(&key(Kind::TrainingJob, self.name))?;
+        let (object, text) = self.ctx.flights.refusal(&key(Kind::TrainingJob, self.name))?;
         let what = format!("{} {}", object.kind.name(), object.name);
         Some((own_reasons::FAILED_CREATE.to_owned(), format!("the API server refused {what}: {text}")))
     }
 
     /// Obstacle that keeps the job from having all its Jobs, as reason and message.
     pub(super) fn obstacle(&self) -> Option<(String, String)> {
-        let jobs = &self.control.view.jobs;
+        let jobs = &self.ctx.view.jobs;
         let taken = self.roles().into_iter().map(|role| self.child_key(&role)).find_map(|object| {
             let job = jobs.get(&object).filter(|job| job.deleting || !self.is_ours(job))?;
             let ObjectKey { namespace, name, .. } = &object;
@@ -223,7 +223,7 @@ impl Case<'_> {
         let mut notices = match child.kind {
             ChildKind::Job => {
                 let from = saved.map(resumption).unwrap_or_default();
-                let given = status::given(self.control, workload);
+                let given = status::given(self.ctx, workload);
                 let message = format!("Created Job {}, admitted by clusterQueue {queue}: {given}{from}", child.name);
                 vec![self.notice(EventType::Normal, reasons::STARTED, message)]
             }
@@ -243,19 +243,19 @@ impl Case<'_> {
         let gone = self.gone_since(workload);
         let begun = gone.unwrap_or(started);
         // Workers that were added by a restart are given up first.
-        let added = self.control.added_to(workload).filter(|_| scaled(workload).is_some());
+        let added = self.ctx.added_to(workload).filter(|_| scaled(workload).is_some());
         let begun = added.map_or(begun, |added| added.since.max(begun));
-        let due = self.control.view.timeline.after_seconds(begun, limit);
+        let due = self.ctx.view.timeline.after_seconds(begun, limit);
         if due > self.now {
             return Decision::Wait(due);
         }
-        if let Some(decision) = at_timeout(self.control, workload, (begun, due), self.now) {
+        if let Some(decision) = at_timeout(self.ctx, workload, (begun, due), self.now) {
             return decision;
         }
         let states = self.states();
         if !self.lacks_jobs(&states) && states.values().all(RoleState::has_all_pods) {
-            match have_nodes(self.control, workload, due, self.now) {
-                None => return find_stuck(self.control, workload),
+            match have_nodes(self.ctx, workload, due, self.now) {
+                None => return find_stuck(self.ctx, workload),
                 Some(true) => return Decision::Wait(after_seconds(self.now, NODES_SECONDS)),
                 Some(false) => {}
             }
@@ -287,16 +287,16 @@ impl Case<'_> {
     /// that. Pods that fail, pull images or mount volumes are left to the backoff limit.
     fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let run = self.control.run_under(workload).filter(|run| !run.by_restart());
+        let run = self.ctx.run_under(workload).filter(|run| !run.by_restart());
         if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
             // Enough pods of the elastic job train on.
             return None;
         }
-        let due = self.control.view.timeline.after_seconds(lacks_unwatched(self.control, workload)?, limit);
+        let due = self.ctx.view.timeline.after_seconds(lacks_unwatched(self.ctx, workload)?, limit);
         if due > self.now {
             return Some(Decision::Wait(due));
         }
-        Some(leave_unwatched(self.control, workload, (due, self.now), |pod| {
+        Some(leave_unwatched(self.ctx, workload, (due, self.now), |pod| {
             let words = format!("pods lost their nodes and had no others within {limit}s");
             self.release(workload, &words, Some(pod).filter(|pod| !pod.is_empty()))
         }))
@@ -304,7 +304,7 @@ impl Case<'_> {
 
     /// Releases a gang that is out of time; it comes back after a while.
     fn release(&self, workload: &WorkloadView, words: &str, obstacle: Option<String>) -> Decision {
-        let (count, delay) = next_pause(self.control, workload);
+        let (count, delay) = next_pause(self.ctx, workload);
         let mut message = format!("{words}; tried again after {delay}s");
         if let Some(obstacle) = obstacle {
             message = format!("{message}: {obstacle}");

@@ -17,8 +17,8 @@ use super::scale::ELASTIC;
 use crate::cache::WorkloadView;
 use crate::cache::training_view::{TrainingView, has_ended};
 use crate::capacity::watch::{RECLAIMED, STOCK_OUT};
-use crate::controller::flight::Draft;
-use crate::controller::{Control, key};
+use crate::context::Context;
+use crate::controller::{flight::Draft, key};
 use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
@@ -40,12 +40,12 @@ pub(super) const JOB_GONE: &str = own_reasons::JOB_GONE;
 const EVENT_LIMIT: usize = 1_024;
 
 /// The status write of a TrainingJob, `None` when nothing differs.
-pub(crate) fn status(control: &Control, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
+pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> Option<Draft> {
     let name = (object.namespace.clone(), object.name.clone());
-    let view = control.view.training.get(&name)?;
-    let case = Case { control, name: &name, view, now };
+    let view = ctx.view.training.get(&name)?;
+    let case = Case { ctx, name: &name, view, now };
     // In a namespace that is not managed any more the status is written while a Workload stands for the job: nothing else remembers its end.
-    let followed = case.managed() || control.view.slice_of(&view.uid).is_some();
+    let followed = case.managed() || ctx.view.slice_of(&view.uid).is_some();
     if view.deleting || !followed { None } else { draft(&case, |_| true) }
 }
 
@@ -75,13 +75,13 @@ fn request_to_save(status: &TrainingJobStatus) -> Option<(&str, &str)> {
 
 fn draft(case: &Case<'_>, wanted: impl Fn(&TrainingJobStatus) -> bool) -> Option<Draft> {
     let view = case.view;
-    let workload = case.control.view.slice_of(&view.uid);
+    let workload = case.ctx.view.slice_of(&view.uid);
     let new = Telling { case, workload, states: case.states() }.status().filter(wanted)?;
     let old = serde_json::to_value(&view.status).ok()?;
     let mut patch = berth_jobs::merge_diff(&old, &serde_json::to_value(&new).ok()?)?;
     if let Some(workload) = workload {
         // The number of accelerators changes with the spec, whose generation is written anyway.
-        let accelerators = case.control.accelerators_of(workload);
+        let accelerators = case.ctx.accelerators_of(workload);
         patch.as_object_mut().map(|fields| fields.insert("accelerators".to_owned(), accelerators.into()));
     }
     let late = find_true(&new.conditions, SCHEDULING_TIMEOUT)
@@ -203,7 +203,7 @@ impl Telling<'_> {
             self.set_once_true(status, kind, words);
         }
         let request = self.checkpoint_request(status);
-        let notified = &self.case.control.training.saving.notified;
+        let notified = &self.case.ctx.training.saving.notified;
         if self.workload.is_some_and(|workload| notified.contains_key(&workload.uid)) {
             // The job may have saved before there was a status to say that it is to.
             self.set(status, CHECKPOINT_REQUESTED, request);
@@ -241,7 +241,7 @@ impl Telling<'_> {
         let at = evicted.last_transition_time.0;
         let out_of_time = || {
             let limit = self.case.view.facts.scheduling_timeout_seconds?;
-            let due = self.case.control.view.timeline.after_seconds(told_from(self.workload?)?, limit);
+            let due = self.case.ctx.view.timeline.after_seconds(told_from(self.workload?)?, limit);
             // A gang that ran until then had its pods, and lost some.
             let running = find(&self.case.view.status.conditions, training_types::RUNNING);
             let ran = running.is_some_and(|told| told.status == "True" || told.last_transition_time.0 >= at);
@@ -261,11 +261,11 @@ impl Telling<'_> {
         let asked = before.is_some_and(|before| before.status == "True");
         let holds = self.workload.is_some_and(WorkloadView::reserved);
         let ended = self.workload.is_some_and(|workload| workload.is(types::FINISHED));
-        let control = self.case.control;
-        let notified = self.workload.and_then(|workload| control.training.saving.notified.get(&workload.uid));
+        let ctx = self.case.ctx;
+        let notified = self.workload.and_then(|workload| ctx.training.saving.notified.get(&workload.uid));
         let told = asked || notified.is_some();
-        let to_stop = self.workload.filter(|_| told).and_then(|workload| control.grace_of(workload));
-        let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| control.last_request(workload));
+        let to_stop = self.workload.filter(|_| told).and_then(|workload| ctx.grace_of(workload));
+        let to_shrink = self.workload.filter(|_| to_stop.is_none()).and_then(|workload| ctx.last_request(workload));
         let known = to_shrink.as_ref().map(|(_, request)| request.told).or(notified.copied());
         let shown = asked || ended || known.is_none_or(|told| told.user);
         if let (Some((_, request)), Some(before)) = (&to_shrink, before)
@@ -313,7 +313,7 @@ impl Telling<'_> {
     fn admission(&self) -> Words {
         if let Some(workload) = self.admitted() {
             let queue = workload.holds().unwrap_or_default();
-            let given = given(self.case.control, workload);
+            let given = given(self.case.ctx, workload);
             return (true, reasons::ADMITTED.to_owned(), format!("Admitted by ClusterQueue {queue}: {given}"));
         }
         let conditions = self.workload.map(|workload| workload.status.conditions.as_slice()).unwrap_or_default();
@@ -381,7 +381,7 @@ impl Telling<'_> {
         status.allocated_resources = admitted.map(|workload| self.allocated(workload));
         let flavors = admitted.map(flavors_of).unwrap_or_default();
         let of_tier = |flavor: &String| {
-            let object = self.case.control.view.flavors.get(flavor)?;
+            let object = self.case.ctx.view.flavors.get(flavor)?;
             object.metadata.labels.as_ref()?.get(labels::CAPACITY_TIER).cloned()
         };
         status.capacity_tier = flavors.iter().find_map(of_tier);
@@ -431,7 +431,7 @@ impl Telling<'_> {
             }
         }
         let sum = |resource: &str| sums.get(resource).copied().unwrap_or(Amount::ZERO);
-        let cards = &self.case.control.settings.cards;
+        let cards = &self.case.ctx.settings.cards;
         let gpus = sums.iter().filter(|(resource, _)| cards.counts(resource));
         AllocatedResources {
             gpus: gpus.fold(Amount::ZERO, |sum, (_, amount)| sum.add(*amount)).get(),
@@ -491,8 +491,8 @@ fn flavors_of(workload: &WorkloadView) -> Vec<String> {
 }
 
 /// The flavors of an admission in words, with the tier of each that has one.
-pub(super) fn given(control: &Control, workload: &WorkloadView) -> String {
-    let words = flavors_of(workload).into_iter().map(|flavor| match control.capacity_tier_of(&flavor) {
+pub(super) fn given(ctx: &Context<'_>, workload: &WorkloadView) -> String {
+    let words = flavors_of(workload).into_iter().map(|flavor| match ctx.capacity_tier_of(&flavor) {
         Some(tier) => format!("flavor {flavor} ({tier} capacity)"),
         None => format!("flavor {flavor}"),
     });

@@ -24,7 +24,7 @@ impl Case<'_> {
             return decision;
         }
         // A status that the API server refuses keeps no quota from others.
-        let silent = self.control.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
+        let silent = self.ctx.flights.backing_off(&key(Kind::TrainingJob, self.name), self.now).is_some();
         let told = || status::answer_told(self).or_else(|| status::timeout_told(self));
         if let Some(told) = told().filter(|_| !silent) {
             return Decision::write(told);
@@ -77,8 +77,8 @@ impl Case<'_> {
         }
         let message = find(&workload.status.conditions, types::EVICTED).map(|condition| condition.message.as_str());
         let message = message.unwrap_or_default();
-        let knew = self.control.training.saving.notified.get(&workload.uid);
-        let why = self.control.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
+        let knew = self.ctx.training.saving.notified.get(&workload.uid);
+        let why = self.ctx.grace_of(workload).filter(|grace| knew.is_some_and(|told| told.pods || grace.saved));
         let why = why.map_or_else(|| message.to_owned(), |grace| format!("{message}; {}", self.what_was_saved(&grace)));
         self.clear_away(workload, &why)
     }
@@ -90,15 +90,15 @@ impl Case<'_> {
 
     /// The next step while the job may save its work: a job that lacks pods cannot.
     fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
-        let grace = self.control.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
+        let grace = self.ctx.grace_of(workload).filter(|grace| grace.lasts(self.now))?;
         let whole = self.all_ready(&self.states());
         let notice = self.notice(EventType::Normal, status::CHECKPOINT_REQUESTED, grace.request());
-        whole.then(|| grace.wait(self.control, workload, notice))
+        whole.then(|| grace.wait(self.ctx, workload, notice))
     }
 
     /// Text about the result of a request to save.
     pub(super) fn what_was_saved(&self, grace: &Grace) -> String {
-        let step = self.control.saved_of(self.name, self.view).and_then(|saved| saved.step);
+        let step = self.ctx.saved_of(self.name, self.view).and_then(|saved| saved.step);
         match (grace.saved, step) {
             (true, Some(step)) => format!("saved its checkpoint of step {step}"),
             (true, None) => "saved a checkpoint".to_owned(),
@@ -128,24 +128,24 @@ impl Case<'_> {
     }
 
     pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
-        let children = self.control.view.children_of(self.name, &self.view.uid);
+        let children = self.ctx.view.children_of(self.name, &self.view.uid);
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         // Jobs of roles that the spec does not have any more are included.
         let known: BTreeSet<ObjectKey> = known.collect();
         let others: BTreeSet<ObjectKey> = children.filter(|child| !known.contains(*child)).cloned().collect();
         for object in known.iter().chain(&others) {
-            if self.control.flights.busy(object) {
+            if self.ctx.flights.busy(object) {
                 // A creation of the Job may be under way.
                 return Some(Decision::Done);
             }
             // A TrainingJob that is deleted without its Jobs has let go of them.
             let is_taken = |job: &JobState| !self.view.leaves_pods && self.is_taken_from_us(job);
             let ours = |job: &&JobState| self.is_ours(job) || is_taken(job);
-            let ours = self.control.view.jobs.get(object).filter(ours);
+            let ours = self.ctx.view.jobs.get(object).filter(ours);
             let Some(job) = ours.filter(|job| wanted(job)) else { continue };
             // A finalizer may keep the Job for ever, and its pods run as long as it is there: they go before it.
             let kept = job.deleting && known.contains(object);
-            if job.deleting && (!kept || self.control.remains.job_is_rid_of_pods(&job.uid)) {
+            if job.deleting && (!kept || self.ctx.remains.job_is_rid_of_pods(&job.uid)) {
                 // The pods of such a Job are probed.
                 continue;
             }
@@ -160,7 +160,7 @@ impl Case<'_> {
     /// Time until which a creation with a lost answer may still make a Job of it.
     pub(super) fn creation_until(&self) -> Option<Timestamp> {
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
-        known.filter_map(|object| self.control.flights.strays.creation_until(&object, self.now)).max()
+        known.filter_map(|object| self.ctx.flights.strays.creation_until(&object, self.now)).max()
     }
 
     /// Asks whether pods of the job are left, `None` when it is known that there are none.
@@ -168,13 +168,13 @@ impl Case<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        if self.control.remains.pods_are_gone(&workload.uid) {
+        if self.ctx.remains.pods_are_gone(&workload.uid) {
             return None;
         }
         if self.view.leaves_pods && workload.is(types::ADMITTED) {
             // The Jobs have no owner by now, and go on.
-            return Some(left::of_leaving(self.control, workload, self.now));
+            return Some(left::of_leaving(self.ctx, workload, self.now));
         }
-        Some(probe_pods(self.control, workload))
+        Some(probe_pods(self.ctx, workload))
     }
 }

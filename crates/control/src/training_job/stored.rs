@@ -3,23 +3,24 @@
 use jiff::Timestamp;
 
 use crate::cache::Name;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::write::{Kind, Purpose, Question, Request};
 
 /// Decides about the checkpoints of one TrainingJob.
-pub(crate) fn decide(control: &Control, name: &Name, now: Timestamp) -> Decision {
-    let Some(view) = control.view.training.get(name).filter(|view| !view.deleting) else { return Decision::Done };
-    let Some(place) = control.place_of(name, view) else { return Decision::Done };
+pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
+    let Some(view) = ctx.view.training.get(name).filter(|view| !view.deleting) else { return Decision::Done };
+    let Some(place) = ctx.place_of(name, view) else { return Decision::Done };
     let object = key(Kind::Checkpoints, name);
-    if let Some(book) = control.book_of(name, view).filter(|book| book.fault.is_none()) {
-        let ids = control.surplus(view, book);
+    if let Some(book) = ctx.book_of(name, view).filter(|book| book.fault.is_none()) {
+        let ids = ctx.surplus(view, book);
         if !ids.is_empty() {
             let request = Request::DeleteCheckpoints { place, ids };
             return Decision::write(Draft::of_any_version(Purpose::DeleteCheckpoints, object, request));
         }
     }
-    match control.next_look(name, view, now) {
+    match ctx.next_look(name, view, now) {
         None => Decision::Done,
         Some(due) if due > now => Decision::Wait(due),
         Some(_) => {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
-use crate::controller::Control;
+use crate::context::Context;
 use crate::deltas;
 use crate::measure::{Labels, Measure};
 use crate::queues::figures::{Gauges, shown};
@@ -26,7 +26,7 @@ fn count(name: &'static str, labels: Labels) -> Measure {
     Measure::Count { name, labels, by: 1 }
 }
 
-impl Control {
+impl Context<'_> {
     /// The measures of a change of a TrainingJob's Workload from `old` to `new`, seen at `now`.
     pub(crate) fn training_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let Some(job) = new.training_job().and_then(|name| self.view.training.get(&name)) else { return Vec::new() };

@@ -4,8 +4,9 @@ use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model::Blocked;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::Decision;
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::job;
 use crate::pod;
 use crate::workload::gates::{self, GATED};
@@ -23,50 +24,50 @@ const LEFT_PODS: &str = "waits until the pods have ended that its job runs witho
 const NOT_MANAGED: &str = own_reasons::NOT_MANAGED;
 
 /// Why a pending workload must not be tried: reason and message, `None` when nothing forbids it.
-pub(crate) fn blocked(control: &Control, workload: &WorkloadView) -> Option<(&'static str, String)> {
-    if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(control, workload)) {
+pub(crate) fn blocked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'static str, String)> {
+    if let Some(refused) = workload.refused().map(str::to_owned).or_else(|| refused_job(ctx, workload)) {
         return Some((reasons::MISCONFIGURED, refused));
     }
-    if let Some(unknown) = control.unlisted_owner(workload) {
+    if let Some(unknown) = ctx.unlisted_owner(workload) {
         return Some((reasons::MISCONFIGURED, unknown));
     }
-    if !control.manages_owner(workload) {
+    if !ctx.manages_owner(workload) {
         return Some((reasons::MISCONFIGURED, unmanaged(workload)));
     }
-    if let Some(why) = unasked(control, workload) {
+    if let Some(why) = unasked(ctx, workload) {
         return Some((reasons::MISCONFIGURED, why));
     }
-    if control.is_ending(&workload.namespace) {
+    if ctx.is_ending(&workload.namespace) {
         return Some((reasons::PENDING_EVALUATION, "its namespace is being deleted".to_owned()));
     }
-    match standing(control, workload) {
+    match standing(ctx, workload) {
         Standing::Absent if workload.group.is_some() => {
             return Some((reasons::PENDING_EVALUATION, "waits for the pods of its group: none is there".to_owned()));
         }
-        Standing::There if !is_suspended(control, workload) => {}
+        Standing::There if !is_suspended(ctx, workload) => {}
         _ => return Some((reasons::PENDING_EVALUATION, String::new())),
     }
-    if let Some(part) = last_run(control, workload) {
+    if let Some(part) = last_run(ctx, workload) {
         let ObjectKey { namespace, name, .. } = part;
         return Some((
             reasons::PENDING_EVALUATION,
             format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
         ));
     }
-    if control.runs_without_quota(workload) && !control.is_on_trial(workload) {
+    if ctx.runs_without_quota(workload) && !ctx.is_on_trial(workload) {
         return Some((reasons::PENDING_EVALUATION, LEFT_PODS.to_owned()));
     }
-    if let Some(fault) = control.lacks_store(workload) {
+    if let Some(fault) = ctx.lacks_store(workload) {
         return Some((reasons::MISCONFIGURED, fault));
     }
-    if let Some(limit) = control.limit_on(workload) {
+    if let Some(limit) = ctx.limit_on(workload) {
         return Some((own_reasons::ADMISSION_LIMIT, limit));
     }
     if let Some(message) = gates::message(workload) {
         return Some((GATED, message));
     }
     // A workload that was evicted for itself waits until its condition `Requeued` is True, and one that a stopped queue evicted until the stop ends.
-    if matches!(way_back(control, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
+    if matches!(way_back(ctx, workload), Some(WayBack::Stays | WayBack::At(_, reasons::BACKOFF_FINISHED, _))) {
         return Some((reasons::PENDING_EVALUATION, String::new()));
     }
     held_back(workload)
@@ -85,37 +86,37 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
 }
 
 /// Why no job requests quota through a Workload although its owner is there, in words for the user; `None` where one does, or the owner is absent.
-pub(crate) fn unasked(control: &Control, workload: &WorkloadView) -> Option<String> {
+pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let whole = workload.whole()?;
     if whole.kind.is_job() {
-        return job::unasked(control, &whole, control.view.job_of(workload)?, workload);
+        return job::unasked(ctx, &whole, ctx.view.job_of(workload)?, workload);
     }
-    if standing(control, workload) != Standing::There {
+    if standing(ctx, workload) != Standing::There {
         return None;
     }
     if whole.kind == Kind::Pod {
         let name = (whole.namespace, whole.name);
-        return pod::unasked(control, &name, control.view.pods.get(&name)?);
+        return pod::unasked(ctx, &name, ctx.view.pods.get(&name)?);
     }
-    (!control.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
+    (!ctx.manages(&workload.namespace)).then(|| job::UNMANAGED_NAMESPACE.to_owned())
 }
 
 /// Sends an event once about quota that a workload keeps although its job does not request it any more.
-pub(crate) fn kept(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decision> {
     if workload.is(types::EVICTED) || !workload.is(types::ADMITTED) {
         return None;
     }
-    let why = unasked(control, workload)?;
+    let why = unasked(ctx, workload)?;
     let message = format!("{why}: what runs keeps its quota and runs on, and once it is evicted it does not come back");
     let said = (NOT_MANAGED, message);
-    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
 /// How a pending workload is counted that must not be tried; `None` where it may be tried.
-pub(crate) fn counted(control: &Control, workload: &WorkloadView) -> Option<Blocked> {
+pub(crate) fn counted(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Blocked> {
     let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
-    blocked(control, workload).map(|_| counted)
+    blocked(ctx, workload).map(|_| counted)
 }
 
 /// Whether the workload is in a queue while it holds no quota, as in Kueue: no gate is closed, and its job does not hold it back.
@@ -125,21 +126,21 @@ pub(crate) fn may_queue(workload: &WorkloadView) -> bool {
 
 /// Whether a TrainingJob that its user has suspended controls the workload. The workload is deactivated once the status of the TrainingJob says so,
 /// which may take a while.
-pub(crate) fn is_suspended(control: &Control, workload: &WorkloadView) -> bool {
-    let job = workload.training_job().and_then(|name| control.view.training.get(&name));
+pub(crate) fn is_suspended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
+    let job = workload.training_job().and_then(|name| ctx.view.training.get(&name));
     job.is_some_and(|job| job.facts.suspended)
 }
 
 /// A Job of the last run of a TrainingJob that is still being deleted and whose name the next run needs.
-fn last_run(control: &Control, workload: &WorkloadView) -> Option<ObjectKey> {
+fn last_run(ctx: &Context<'_>, workload: &WorkloadView) -> Option<ObjectKey> {
     workload.training_job()?;
     let owner = workload.owner.as_ref()?;
-    let parts = parts_of(control, workload, Kind::TrainingJob, &owner.uid);
+    let parts = parts_of(ctx, workload, Kind::TrainingJob, &owner.uid);
     parts.into_iter().find(|(_, part)| part.deleting).map(|(key, _)| key)
 }
 
 /// Sends an event once about quota whose amount cannot be read: the requests of the pods count in its place.
-pub(crate) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Option<Decision> {
+pub(crate) fn unreadable_usage(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decision> {
     let sets = workload.status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
     let mut amounts = sets.flat_map(|set| &set.resource_usage);
     let (resource, text) = amounts.find(|(resource, amount)| berth_quantity::request(resource, &amount.0).is_err())?;
@@ -148,13 +149,13 @@ pub(crate) fn unreadable_usage(control: &Control, workload: &WorkloadView) -> Op
         text.0
     );
     let said = (UNREADABLE_USAGE, message);
-    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, UNREADABLE_USAGE, said.1, REPORTER)))
 }
 
 /// Message about a field of the job itself that decides and that Berth does not support.
-fn refused_job(control: &Control, workload: &WorkloadView) -> Option<String> {
-    control.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
+fn refused_job(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
+    ctx.view.job_of(workload)?.unsupported.as_deref().map(str::to_owned)
 }
 
 /// Message for a workload whose owner is of a kind that is not managed: no controller here would start the owner.

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::queues::checks::concerning;
 use crate::workload::status::{find, seconds, since};
@@ -18,7 +18,7 @@ use crate::write::{EventType, Notice, Purpose, Subresource};
 const UPDATED: &str = event_reasons::UPDATED_ADMISSION_CHECK;
 
 /// The next step of a workload with quota as far as its checks are concerned; `None` when they ask for nothing.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let admission = workload.status.admission.as_ref()?;
     let name = admission.cluster_queue.as_deref()?;
     let states = &workload.status.admission_checks;
@@ -30,37 +30,37 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         return Some(Decision::write(evict(workload, now, (reasons::ADMISSION_CHECK, ""), &message)));
     }
     if workload.is(types::ADMITTED) {
-        return crate::provisioning::check::decide(control, workload, now);
+        return crate::provisioning::check::decide(ctx, workload, now);
     }
-    let queue = control.view.cluster_queues.get(name)?;
+    let queue = ctx.view.cluster_queues.get(name)?;
     // With the older reasons a reservation says nothing about admission.
-    let says = control.settings.observe_unadmitted;
+    let says = ctx.settings.observe_unadmitted;
     let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
         // Another controller reserved this quota without checks and without a condition `Admitted`: it is left at that.
         return None;
     }
-    if control.session.schedules_only {
+    if ctx.session.schedules_only {
         return None;
     }
     if let Some(draft) = sync(workload, &queue.spec, now) {
         return Some(Decision::write(draft));
     }
-    if let Some(decision) = crate::provisioning::check::decide(control, workload, now) {
+    if let Some(decision) = crate::provisioning::check::decide(ctx, workload, now) {
         return Some(decision);
     }
     if states.iter().any(|check| check.state != check_states::READY) {
         return None;
     }
-    let older = control.replaced_by(workload);
+    let older = ctx.replaced_by(workload);
     let mut draft = status_write(workload, Purpose::SetAdmitted, now, |edit| {
         edit.set(types::ADMITTED, true, reasons::ADMITTED, "The workload is admitted");
         if let Some(older) = older {
-            edit.take_over(&older.status, control.time_run(older, now));
+            edit.take_over(&older.status, ctx.time_run(older, now));
         }
     });
     let reserved = since(&workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(now);
-    let waited = control.view.timeline.seconds_between(reserved, now);
+    let waited = ctx.view.timeline.seconds_between(reserved, now);
     let message = format!("Admitted by ClusterQueue {name}, wait time since reservation was {waited}s");
     draft.notices.push(notice(workload, EventType::Normal, reasons::ADMITTED, message, REPORTER));
     Some(Decision::write(draft))
@@ -79,8 +79,8 @@ fn rejected(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
 
 /// Answers of checks before there was quota. A workload that a check rejects is deactivated. A workload that a check wants later waits for that time,
 /// and its checks are asked anew (`docs/departures/0034-checks-before-quota.md`).
-pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    if control.session.schedules_only {
+pub(crate) fn answered(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if ctx.session.schedules_only {
         return None;
     }
     if let Some(decision) = rejected(workload, now) {
@@ -95,9 +95,9 @@ pub(crate) fn answered(control: &Control, workload: &WorkloadView, now: Timestam
 }
 
 /// Lists the checks of a workload without quota: all that it will have to pass with whatever flavors it gets.
-pub(crate) fn list(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let local = control.view.local_queues.get(&workload.local_queue()).filter(|_| !control.session.schedules_only)?;
-    let queue = control.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
+pub(crate) fn list(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let local = ctx.view.local_queues.get(&workload.local_queue()).filter(|_| !ctx.session.schedules_only)?;
+    let queue = ctx.view.cluster_queues.get(local.spec.cluster_queue.as_deref()?)?;
     sync(workload, &queue.spec, now).map(Decision::write)
 }
 

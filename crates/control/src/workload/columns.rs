@@ -11,7 +11,7 @@ use berth_quantity::Amount;
 use serde_json::{Map, Value};
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 
 /// Most resources in a column.
 const MOST_RESOURCES: usize = 6;
@@ -82,7 +82,7 @@ fn annotation(text: String) -> Annotations {
     [(SIZE.to_owned(), text.into())].into_iter().collect()
 }
 
-impl Control {
+impl Context<'_> {
     /// The size of a Workload that has these pod sets, as an annotation.
     pub(crate) fn size_of_pod_sets(&self, namespace: &str, sets: &[api::PodSet]) -> Annotations {
         let needs = self.needs_of(namespace, sets);
@@ -105,7 +105,7 @@ impl Control {
     }
 
     /// The capacity tiers of flavors, each once.
-    pub(crate) fn tiers_of<'a>(&self, flavors: impl Iterator<Item = &'a String>) -> Vec<String> {
+    pub(crate) fn tiers_of<'b>(&self, flavors: impl Iterator<Item = &'b String>) -> Vec<String> {
         let tiers: BTreeSet<_> = flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).collect();
         tiers.into_iter().map(|tier| tier.to_string()).collect()
     }

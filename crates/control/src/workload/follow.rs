@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::deltas;
 use crate::policies::Wanted;
@@ -104,14 +104,14 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
 
 /// Gives a prebuilt Workload its owner: API version and kind, name and uid.
 pub(crate) fn adopt(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     (api_version, kind): (&str, &str),
     (name, uid): (&str, &str),
 ) -> Decision {
     let body = json!({"metadata": {
         "labels": {(JOB_UID): uid},
-        "annotations": control.size_of_workload(workload, |set| set.count),
+        "annotations": ctx.size_of_workload(workload, |set| set.count),
         "ownerReferences": [{
             "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
             "controller": true, "blockOwnerDeletion": true,

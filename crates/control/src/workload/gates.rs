@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Draft;
 use crate::workload::status::{CLOSED, find, seconds};
 use crate::workload::{REPORTER, notice, status_write};
@@ -45,8 +45,8 @@ pub(crate) fn lifted(workload: &WorkloadView) -> Option<Notice> {
 }
 
 /// Lists each preemption gate of the spec in the status, closed at first, and no other.
-pub(crate) fn sync(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
-    if !control.settings.preemption_gates {
+pub(crate) fn sync(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Draft> {
+    if !ctx.settings.preemption_gates {
         return None;
     }
     let (gates, states) = (workload.preemption_gates(), &workload.status.preemption_gates);

@@ -6,15 +6,16 @@ use berth_jobs::too_large;
 use serde_json::Value;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::controller::key;
 use crate::workload::orphan::{Standing, standing};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
 
 /// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is the object that is decided about. A Workload that has no
 /// room for its status is not made, and none takes the place of another: the user gets an event.
 pub(crate) fn create(
-    control: &Control,
+    ctx: &Context<'_>,
     asker: &ObjectKey,
     workload: &api::Workload,
     tell: impl FnOnce(String) -> Notice,
@@ -25,11 +26,11 @@ pub(crate) fn create(
         return Decision::tell(warning(event_reasons::ERR_WORKLOAD_COMPOSE, tell(problem)));
     }
     let name = (workload.namespace().to_owned(), workload.name().to_owned());
-    if let Some(other) = control.view.workloads.get(&name) {
-        return has_its_name(control, asker, other, |reason, text| warning(reason, tell(text)));
+    if let Some(other) = ctx.view.workloads.get(&name) {
+        return has_its_name(ctx, asker, other, |reason, text| warning(reason, tell(text)));
     }
     let Ok(mut body) = serde_json::to_value(workload) else { return Decision::Done };
-    let size = control.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
+    let size = ctx.size_of_pod_sets(&name.0, &workload.spec.pod_sets);
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         match metadata.entry("annotations").or_insert(Value::Null) {
             Value::Object(annotations) => annotations.extend(size),
@@ -43,29 +44,29 @@ pub(crate) fn create(
 
 /// Another object's Workload has the name that the job's Workload is to have.
 pub(crate) fn has_its_name(
-    control: &Control,
+    ctx: &Context<'_>,
     asker: &ObjectKey,
     other: &WorkloadView,
     warn: impl FnOnce(&'static str, String) -> Notice,
 ) -> Decision {
     let what = "has the name that the Workload of this job is to have: delete it";
-    in_the_way(control, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
+    in_the_way(ctx, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
 /// The prebuilt Workload that a job names is another object's.
 pub(crate) fn made_for_another(
-    control: &Control,
+    ctx: &Context<'_>,
     asker: &ObjectKey,
     workload: &WorkloadView,
     warn: impl FnOnce(&'static str, String) -> Notice,
 ) -> Decision {
     let what = "is the one that this job names as made beforehand: name another one";
-    in_the_way(control, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
+    in_the_way(ctx, asker, workload, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
 /// Sends an event once about the Workload in the way, and waits for it to go.
 fn in_the_way(
-    control: &Control,
+    ctx: &Context<'_>,
     asker: &ObjectKey,
     other: &WorkloadView,
     what: &str,
@@ -73,7 +74,7 @@ fn in_the_way(
 ) -> Decision {
     let object = key(Kind::Workload, &other.key());
     // A Workload that goes with its owner is gone in a moment.
-    if other.deleting || standing(control, other) != Standing::There {
+    if other.deleting || standing(ctx, other) != Standing::There {
         return Decision::WaitFor(object);
     }
     let whose = match &other.owner {
@@ -84,5 +85,5 @@ fn in_the_way(
         event_reasons::WORKLOAD_NAME_CONFLICT,
         format!("Workload {}/{} {whose} and {what}", other.namespace, other.name),
     );
-    if control.is_untold(asker, &said) { Decision::tell(warning(said.1)) } else { Decision::WaitFor(object) }
+    if ctx.is_untold(asker, &said) { Decision::tell(warning(said.1)) } else { Decision::WaitFor(object) }
 }

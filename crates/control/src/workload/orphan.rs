@@ -6,8 +6,9 @@ use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
 use crate::cache::{Name, Owner, WorkloadView};
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, key};
+use crate::controller::{after, key};
 use crate::job::left;
 use crate::pod_group::without_pods;
 use crate::workload::follow::adopt;
@@ -26,18 +27,18 @@ const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
 /// Decides about a workload whose owner is gone. With an owner reference, garbage collection deletes it, and it is let go once no pod of the job is
 /// left: until then its quota is in use (invariant L4). Without one, it is finished.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    if !workload.is(types::FINISHED) && control.unlisted_owner(workload).is_some() {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    if !workload.is(types::FINISHED) && ctx.unlisted_owner(workload).is_some() {
         // The view cannot show whether anything of the workload runs. A workload that waits has a status that says so.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
-    let Some(owner) = &workload.owner else { return without_owner(control, workload, now) };
-    let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(control, workload, owner) };
-    let standing = standing(control, workload);
+    let Some(owner) = &workload.owner else { return without_owner(ctx, workload, now) };
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return of_stranger(ctx, workload, owner) };
+    let standing = standing(ctx, workload);
     if standing == Standing::There || (standing == Standing::Leaving && !workload.deleting) {
         return None;
     }
-    if standing == Standing::Absent && !control.manages_owner(workload) && !workload.reserved() && !workload.deleting {
+    if standing == Standing::Absent && !ctx.manages_owner(workload) && !workload.reserved() && !workload.deleting {
         // The status of the workload says what it waits for.
         return None;
     }
@@ -48,39 +49,38 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, now: Timestamp)
         }
         // The collector takes a Workload with the last of its pods. A Workload that never had a pod stays, unless another object owns it.
         let owned = workload.rare.as_ref().is_some_and(|rare| !rare.owners.is_empty());
-        if holds && !owned && !control.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty())
-        {
+        if holds && !owned && !ctx.session.is_offline && workload.group.as_ref().is_some_and(|pods| pods.is_empty()) {
             return workload.is(types::EVICTED).then(|| release(workload, now));
         }
         return if kind == Kind::PodGroup { without_pods(workload, now) } else { Some(Decision::Done) };
     }
-    let parts = parts_of(control, workload, kind, &owner.uid);
+    let parts = parts_of(ctx, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {
         // Garbage collection takes these Jobs; before that they may make pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !control.remains.job_is_rid_of_pods(&part.uid)) {
+    if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.remains.job_is_rid_of_pods(&part.uid)) {
         // A finalizer keeps this Job, and its pods run as long as it is there: they are made to go before it.
         return Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, part, &job.uid)));
     }
     if !workload.deleting || !(holds || has_finalizer(workload)) {
         return Some(Decision::Done);
     }
-    let ran = (holds && workload.is(types::ADMITTED)) || control.has_overrun(workload);
-    if ran && !control.remains.pods_are_gone(&workload.uid) {
+    let ran = (holds && workload.is(types::ADMITTED)) || ctx.has_overrun(workload);
+    if ran && !ctx.remains.pods_are_gone(&workload.uid) {
         let come = since(&workload.status.conditions, types::ADMITTED, "True")
-            .map(|at| control.view.timeline.after(at, PODS_COME_MS));
+            .map(|at| ctx.view.timeline.after(at, PODS_COME_MS));
         if let Some(come) = come.filter(|come| *come > now) {
             return Some(Decision::Wait(come));
         }
-        let leaves = control.view.job_of(workload).is_some_and(|job| job.leaves_pods);
-        return Some(if leaves { left::of_leaving(control, workload, now) } else { probe_pods(control, workload) });
+        let leaves = ctx.view.job_of(workload).is_some_and(|job| job.leaves_pods);
+        return Some(if leaves { left::of_leaving(ctx, workload, now) } else { probe_pods(ctx, workload) });
     }
     Some(let_go(workload, now))
 }
 
 /// A workload without a controller. Where its job is there, the reference was removed, and the job takes the workload back.
-fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let holds = workload.holds_quota();
     let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is(types::FINISHED)) else {
         let left_behind = workload.is(types::FINISHED) && workload.job_uid.is_some();
@@ -88,19 +88,19 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
             return (holds || has_finalizer(workload)).then(|| let_go(workload, now));
         }
         // No controller has made anything of it that would have to stop. Offline, the caller decides when an evicted workload leaves.
-        return (holds && workload.is(types::EVICTED) && !control.session.is_offline).then(|| release(workload, now));
+        return (holds && workload.is(types::EVICTED) && !ctx.session.is_offline).then(|| release(workload, now));
     };
-    if let Some(decision) = taken_back(control, workload, job) {
+    if let Some(decision) = taken_back(ctx, workload, job) {
         return Some(decision);
     }
-    let mut pods = control.view.pods.in_namespace(&workload.namespace);
+    let mut pods = ctx.view.pods.in_namespace(&workload.namespace);
     if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if holds && workload.is(types::ADMITTED) && !control.remains.pods_are_gone(&workload.uid) {
+    if holds && workload.is(types::ADMITTED) && !ctx.remains.pods_are_gone(&workload.uid) {
         // Pods that run hold its quota, and can be stopped like any others.
         let leaves = workload.deleting || workload.is(types::EVICTED);
-        return leaves.then(|| left::stop(control, workload, now));
+        return leaves.then(|| left::stop(ctx, workload, now));
     }
     if workload.deleting {
         return Some(let_go(workload, now));
@@ -112,37 +112,32 @@ fn without_owner(control: &Control, workload: &WorkloadView, now: Timestamp) -> 
 
 /// The job with that uid takes its workload back, where it is there and not being deleted. From a job that is being deleted the garbage collector has
 /// taken the reference off, so that the objects of the job are left behind. Costs the jobs of the namespace.
-fn taken_back(control: &Control, workload: &WorkloadView, uid: &str) -> Option<Decision> {
-    let (view, namespace) = (&control.view, workload.namespace.as_str());
+fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<Decision> {
+    let (view, namespace) = (&ctx.view, workload.namespace.as_str());
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs.get(key)?)));
     if let Some((key, job)) = jobs.find(|(_, job)| job.uid == uid && !job.deleting) {
         let info = job.kind.info();
-        return Some(adopt(control, workload, (info.api_version, info.kind), (&key.name, uid)));
+        return Some(adopt(ctx, workload, (info.api_version, info.kind), (&key.name, uid)));
     }
     let first = (namespace.to_owned(), String::new());
     let mut training = view.training.range(first..).take_while(|(name, _)| name.0 == namespace);
     if let Some((name, _)) = training.find(|(_, job)| job.uid == uid && !job.deleting) {
-        return Some(adopt(
-            control,
-            workload,
-            (berth_api::berth::API_VERSION, Kind::TrainingJob.name()),
-            (&name.1, uid),
-        ));
+        return Some(adopt(ctx, workload, (berth_api::berth::API_VERSION, Kind::TrainingJob.name()), (&name.1, uid)));
     }
     let mut pods = view.pods.in_namespace(namespace);
     let (name, _) = pods.find(|(_, pod)| *pod.uid == *uid && !pod.deleting())?;
-    Some(adopt(control, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
+    Some(adopt(ctx, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
 /// The workload of that name, if the reference to its owner with that uid was removed.
-pub(crate) fn lost_by<'a>(control: &'a Control, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
-    let found = control.view.workloads.get(name)?;
+pub(crate) fn lost_by<'a>(ctx: &'a Context<'a>, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
+    let found = ctx.view.workloads.get(name)?;
     (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
 }
 
 /// A workload whose owner is of a kind that Berth does not know. Its own controller starts it, stops it and lets it go: Berth does not see whether
 /// anything of it runs. Without quota nothing does, and the controller may be gone, as Kueue is after a migration.
-fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
+fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
     }
@@ -162,18 +157,18 @@ fn of_stranger(control: &Control, workload: &WorkloadView, owner: &Owner) -> Opt
     };
     let message = format!("its owner, {} {:?}, is of a kind that Berth does not know: {holds}", owner.kind, owner.name);
     let said = (STRANGER, message);
-    let is_new = control.is_untold(&key(Kind::Workload, &workload.key()), &said);
+    let is_new = ctx.is_untold(&key(Kind::Workload, &workload.key()), &said);
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
 /// Jobs that are left of the job of a workload, if that is made of Jobs.
 pub(crate) fn parts_of<'a>(
-    control: &'a Control,
+    ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
     kind: Kind,
     uid: &'a str,
 ) -> Vec<(ObjectKey, &'a JobState)> {
-    let view = &control.view;
+    let view = &ctx.view;
     match workload.training_job() {
         // Jobs that only claim to be a part of the job are not waited for.
         Some(name) => {
@@ -204,11 +199,11 @@ pub(crate) enum Standing {
 }
 
 /// The state of the owner of a workload.
-pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
+pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
     let Some(owner) = &workload.owner else { return Standing::There };
     let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
     let name = (workload.namespace.clone(), owner.name.clone());
-    let view = &control.view;
+    let view = &ctx.view;
     let leaving = match kind {
         Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
         Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
@@ -218,12 +213,12 @@ pub(crate) fn standing(control: &Control, workload: &WorkloadView) -> Standing {
     match leaving {
         Some(false) => Standing::There,
         Some(true) => Standing::Leaving,
-        None if control.unlisted_owner(workload).is_some() => Standing::There,
+        None if ctx.unlisted_owner(workload).is_some() => Standing::There,
         None => Standing::Absent,
     }
 }
 
-impl Control {
+impl Context<'_> {
     /// Whether the kind of a workload's owner is managed, or none that Berth knows.
     pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
         workload.whole().is_none_or(|whole| self.sees(whole.kind))
@@ -241,7 +236,7 @@ impl Control {
 }
 
 /// Asks whether pods of a workload's job are left.
-pub(crate) fn probe_pods(control: &Control, workload: &WorkloadView) -> Decision {
-    let question = Question::ProbePods { pods: control.pods_of(workload), most: 0 };
+pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
+    let question = Question::ProbePods { pods: ctx.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
 }

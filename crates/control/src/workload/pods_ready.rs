@@ -5,8 +5,9 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
+use crate::controller::after;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after};
 use crate::workload::status::find;
 use crate::workload::transitions::evicted_for;
 use crate::workload::{evict_for_seconds, status_write};
@@ -16,8 +17,8 @@ use crate::write::Purpose;
 pub(crate) const PODS_READY_TIMEOUT: &str = reasons::PODS_READY_TIMEOUT;
 
 /// Watches the readiness of the pods of a workload that was admitted at that time.
-pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
-    let Some(settings) = control.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
+pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, admitted: Timestamp, now: Timestamp) -> Decision {
+    let Some(settings) = ctx.settings.wait_for_pods_ready.as_ref().filter(|_| workload.owner.is_some()) else {
         return Decision::Done;
     };
     let ready = find(&workload.status.conditions, types::PODS_READY);
@@ -30,7 +31,7 @@ pub(crate) fn decide(control: &Control, workload: &WorkloadView, admitted: Times
         }
         _ => (admitted, settings.timeout_ms, reasons::WAIT_FOR_START),
     };
-    let due = control.view.timeline.after(start, timeout);
+    let due = ctx.view.timeline.after(start, timeout);
     if due > now {
         return Decision::Wait(due);
     }
@@ -63,9 +64,9 @@ pub(crate) fn time_outs(workload: &WorkloadView) -> i32 {
 const END_MS: i64 = 60_000;
 
 /// Makes the condition `PodsReady` follow a job.
-pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
-    let Some(draft) = follow(control, workload, job.ready, now) else { return Decision::Done };
-    let others_wait = control.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
+pub(crate) fn follow_job(ctx: &Context<'_>, workload: &WorkloadView, job: &JobState, now: Timestamp) -> Decision {
+    let Some(draft) = follow(ctx, workload, job.ready, now) else { return Decision::Done };
+    let others_wait = ctx.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
     let admitted = find(&workload.status.conditions, types::ADMITTED).map(|condition| condition.last_transition_time.0);
     match admitted.map(|at| after(at, END_MS)).filter(|until| job.succeeded && !others_wait && *until > now) {
         Some(until) => Decision::Wait(until),
@@ -74,8 +75,8 @@ pub(crate) fn follow_job(control: &Control, workload: &WorkloadView, job: &JobSt
 }
 
 /// The write that makes the condition `PodsReady` follow `ready`, `None` when it does.
-pub(crate) fn follow(control: &Control, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
-    control.settings.wait_for_pods_ready.as_ref()?;
+pub(crate) fn follow(ctx: &Context<'_>, workload: &WorkloadView, ready: bool, now: Timestamp) -> Option<Draft> {
+    ctx.settings.wait_for_pods_ready.as_ref()?;
     let old = find(&workload.status.conditions, types::PODS_READY);
     let was = old.is_some_and(|condition| condition.status == "True");
     let started = old.is_some_and(|condition| {

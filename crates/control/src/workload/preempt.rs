@@ -8,6 +8,7 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::controller::{Control, key};
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
@@ -48,9 +49,9 @@ pub fn preemptor_named(message: &str) -> Option<&str> {
 }
 
 /// A preemptor in words for the users of its victims: its queue, and no name of another tenant's object.
-pub(crate) fn preemptor_words(control: &Control, preemptor: Option<&WorkloadView>) -> String {
+pub(crate) fn preemptor_words(ctx: &Context<'_>, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor
-        .and_then(|preemptor| control.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
+        .and_then(|preemptor| ctx.view.local_queues.get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
     queue.map_or_else(|| "a Workload that is gone".to_owned(), |queue| format!("a Workload of ClusterQueue {queue}"))
 }
 
@@ -66,14 +67,14 @@ fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
 
 /// Event at a TrainingJob about the queue that takes its quota, the queue that it held quota of, and the reason.
 fn told_to_training_job(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     preemptor: Option<&WorkloadView>,
     reason: &str,
 ) -> Option<Notice> {
     let name = workload.training_job()?;
     let uid = workload.owner.as_ref()?.uid.clone();
-    let by = preemptor_words(control, preemptor);
+    let by = preemptor_words(ctx, preemptor);
     let from = workload.holds().unwrap_or_default();
     Some(Notice {
         key: key(Kind::TrainingJob, &name),
@@ -93,12 +94,12 @@ fn priority_of(workload: &WorkloadView) -> String {
 }
 
 pub(crate) fn preempt(
-    control: &Control,
+    ctx: &Context<'_>,
     workload: &WorkloadView,
     eviction: &engine::Eviction,
     now: Timestamp,
 ) -> Decision {
-    let preemptor = control.view.workloads.by_uid(&eviction.preemptor);
+    let preemptor = ctx.view.workloads.by_uid(&eviction.preemptor);
     let job = preemptor.and_then(|preemptor| preemptor.job_uid.as_deref()).unwrap_or_default();
     let message = preemption_message(
         (&eviction.preemptor, job),
@@ -123,7 +124,7 @@ pub(crate) fn preempt(
         format!("{message}{priorities}"),
         SCHEDULER,
     ));
-    draft.notices.extend(told_to_training_job(control, workload, preemptor, eviction.reason));
+    draft.notices.extend(told_to_training_job(ctx, workload, preemptor, eviction.reason));
     if let Some(preemptor) = preemptor {
         let message = format!(
             "Preempted {} (UID: {}) in ClusterQueue {}{priorities}",
@@ -139,23 +140,11 @@ pub(crate) fn preempt(
 impl Control {
     /// The API server refused the eviction of a victim: the next plan reports that at its preemptor.
     pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
-        let uid = self.uid_of(object).filter(|uid| purpose == Purpose::Evict && self.quota.plans.evicts(uid));
+        let uid = self.context().uid_of(object).filter(|uid| purpose == Purpose::Evict && self.quota.plans.evicts(uid));
         if let Some(uid) = uid {
             self.work.plan_again();
             self.quota.plans.refuse_eviction(uid);
         }
-    }
-
-    /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
-    pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
-        let failed = self.quota.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
-        let all = Issued { preempted: failed, failed: 0 };
-        if failed > 0
-            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
-        {
-            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
-        }
-        verdict
     }
 
     /// Preempts, with the next step, the victims that the engine chooses for a workload that would use `usage` in a ClusterQueue where the cells in
@@ -172,5 +161,19 @@ impl Control {
             self.evict_with_next_step(eviction.clone());
         }
         Some(evictions)
+    }
+}
+
+impl Context<'_> {
+    /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
+    pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
+        let failed = self.quota.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let all = Issued { preempted: failed, failed: 0 };
+        if failed > 0
+            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
+        {
+            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
+        }
+        verdict
     }
 }

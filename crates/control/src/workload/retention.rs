@@ -5,8 +5,9 @@ use berth_api::conditions::{event_reasons, types};
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
+use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after_seconds, key};
+use crate::controller::{after_seconds, key};
 use crate::workload::blocked::unasked;
 use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
@@ -17,19 +18,19 @@ use crate::write::{EventType, Kind, Notice, Purpose};
 const UNTOLD_SECONDS: i64 = 60;
 
 /// Decides about a Workload that has ended.
-pub(crate) fn finished(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
-    let untold = control.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
+pub(crate) fn finished(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
+    let untold = ctx.end_is_untold(workload).then(|| Decision::Wait(after_seconds(now, UNTOLD_SECONDS)));
     if workload.deleting {
         let goes =
             || if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done };
         return untold.unwrap_or_else(goes);
     }
     let (Some(keep), Some(at)) =
-        (control.settings.retain_finished_ms, since(&workload.status.conditions, types::FINISHED, "True"))
+        (ctx.settings.retain_finished_ms, since(&workload.status.conditions, types::FINISHED, "True"))
     else {
         return Decision::Done;
     };
-    let due = control.view.timeline.after(at, keep);
+    let due = ctx.view.timeline.after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }
@@ -43,13 +44,13 @@ pub(crate) fn finished(control: &Control, workload: &WorkloadView, now: Timestam
 }
 
 /// Deletes the job of a workload that Kueue or Berth itself deactivated, and the workload with it, when its retention is over.
-pub(crate) fn retention(control: &Control, workload: &WorkloadView, now: Timestamp) -> Decision {
+pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let evicted = find(&workload.status.conditions, types::EVICTED);
     let deactivated = evicted.filter(|condition| condition.reason.starts_with(DEACTIVATED_DUE_TO_PREFIX));
-    let (Some(keep), Some(condition)) = (control.settings.retain_deactivated_ms, deactivated) else {
+    let (Some(keep), Some(condition)) = (ctx.settings.retain_deactivated_ms, deactivated) else {
         return Decision::Done;
     };
-    if workload.reserved() || unasked(control, workload).is_some() {
+    if workload.reserved() || unasked(ctx, workload).is_some() {
         return Decision::Done;
     }
     let Some((job, owner)) = workload.whole().zip(workload.owner.as_ref()) else {
@@ -57,7 +58,7 @@ pub(crate) fn retention(control: &Control, workload: &WorkloadView, now: Timesta
         return Decision::Done;
     };
     let at = condition.last_transition_time.0;
-    let due = control.view.timeline.after(at, keep);
+    let due = ctx.view.timeline.after(at, keep);
     if due > now {
         return Decision::Wait(due);
     }

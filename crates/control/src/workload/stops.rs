@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::WorkloadView;
 use crate::capacity::watch::returns_at_once;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::controller::flight::Decision;
 use crate::deltas;
 use crate::workload::status::find;
@@ -49,8 +49,8 @@ pub(crate) fn unfit(workload: &WorkloadView, only_reserved: bool, now: Timestamp
 }
 
 /// Contradicts the condition `Admitted` of a Workload that holds no quota: nothing runs on it.
-pub(crate) fn unadmitted(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let wrong = control.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
+pub(crate) fn unadmitted(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let wrong = ctx.settings.refuse_invalid && workload.is(types::ADMITTED) && !workload.reserved();
     wrong.then(|| Decision::write(status_write(workload, Purpose::ExplainPending, now, |edit| edit.not_admitted())))
 }
 
@@ -67,23 +67,23 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
 }
 
 /// Message about a queue of a workload with quota that is gone or being deleted.
-pub(crate) fn missing_queue(control: &Control, workload: &WorkloadView) -> Option<String> {
+pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
-    let local = control.view.local_queues.get(&workload.local_queue());
+    let local = ctx.view.local_queues.get(&workload.local_queue());
     // A workload that names no queue has its quota by somebody else's decision.
     if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
         return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
     }
     let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
-    let cluster = control.view.cluster_queues.get(name);
+    let cluster = ctx.view.cluster_queues.get(name);
     (!cluster.is_some_and(|queue| stays(&queue.metadata)))
         .then(|| format!("ClusterQueue {name} is terminating or missing"))
 }
 
 /// Message about a flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
-pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<String> {
+pub(crate) fn lost_flavor(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
-    let queue = control.view.cluster_queues.get(name)?;
+    let queue = ctx.view.cluster_queues.get(name)?;
     let has = |flavor: &String| {
         let mut groups = queue.spec.resource_groups.iter();
         groups.any(|group| group.flavors.iter().any(|quota| quota.name == *flavor))
@@ -94,25 +94,24 @@ pub(crate) fn lost_flavor(control: &Control, workload: &WorkloadView) -> Option<
 
 /// Gives back a reservation that no admission has followed yet, where a queue or a flavor of it is gone or being deleted, or its namespace is being
 /// deleted.
-pub(crate) fn without_place(control: &Control, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
-    let lost = missing_queue(control, workload)
-        .or_else(|| lost_flavor(control, workload).filter(|_| !control.session.is_offline));
+pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
+    let lost = missing_queue(ctx, workload).or_else(|| lost_flavor(ctx, workload).filter(|_| !ctx.session.is_offline));
     let why = lost.as_deref().map(|message| (reasons::MISCONFIGURED, message));
-    let ends = control.is_ending(&workload.namespace);
+    let ends = ctx.is_ending(&workload.namespace);
     let why = why.or_else(|| ends.then_some((reasons::PENDING_EVALUATION, "its namespace is being deleted")))?;
     Some(take_back(workload, why, now))
 }
 
 /// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves although it is admitted, message.
-pub(crate) fn queue_stop(control: &Control, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
-    let local = control.view.local_queues.get(&workload.local_queue());
+pub(crate) fn queue_stop(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
+    let local = ctx.view.local_queues.get(&workload.local_queue());
     let name = workload
         .status
         .admission
         .as_ref()
         .and_then(|admission| admission.cluster_queue.clone())
         .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
-    let cluster = control.view.cluster_queues.get(&name);
+    let cluster = ctx.view.cluster_queues.get(&name);
     match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
         Some(engine::StopPolicy::Hold) => {
             return Some((reasons::CLUSTER_QUEUE_STOPPED, false, format!("ClusterQueue {name} is stopped")));
@@ -143,11 +142,11 @@ pub(crate) enum WayBack {
 
 /// How a workload comes back whose condition `Requeued` is False; `None` for any other. The engine gets the time of the next try from the same
 /// answer, so that the workload has its place in the first plan after that (`docs/departures/0049-requeued-in-the-same-plan.md`).
-pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<WayBack> {
+pub(crate) fn way_back(ctx: &Context<'_>, workload: &WorkloadView) -> Option<WayBack> {
     let condition =
         find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
     // Nothing of a pod that has ended can run again: the Workload goes with its pod.
-    if crate::cache::pods::has_ended(control, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
+    if crate::cache::pods::has_ended(ctx, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return Some(WayBack::Stays);
     }
     let at_once = |reason, message: &str| WayBack::At(Timestamp::MIN, reason, message.to_owned());
@@ -157,14 +156,14 @@ pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<Way
         }
         reasons::INADMISSIBLE => WayBack::Stays,
         reason @ (reasons::CLUSTER_QUEUE_STOPPED | reasons::LOCAL_QUEUE_STOPPED) => {
-            if queue_stop(control, workload).is_some() {
+            if queue_stop(ctx, workload).is_some() {
                 WayBack::Stays
             } else {
                 let (reason, what) = match reason {
                     reasons::CLUSTER_QUEUE_STOPPED => (reasons::CLUSTER_QUEUE_RESTARTED, "ClusterQueue"),
                     _ => (reasons::LOCAL_QUEUE_RESTARTED, "LocalQueue"),
                 };
-                at_once(reason, &stop_is_over(control, workload, condition.last_transition_time.0, what))
+                at_once(reason, &stop_is_over(ctx, workload, condition.last_transition_time.0, what))
             }
         }
         _ => {
@@ -176,8 +175,8 @@ pub(crate) fn way_back(control: &Control, workload: &WorkloadView) -> Option<Way
 }
 
 /// Message about the end of a stop: a LocalQueue that is gone, or younger than the stop, was not restarted.
-fn stop_is_over(control: &Control, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
-    let Some(local) = control.view.local_queues.get(&workload.local_queue()) else {
+fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
+    let Some(local) = ctx.view.local_queues.get(&workload.local_queue()) else {
         return "The LocalQueue of the workload does not exist any more".into();
     };
     let is_younger = local.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > since);

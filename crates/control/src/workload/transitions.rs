@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::cache::pods::group_of;
 use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
 use crate::controller::Control;
 use crate::measure::{Labels, Measure};
 use crate::timeline::Timeline;
@@ -208,7 +209,9 @@ impl Control {
             millis,
         });
     }
+}
 
+impl Context<'_> {
     /// The measure of a pod whose gate was taken away just now.
     pub(crate) fn ungated(&self, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
         let group = group_of(&name.0, old);

@@ -7,7 +7,7 @@ use berth_quantity::Amount;
 
 use super::{Gauges, shown};
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::measure::{Labels, Measure};
 
 /// Amounts of a subtree by flavor and resource.
@@ -26,7 +26,7 @@ fn add(amounts: &mut Amounts, flavor: &str, resource: &str, amount: Amount) {
     *sum = sum.add(amount);
 }
 
-impl Control {
+impl Context<'_> {
     /// The cohorts above a cohort, itself first, the root last. A cycle, which is inactive, ends where it closes.
     fn lineage(&self, cohort: &str) -> Vec<String> {
         let mut line: Vec<String> = Vec::new();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cache::Name;
+use crate::context::Context;
 use crate::controller::Control;
 use crate::measure::{Labels, Measure};
 
@@ -24,7 +25,7 @@ impl Control {
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
         let gone = std::mem::take(&mut self.reports.gone);
-        let cohorts = self.without_anybody(gone.cohorts);
+        let cohorts = self.context().without_anybody(gone.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
         let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });
         for name in gone.cluster_queues {
@@ -35,10 +36,12 @@ impl Control {
         }
         cohorts.iter().for_each(|name| forget(vec![("cohort", name.clone())]));
         let happened = std::mem::take(&mut self.reports.measures);
-        measures.extend(happened.into_iter().filter(|measure| self.is_of_somebody(measure, &cohorts)));
+        measures.extend(happened.into_iter().filter(|measure| self.context().is_of_somebody(measure, &cohorts)));
         measures
     }
+}
 
+impl Context<'_> {
     /// Cohorts that neither have an object nor are named by one.
     fn without_anybody(&self, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
         if cohorts.is_empty() {

@@ -6,7 +6,7 @@ use berth_api::conditions::{reasons, types};
 
 use super::Gauges;
 use crate::cache::WorkloadView;
-use crate::controller::Control;
+use crate::context::Context;
 use crate::workload::status::find;
 
 /// State of Admitted and of QuotaReserved, as the labels `reason` and `underlying_cause`.
@@ -23,7 +23,7 @@ fn why(workload: &WorkloadView) -> (&str, &str) {
     (reason, cause)
 }
 
-impl Control {
+impl Context<'_> {
     /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. Costs the Workloads.
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
