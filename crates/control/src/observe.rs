@@ -297,11 +297,13 @@ impl Control {
         }
     }
 
-    /// Mirrors a workload of the view into the engine, unless an admission of ours is still on its way: then the engine's own accounting holds until
-    /// the result is seen.
+    /// Mirrors a workload of the view into the engine, unless a write of ours about its quota is still on its way: then the engine's own accounting
+    /// holds until the result is seen. A write to a workload without quota, such as the reason why it waits, holds nothing up: the queue may open
+    /// before that write is seen, and the engine must know by then that pods of the job run, or which policy the queue follows.
     pub(crate) fn mirror(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
-        if self.quota.plans.contains(&workload.uid) || self.flights.busy(&key(Kind::Workload, name)) {
+        let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
+        if self.quota.plans.contains(&workload.uid) || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
             return;
         }
         let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));

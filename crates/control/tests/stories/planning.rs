@@ -5,8 +5,8 @@ use berth_control::write::{Kind, Purpose, Write};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::stories::cluster::{Cluster, made_before, settings};
-use crate::stories::with_queue;
+use crate::stories::cluster::{Cluster, job, made_before, settings};
+use crate::stories::{one_queue, with_queue};
 
 /// Goes on until nothing is decided any more; reservations are held back, and counted.
 fn reservations(cluster: &mut Cluster, held: &mut Vec<Write>) -> usize {
@@ -52,4 +52,38 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert!(wake <= latest, "{wake}");
     cluster.now = latest;
     assert_eq!(reservations(&mut cluster, &mut held), 1);
+}
+
+/// The reason why a job waits is being written when somebody starts the job, and then its queue opens: the job waits for the end of its pods.
+#[test]
+fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
+    let mut cluster = one_queue("4");
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.put(Kind::JOB, job("t", "lq", "1", true));
+    cluster.controller_sleeps = true;
+    let reason = (0..200).find_map(|_| {
+        let step = cluster.control.step(cluster.now);
+        if step.writes.iter().any(|write| matches!(write.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen)) {
+            return Some(step);
+        }
+        cluster.take(step);
+        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(50)).unwrap();
+        None
+    });
+    let reason = reason.unwrap_or_else(|| panic!("no reason why it waits: {:?}", cluster.writes));
+    cluster.edit(Kind::JOB, "team", "t", &json!({"spec": {"suspend": false}, "status": {"active": 1}}));
+    let started = cluster.control.step(cluster.now);
+    cluster.take(started);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "None"}}));
+    let opened = cluster.control.step(cluster.now);
+    cluster.take(opened);
+    cluster.take(reason);
+    cluster.pass(7);
+    assert!(!cluster.is("t", "QuotaReserved"), "its pod runs: {:?}", cluster.writes);
+    let charged = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"]["flavorsUsage"];
+    assert_eq!(charged[0]["resources"][0]["total"], json!("1"), "and is charged");
+    cluster.edit(Kind::JOB, "team", "t", &json!({"status": {"active": 0}}));
+    cluster.controller_sleeps = false;
+    cluster.pass(7);
+    assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }

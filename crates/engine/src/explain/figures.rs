@@ -222,6 +222,13 @@ impl World {
         node.zip(cell).is_none_or(|(node, cell)| self.tree.raw_available(node, cell) < 0)
     }
 
+    /// Whether a workload holds quota, by its state or by a planned admission. Costs a look at a map.
+    #[must_use]
+    pub fn holds_quota(&self, uid: &str) -> bool {
+        let workload = self.store.by_uid.get(uid).and_then(|id| self.store.workload(*id));
+        workload.is_some_and(|workload| workload.held().is_some())
+    }
+
     /// Whether workloads hold quota of a ClusterQueue.
     #[must_use]
     pub fn cluster_queue_in_use(&self, name: &str) -> bool {
