@@ -4,8 +4,8 @@ use berth_control::write::Kind;
 use berth_engine::model::WorkloadState;
 use serde_json::json;
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
-use crate::stories::one_queue;
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::{one_queue, with_queue};
 
 #[test]
 fn job_evicted_by_hold_and_drain_returns_when_queue_restarts() {
@@ -343,4 +343,26 @@ fn deleted_admission_check_names_cluster_queues_that_use_it() {
     mark_deleted(&mut cluster, Kind::AdmissionCheck, "budget");
     cluster.pass(60);
     assert_eq!(waits(&cluster, Kind::AdmissionCheck), ["The deletion waits for ClusterQueue cq"]);
+}
+
+#[test]
+fn job_without_a_queue_is_told_that_it_names_none() {
+    let mut settings = settings();
+    settings.manage_jobs_without_queue_name = true;
+    let mut cluster = with_queue(Cluster::with(settings), "1");
+    let mut free = job("a", "lq", "1", true);
+    free["metadata"]["labels"] = json!({});
+    cluster.put(Kind::JOB, free);
+    let mut lost = local_queue("lost", "cq");
+    lost["spec"] = json!({});
+    cluster.put(Kind::LocalQueue, lost);
+    cluster.put(Kind::JOB, job("b", "lost", "1", true));
+    cluster.pass(5);
+    for (name, message) in [
+        ("a", "no LocalQueue is named: a job names one in the label kueue.x-k8s.io/queue-name"),
+        ("b", "LocalQueue lost names no ClusterQueue"),
+    ] {
+        let told = cluster.condition(name, "QuotaReserved").unwrap();
+        assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
+    }
 }

@@ -10,6 +10,7 @@ use crate::world::{Changed, World};
 
 const TERMINATING: &str = "Can't admit new workloads; clusterQueue is terminating";
 pub(crate) const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
+const NO_LOCAL_QUEUE: &str = "no LocalQueue is named: a job names one in the label kueue.x-k8s.io/queue-name";
 const UNEVALUATED: &str = "Workload is pending evaluation in the scheduling queue";
 
 impl World {
@@ -310,11 +311,18 @@ impl World {
         let (_, name) = self.store.local_queue_names.key(workload.local_queue);
         let local_queue = &self.store.local_queues[workload.local_queue];
         let Some(spec) = &local_queue.spec else {
-            return Some((PendingReason::Misconfigured, format!("LocalQueue {name} doesn't exist").into()));
+            let text = match name.as_str() {
+                "" => NO_LOCAL_QUEUE.to_owned(),
+                name => format!("LocalQueue {name} doesn't exist"),
+            };
+            return Some((PendingReason::Misconfigured, text.into()));
         };
         let queue = local_queue.queue.map(|queue| &self.store.queues[queue]).filter(|queue| queue.spec.is_some());
         let Some(queue) = queue else {
-            let text = format!("ClusterQueue {} doesn't exist", spec.cluster_queue);
+            let text = match spec.cluster_queue.as_str() {
+                "" => format!("LocalQueue {name} names no ClusterQueue"),
+                cluster_queue => format!("ClusterQueue {cluster_queue} doesn't exist"),
+            };
             return Some((PendingReason::Misconfigured, text.into()));
         };
         if spec.stop != StopPolicy::None {
