@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::cache::WorkloadView;
+use crate::cache::pods::SetBook;
 use crate::controller::Control;
 use crate::controller::flight::Draft;
 use crate::workload::status::find;
@@ -95,9 +96,11 @@ impl Control {
         if !self.reports.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
             // The leader before has sent it.
             self.reports.job_events.note(uid, &said.reason, now);
-        } else if self.reports.job_events.may_tell(uid, &said.reason, now) {
-            let told = event(workload, &said.reason, &said.message);
-            draft.notices.extend(told);
+        } else if let Some(job) = event_target(workload, &self.view.sets)
+            && self.reports.job_events.may_tell(uid, &said.reason, now)
+        {
+            let notice = event(job, &said.reason, &said.message);
+            draft.notices.push(notice);
         }
     }
 
@@ -108,10 +111,10 @@ impl Control {
             let Some((reason, message)) = reason_of(workload).filter(|(_, message)| !message.is_empty()) else {
                 continue;
             };
-            if self.reports.job_events.may_tell(&uid, reason, now)
-                && let Some(notice) = event(workload, reason, message)
+            if let Some(job) = event_target(workload, &self.view.sets)
+                && self.reports.job_events.may_tell(&uid, reason, now)
             {
-                self.reports.notices.push(notice);
+                self.reports.notices.push(event(job, reason, message));
             }
         }
     }
@@ -124,24 +127,33 @@ fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
     waits.then_some((told.reason.as_str(), told.message.as_str()))
 }
 
-/// The event at the job of a workload; of a group at its first pod by name.
-fn event(workload: &WorkloadView, reason: &str, message: &str) -> Option<Notice> {
-    let whole = workload.whole()?;
-    let (kind, name, uid) = match whole.kind {
-        Kind::PodGroup => {
-            let first = workload.group.iter().flatten().min_by(|one, other| one.name.cmp(&other.name))?;
-            (Kind::Pod, first.name.to_string(), first.uid.to_string())
-        }
-        kind => (kind, whole.name, workload.owner.as_ref()?.uid.clone()),
-    };
-    Some(Notice {
-        key: ObjectKey { kind, namespace: whole.namespace, name },
+/// Key and uid of the object that gets the events about a workload: its job, the StatefulSet of a group, or the first pod of any other group by name.
+fn event_target(workload: &WorkloadView, sets: &SetBook) -> Option<(ObjectKey, String)> {
+    let owner = workload.whole()?;
+    if owner.kind != Kind::PodGroup {
+        let uid = workload.owner.as_ref()?.uid.clone();
+        return Some((owner, uid));
+    }
+    // Pods of a StatefulSet do not own its Workload.
+    if let Some((name, set)) = sets.of_group(&(owner.namespace.clone(), owner.name.clone())) {
+        let object = ObjectKey { kind: Kind::StatefulSet, namespace: owner.namespace, name: name.to_owned() };
+        return Some((object, set.uid.to_string()));
+    }
+    let first = workload.group.iter().flatten().min_by(|one, other| one.name.cmp(&other.name))?;
+    let object = ObjectKey { kind: Kind::Pod, namespace: owner.namespace, name: first.name.to_string() };
+    Some((object, first.uid.to_string()))
+}
+
+/// The event at such an object.
+fn event((key, uid): (ObjectKey, String), reason: &str, message: &str) -> Notice {
+    Notice {
+        key,
         uid,
         event_type: if reason == reasons::MISCONFIGURED { EventType::Warning } else { EventType::Normal },
         reason: reason.to_owned(),
         message: message.to_owned(),
         reporter: SCHEDULER,
-    })
+    }
 }
 
 #[cfg(test)]

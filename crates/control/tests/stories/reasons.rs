@@ -77,12 +77,20 @@ fn waiting_job_gets_event_with_first_pending_reason() {
         }
     }
     cluster.put(Kind::Pod, alone);
+    let mut set = crate::stories::names::job_set("s");
+    set["spec"]["replicatedJobs"][0]["replicas"] = json!(5);
+    cluster.put(Kind::JOB_SET, set);
+    cluster.put(Kind::TrainingJob, crate::stories::training::training("t", json!({"resources": {"maxReplicas": 8}})));
+    cluster.put(Kind::StatefulSet, crate::stories::groups::set(7));
     cluster.pass(5);
     for (kind, name, event_type, reason, part) in [
         (Kind::JOB, "a", EventType::Normal, "ExceedsMaxQuota", "current podset request (2) > maximum capacity (1)"),
         (Kind::JOB, "lost", EventType::Warning, "Misconfigured", "LocalQueue nowhere doesn't exist"),
         (Kind::Pod, "p", EventType::Normal, "ExceedsMaxQuota", "(6) > maximum capacity (1)"),
         (Kind::Pod, "alone", EventType::Normal, "ExceedsMaxQuota", "(4) > maximum capacity (1)"),
+        (Kind::JOB_SET, "s", EventType::Normal, "ExceedsMaxQuota", "(5) > maximum capacity (1)"),
+        (Kind::TrainingJob, "t", EventType::Normal, "ExceedsMaxQuota", "(8) > maximum capacity (1)"),
+        (Kind::StatefulSet, "web", EventType::Normal, "ExceedsMaxQuota", "(7) > maximum capacity (1)"),
     ] {
         let told = told_job(&cluster, kind, name);
         assert!(
