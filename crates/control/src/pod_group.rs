@@ -55,7 +55,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
     match ctx.view.workloads.get(name) {
         None => case.without_workload(),
-        Some(workload) if workload.group.is_none() => case.name_taken(),
+        Some(workload) if workload.group.is_none() => case.name_taken(workload),
         Some(_) if ctx.flights.busy(&key(Kind::Workload, name)) => Decision::Done,
         Some(workload) if workload.unreadable => Decision::Done,
         Some(workload) if workload.deleting => case.leaving(workload),
@@ -116,7 +116,10 @@ impl<'a> Case<'a> {
         notice(key(Kind::Pod, &self.pod_name(name)), pod, event_type, reason, message)
     }
 
-    fn name_taken(&self) -> Decision {
+    fn name_taken(&self, other: &WorkloadView) -> Decision {
+        if let Some(set) = self.set {
+            return self.set_name_taken(set, other);
+        }
         let name = &self.name.1;
         let problem = "already exists but is not a pod group workload; this pod group cannot be admitted";
         let message = format!("A Workload named {name:?} {problem}");
@@ -179,9 +182,12 @@ impl<'a> Case<'a> {
         if let Some(decision) = self.wishes(workload, first).and_then(|wishes| follow(workload, wishes)) {
             return decision;
         }
+        if let Some(decision) = self.set.and_then(|set| self.tell_set(workload, set)) {
+            return decision;
+        }
         let Some((name, pod)) = first else { return Decision::Done };
         let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of(pod));
-        if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none()) {
+        if let Some((reason, text)) = untold.filter(|_| pod.prebuilt_workload.is_none() && self.set.is_none()) {
             return Decision::tell(self.notice(name, pod, EventType::Warning, reason, text));
         }
         if !(workload.is(types::ADMITTED) && workload.reserved()) {

@@ -219,6 +219,9 @@ impl Control {
             }
             for group in groups {
                 me.mirror_waiting(None, Some(group.clone()));
+                if me.view.sets.of_group(&group).is_none() && me.view.pods.group(&group).is_none() {
+                    me.reports.told.remove(&key(Kind::PodGroup, &group));
+                }
                 me.touch(key(Kind::PodGroup, &group));
                 me.touch(key(Kind::Workload, &group));
             }

@@ -15,28 +15,20 @@ use crate::controller::key;
 use crate::policies::{NamedClasses, no_class};
 use crate::workload::columns::Annotations;
 use crate::workload::follow::{Wishes, follow};
-use crate::workload::names::create;
+use crate::workload::names::{create, has_its_name};
 use crate::workload::status::find;
 use crate::workload::{ON_HOLD, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose};
 
 impl Case<'_> {
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {
-        let asks = set.queue_name.is_some() || self.ctx.settings.manage_jobs_without_queue_name;
-        if set.deleting || set.replicas <= 0 || !asks {
+        if !self.wants_workload(set) {
             return Decision::Done;
         }
         if self.ctx.flights.creations_full() {
             return Decision::WaitForCreations;
         }
-        let notice = |event_type, reason: &str, message| Notice {
-            key: key(Kind::StatefulSet, &self.pod_name(name)),
-            uid: set.uid.to_string(),
-            event_type,
-            reason: reason.to_owned(),
-            message,
-            reporter: STATEFUL_SET_REPORTER,
-        };
+        let notice = |event_type, reason: &str, message| self.notice_at_set((name, set), event_type, reason, message);
         let Some(object) = set.whole() else { return Decision::Done };
         let copied = &self.ctx.settings.label_keys_to_copy;
         let made = match stateful_set_workload(&object, set.replicas, Priority::default(), copied) {
@@ -54,6 +46,46 @@ impl Case<'_> {
                 Decision::tell(notice(EventType::Warning, reason, text))
             }
         }
+    }
+
+    /// Whether a StatefulSet without a Workload is to get one.
+    fn wants_workload(&self, set: &SetState) -> bool {
+        let asks = set.queue_name.is_some() || self.ctx.settings.manage_jobs_without_queue_name;
+        asks && !set.deleting && set.replicas > 0
+    }
+
+    /// Another object's Workload has the name that the StatefulSet's is to have.
+    pub(super) fn set_name_taken(&self, set: (&str, &SetState), other: &WorkloadView) -> Decision {
+        if !self.wants_workload(set.1) {
+            return Decision::Done;
+        }
+        has_its_name(self.ctx, &key(Kind::PodGroup, self.name), other, |reason, text| {
+            self.notice_at_set(set, EventType::Warning, reason, text)
+        })
+    }
+
+    /// An event at the StatefulSet.
+    fn notice_at_set(
+        &self,
+        (name, set): (&str, &SetState),
+        event_type: EventType,
+        reason: &str,
+        message: String,
+    ) -> Notice {
+        Notice {
+            key: key(Kind::StatefulSet, &self.pod_name(name)),
+            uid: set.uid.to_string(),
+            event_type,
+            reason: reason.to_owned(),
+            message,
+            reporter: STATEFUL_SET_REPORTER,
+        }
+    }
+
+    /// Tells the StatefulSet what is wrong with its priority, once. Its pods keep the classes that it had when they were made, and are not asked.
+    pub(super) fn tell_set(&self, workload: &WorkloadView, set: (&str, &SetState)) -> Option<Decision> {
+        let untold = self.ctx.untold(&key(Kind::PodGroup, self.name), workload, classes_of_set(set.1));
+        untold.map(|(reason, text)| Decision::tell(self.notice_at_set(set, EventType::Warning, reason, text)))
     }
 
     /// The pod sets for its replicas.

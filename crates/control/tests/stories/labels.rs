@@ -375,6 +375,7 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
             (Kind::JOB_SET, "s", set),
             (Kind::Pod, "p", crate::stories::pods::pod("p", "1")),
             (Kind::Pod, "m", crate::stories::groups::member("m", "1", 1, &[])),
+            (Kind::StatefulSet, "web", crate::stories::groups::set(1)),
         ];
         for (kind, _, object) in &objects {
             let mut object = object.clone();
@@ -386,13 +387,13 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
             let workloads = cluster.objects.iter().filter(|(key, _)| key.kind == Kind::Workload);
             workloads.map(|(_, object)| object["spec"]["priority"].as_i64().unwrap_or_default()).collect()
         };
-        assert_eq!(priorities(&cluster), [9; 4]);
+        assert_eq!(priorities(&cluster), [9; 5]);
         let nope = json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "nope"}}});
         for (kind, name, _) in &objects {
             cluster.edit(*kind, "team", name, &nope);
         }
         cluster.pass(60);
-        assert_eq!(priorities(&cluster), [9; 4]);
+        assert_eq!(priorities(&cluster), [9; 5]);
         for (kind, name, _) in &objects {
             let is_it = |notice: &&berth_control::write::Notice| {
                 notice.reason == "WorkloadPriorityClassNotFound"
@@ -403,6 +404,6 @@ fn missing_priority_class_is_reported_once_and_workload_keeps_priority() {
         }
         cluster.set_class("nope", 5);
         cluster.pass(10);
-        assert_eq!(priorities(&cluster), [5; 4], "{quota}");
+        assert_eq!(priorities(&cluster), [5; 5], "{quota}");
     }
 }

@@ -38,9 +38,15 @@ fn workload_names(cluster: &Cluster) -> Vec<String> {
     cluster.objects.keys().filter(|key| key.kind == Kind::Workload).map(|key| key.name.clone()).collect()
 }
 
+fn stateful_set(name: &str) -> Value {
+    let mut set = crate::stories::groups::set(1);
+    set["metadata"]["name"] = json!(name);
+    set
+}
+
 #[test]
 fn job_with_taken_workload_name_waits_with_conflict_event() {
-    for (kind, object) in jobs("x") {
+    for (kind, object) in jobs("x").into_iter().chain([(Kind::StatefulSet, stateful_set("x"))]) {
         let mut before = pod_queue("4");
         before.put(kind, object.clone());
         before.settle();
