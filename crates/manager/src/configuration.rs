@@ -3,6 +3,7 @@
 
 mod addresses;
 mod election;
+mod fault;
 mod namespaces;
 mod transformations;
 mod webhook;
@@ -19,6 +20,7 @@ use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
 use berth_jobs::training::Cards;
 use berth_runtime::Election;
+use fault::Fault;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Content of a configuration file, with defaults filled in.
@@ -107,8 +109,12 @@ const FRAMEWORKS: [&str; 18] = [
 /// Reads a configuration file; an empty text gives the defaults.
 ///
 /// # Errors
-/// One sentence that names the line or the field, the value and what is allowed.
+/// One sentence that names the line, the field, the value and what is allowed.
 pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
+    checked(text, given).map_err(|fault| fault.with_line(text))
+}
+
+fn checked(text: &str, given: &Given) -> Result<Loaded, Fault> {
     let (version, file) = parse(text)?;
     check_version(version, &file)?;
     let namespace = given
@@ -117,9 +123,14 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
         .or_else(|| file.namespace.clone().filter(|name| !name.is_empty()))
         .unwrap_or_else(|| given.home.clone());
     if given.feature_gates.is_some() && !file.feature_gates.is_empty() {
-        return Err("featureGates in the file and --feature-gates exclude each other".to_owned());
+        return Err(Fault::of("featureGates", "featureGates in the file and --feature-gates exclude each other"));
     }
-    let gates = Gates::with(given.feature_gates.as_ref().unwrap_or(&file.feature_gates))?;
+    let gates = match &given.feature_gates {
+        Some(by_flag) => Gates::with(by_flag).map_err(|bad| bad.text)?,
+        None => {
+            Gates::with(&file.feature_gates).map_err(|bad| Fault::of(format!("featureGates.{}", bad.name), bad.text))?
+        }
+    };
     let mut warnings = unsupported(&file);
     warnings.extend(webhook::unused_names(&file.internal_cert_management, given.names));
     warnings.extend(gates.warnings());
@@ -135,9 +146,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     if let Some(block) = &metrics.local_queue_metrics
         && let Some(selector) = &block.value.local_queue_selector
     {
-        namespaces::read(selector).map_err(|error| {
-            format!("line {}: metrics.localQueueMetrics.localQueueSelector: {error}", block.referenced.line())
-        })?;
+        namespaces::read(selector, "metrics.localQueueMetrics.localQueueSelector")?;
     }
     let reclaim_taints = RECLAIM_TAINTS.map(str::to_owned).into_iter().chain(given.reclaim_taints.iter().cloned());
     let settings = Settings {
@@ -192,7 +201,7 @@ pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     })
 }
 
-fn parse(text: &str) -> Result<(Version, Configuration), String> {
+fn parse(text: &str) -> Result<(Version, Configuration), Fault> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok((Version::V1Beta2, Configuration::default()));
     }
@@ -201,10 +210,13 @@ fn parse(text: &str) -> Result<(Version, Configuration), String> {
     let version = match header.api_version.as_deref().and_then(|text| text.split_once('/')) {
         Some((GROUP, "v1beta1")) => Version::V1Beta1,
         Some((GROUP, "v1beta2")) => Version::V1Beta2,
-        _ => return Err(format!("apiVersion is {:?}; {allowed}", header.api_version.unwrap_or_default())),
+        _ => {
+            let text = format!("apiVersion is {:?}; {allowed}", header.api_version.unwrap_or_default());
+            return Err(Fault::of("apiVersion", text));
+        }
     };
     if header.kind.as_deref() != Some("Configuration") {
-        return Err(format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default()));
+        return Err(Fault::of("kind", format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default())));
     }
     Ok((version, schema::parse(text)?))
 }
@@ -275,7 +287,7 @@ fn unsupported(file: &Configuration) -> Vec<String> {
 }
 
 /// The settings that change the engine's decisions.
-fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) -> Result<Options, String> {
+fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) -> Result<Options, Fault> {
     let block = file.fair_sharing.as_ref();
     let fair = block.filter(|block| block.value.enable.as_ref().is_none_or(|enable| enable.value));
     let fair_sharing = fair.map(|block| share_strategies(&block.value)).transpose()?;
@@ -290,19 +302,23 @@ fn engine_options(file: &Configuration, gates: &Gates, ignore_undeclared: bool) 
 }
 
 /// `admissionFairSharing`: present is on.
-fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, String> {
+fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing>, Fault> {
     let Some(block) = &file.admission_fair_sharing else { return Ok(None) };
     let half_life = block.value.usage_half_life_time.unwrap_or(GoDuration::seconds(0));
     let interval = GoDuration::said(block.value.usage_sampling_interval).unwrap_or(GoDuration::minutes(5));
     let weights = &block.value.resource_weights;
     if half_life.is_negative() {
-        return Err("admissionFairSharing.usageHalfLifeTime is negative; allowed is 0s or more".to_owned());
+        let field = "admissionFairSharing.usageHalfLifeTime";
+        return Err(Fault::of(field, format!("{field} is negative; allowed is 0s or more")));
     }
     if interval.millis() <= 0 {
-        return Err("admissionFairSharing.usageSamplingInterval must be at least 1ms".to_owned());
+        let field = "admissionFairSharing.usageSamplingInterval";
+        return Err(Fault::of(field, format!("{field} must be at least 1ms")));
     }
     if let Some((resource, weight)) = weights.iter().find(|(_, weight)| !weight.is_finite() || **weight < 0.0) {
-        return Err(format!("admissionFairSharing.resourceWeights.{resource} is {weight}; allowed is 0 or more"));
+        let field = format!("admissionFairSharing.resourceWeights.{resource}");
+        let text = format!("{field} is {weight}; allowed is 0 or more");
+        return Err(Fault::of(field, text));
     }
     Ok(Some(AdmissionFairSharing {
         half_life: half_life.millis(),
@@ -312,18 +328,20 @@ fn admission_sharing(file: &Configuration) -> Result<Option<AdmissionFairSharing
 }
 
 /// The list is one of Kueue's three: both strategies, or the first or the second alone; absent is both.
-fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, String> {
-    let names = block.preemption_strategies.iter().flatten();
+fn share_strategies(block: &schema::FairSharing) -> Result<FairSharing, Fault> {
+    let field = "fairSharing.preemptionStrategies";
+    let names = block.preemption_strategies.iter().flatten().enumerate();
     let strategies = names
-        .map(|name| name.parse())
-        .collect::<Result<Vec<ShareStrategy>, String>>()
-        .map_err(|error| format!("fairSharing.preemptionStrategies: {error}"))?;
+        .map(|(index, name)| {
+            let fault = |error: String| Fault::of(format!("{field}[{index}]"), format!("{field}: {error}"));
+            name.parse::<ShareStrategy>().map_err(fault)
+        })
+        .collect::<Result<Vec<ShareStrategy>, Fault>>()?;
     if strategies.len() > 1
         && strategies != [ShareStrategy::LessThanOrEqualToFinalShare, ShareStrategy::LessThanInitialShare]
     {
-        return Err("fairSharing.preemptionStrategies: the only list of two is LessThanOrEqualToFinalShare, \
-                    LessThanInitialShare"
-            .to_owned());
+        let allowed = "the only list of two is LessThanOrEqualToFinalShare, LessThanInitialShare";
+        return Err(Fault::of(field, format!("{field}: {allowed}")));
     }
     Ok(FairSharing { strategies })
 }
@@ -355,32 +373,35 @@ fn frameworks(file: &Configuration) -> Result<(BTreeSet<Kind>, Vec<String>), Str
     Ok((kinds, warnings))
 }
 
-fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, String> {
+fn quota_check(resources: &schema::Resources, gates: &Gates) -> Result<bool, Fault> {
     let Some(strategy) = &resources.quota_check_strategy else { return Ok(false) };
+    let field = "resources.quotaCheckStrategy";
     match strategy.value.as_str() {
         "" | "BlockUndeclared" => Ok(false),
-        "IgnoreUndeclared" if !resources.exclude_resource_prefixes.is_empty() => Err(
-            "resources.quotaCheckStrategy: IgnoreUndeclared and resources.excludeResourcePrefixes exclude each other"
-                .to_owned(),
-        ),
+        "IgnoreUndeclared" if !resources.exclude_resource_prefixes.is_empty() => {
+            let other = "IgnoreUndeclared and resources.excludeResourcePrefixes exclude each other";
+            Err(Fault::of(field, format!("{field}: {other}")))
+        }
         "IgnoreUndeclared" => Ok(gates.on("QuotaCheckStrategy")),
-        other => Err(format!(
-            "line {}: resources.quotaCheckStrategy is `{other}`; allowed are BlockUndeclared, IgnoreUndeclared",
-            strategy.referenced.line()
-        )),
+        other => {
+            let text = format!("{field} is `{other}`; allowed are BlockUndeclared, IgnoreUndeclared");
+            Err(Fault::of(field, text))
+        }
     }
 }
 
-fn retention(field: &str, value: Option<GoDuration>) -> Result<Option<i64>, String> {
+fn retention(field: &str, value: Option<GoDuration>) -> Result<Option<i64>, Fault> {
     match value {
         Some(value) if value.is_negative() => {
-            Err(format!("objectRetentionPolicies.workloads.{field} is negative; allowed is 0s or more"))
+            let field = format!("objectRetentionPolicies.workloads.{field}");
+            let text = format!("{field} is negative; allowed is 0s or more");
+            Err(Fault::of(field, text))
         }
         value => Ok(value.map(GoDuration::millis)),
     }
 }
 
-fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPodsReady>, String> {
+fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPodsReady>, Fault> {
     let default = schema::WaitForPodsReady::default();
     let block = file.wait_for_pods_ready.as_ref().unwrap_or(&default);
     let old = version == Version::V1Beta1;
@@ -392,7 +413,9 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
     let recovery = if old { block.recovery_timeout } else { Some(block.recovery_timeout.unwrap_or(timeout)) };
     for (field, value) in [("timeout", Some(timeout)), ("recoveryTimeout", recovery)] {
         if value.is_some_and(GoDuration::is_negative) {
-            return Err(format!("waitForPodsReady.{field} is negative; allowed is 0s or more"));
+            let field = format!("waitForPodsReady.{field}");
+            let text = format!("{field} is negative; allowed is 0s or more");
+            return Err(Fault::of(field, text));
         }
     }
     let strategy = &block.requeuing_strategy;
@@ -402,16 +425,17 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
         ("backoffMaxSeconds", strategy.backoff_max_seconds),
     ] {
         if let Some(value) = value.filter(|value| *value < 0) {
-            return Err(format!("waitForPodsReady.requeuingStrategy.{field} is {value}; allowed is 0 or more"));
+            let field = format!("waitForPodsReady.requeuingStrategy.{field}");
+            let text = format!("{field} is {value}; allowed is 0 or more");
+            return Err(Fault::of(field, text));
         }
     }
     let order_by_creation = match strategy.timestamp.as_deref() {
         None | Some("" | "Eviction") => false,
         Some("Creation") => true,
         Some(other) => {
-            return Err(format!(
-                "waitForPodsReady.requeuingStrategy.timestamp is `{other}`; allowed are Eviction, Creation"
-            ));
+            let field = "waitForPodsReady.requeuingStrategy.timestamp";
+            return Err(Fault::of(field, format!("{field} is `{other}`; allowed are Eviction, Creation")));
         }
     };
     Ok(Some(WaitForPodsReady {
@@ -426,20 +450,21 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
 }
 
 /// Paths of probes are served beside each other, and as they are written.
-fn probe_paths(readiness: &str, liveness: &str) -> Result<(), String> {
+fn probe_paths(readiness: &str, liveness: &str) -> Result<(), Fault> {
     for (field, path) in [("readinessEndpointName", readiness), ("livenessEndpointName", liveness)] {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
         let trimmed = path.trim_start_matches('/');
         if trimmed.is_empty() || trimmed.split('/').any(str::is_empty) || !path.chars().all(plain) {
-            return Err(format!(
-                "health.{field} is `{path}`; allowed are words of letters, digits, `-`, `_` and `.` with `/` between"
-            ));
+            let field = format!("health.{field}");
+            let allowed = "words of letters, digits, `-`, `_` and `.` with `/` between";
+            let text = format!("{field} is `{path}`; allowed are {allowed}");
+            return Err(Fault::of(field, text));
         }
     }
     if readiness.trim_start_matches('/') == liveness.trim_start_matches('/') {
-        return Err(format!(
-            "health.readinessEndpointName and livenessEndpointName are both `{liveness}`; they must differ"
-        ));
+        let text =
+            format!("health.readinessEndpointName and livenessEndpointName are both `{liveness}`; they must differ");
+        return Err(Fault::of("health.readinessEndpointName", text));
     }
     Ok(())
 }

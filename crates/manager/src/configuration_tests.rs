@@ -158,46 +158,76 @@ fn reclaim_taints_of_flags_extend_the_built_in_ones() {
 fn invalid_configuration_value_names_field_and_allowed_values() {
     refused("waitForPodsReady:\n  timeout: 5\n", &["line 4"]);
     refused("waitForPodsReady:\n  timeout: five\n", &["line 4", "five"]);
-    refused("waitForPodsReady:\n  timeout: -5s\n", &["waitForPodsReady.timeout", "negative"]);
-    refused("waitForPodsReady: {requeuingStrategy: {timestamp: Later}}\n", &["timestamp", "Later", "Creation"]);
-    refused("leaderElection: {leaseDuration: 5s}\n", &["leaseDuration"]);
+    refused("waitForPodsReady:\n  timeout: -5s\n", &["line 4: ", "waitForPodsReady.timeout", "negative"]);
+    refused(
+        "waitForPodsReady:\n  blockAdmission: true\n  requeuingStrategy:\n    backoffMaxSeconds: -1\n",
+        &["line 6: ", "waitForPodsReady.requeuingStrategy.backoffMaxSeconds is -1"],
+    );
+    refused(
+        "waitForPodsReady: {requeuingStrategy: {timestamp: Later}}\n",
+        &["line 3: ", "timestamp", "Later", "Creation"],
+    );
+    refused(
+        "objectRetentionPolicies:\n  workloads:\n    afterFinished: -1s\n",
+        &["line 5: ", "objectRetentionPolicies.workloads.afterFinished is negative"],
+    );
+    refused("leaderElection: {leaseDuration: 5s}\n", &["line 3: ", "leaseDuration"]);
     refused(
         "leaderElection: {leaseDuration: 1s, renewDeadline: 800ms, retryPeriod: 200ms}\n",
-        &["leaseDuration", "3s"],
+        &["line 3: ", "leaseDuration", "3s"],
     );
-    refused("leaderElection: {leaseDuration: 15900ms}\n", &["leaseDuration", "whole seconds"]);
-    refused("health: {readinessEndpointName: probe, livenessEndpointName: /probe}\n", &["probe", "must differ"]);
-    refused("health: {readinessEndpointName: ':a'}\n", &["health.readinessEndpointName", "`:a`"]);
-    refused("health: {livenessEndpointName: 'a/{b}'}\n", &["health.livenessEndpointName"]);
-    refused("leaderElection: {resourceLock: endpoints}\n", &["endpoints", "leases"]);
-    refused("integrations:\n  frameworks: [batch/jobs]\n", &["line 4", "batch/jobs", "batch/job"]);
-    refused("resources: {quotaCheckStrategy: Never}\n", &["Never", "BlockUndeclared"]);
     refused(
-        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}\n",
-        &["excludeResourcePrefixes"],
+        "leaderElection:\n  leaderElect: true\n  leaseDuration: 15900ms\n",
+        &["line 5: ", "leaseDuration", "whole seconds"],
+    );
+    refused("leaderElection: {retryPeriod: 9s}\n", &["line 3: ", "leaderElection: renewDeadline", "retryPeriod"]);
+    refused(
+        "health:\n  livenessEndpointName: /probe\n  readinessEndpointName: probe\n",
+        &["line 5: ", "probe", "must differ"],
+    );
+    refused("health: {readinessEndpointName: ':a'}\n", &["line 3: ", "health.readinessEndpointName", "`:a`"]);
+    refused("health: {livenessEndpointName: 'a/{b}'}\n", &["line 3: ", "health.livenessEndpointName"]);
+    refused("leaderElection: {resourceLock: endpoints}\n", &["line 3: ", "endpoints", "leases"]);
+    refused("integrations:\n  frameworks: [batch/jobs]\n", &["line 4", "batch/jobs", "batch/job"]);
+    refused("resources: {quotaCheckStrategy: Never}\n", &["line 3: ", "Never", "BlockUndeclared"]);
+    refused(
+        "resources:\n  excludeResourcePrefixes: [a]\n  quotaCheckStrategy: IgnoreUndeclared\n",
+        &["line 5: ", "excludeResourcePrefixes"],
     );
     for (rule, words) in [
-        ("strategy: Replace", "transformations[0].input is missing"),
-        ("input: a, strategy: Drop", "`Drop`; allowed are Retain, Replace"),
-        ("input: a, outputs: {b: [1]}", "of b is `[1]`"),
-        ("input: a, outputs: {b: much}", "transformations[0].outputs"),
-        ("input: a}, {input: a", "transformations[1].input is `a`"),
+        ("strategy: Replace", "line 5: resources.transformations[0].input is missing"),
+        (
+            "input: a\n    strategy: Drop",
+            "line 6: resources.transformations[0].strategy is `Drop`; allowed are Retain, Replace",
+        ),
+        (
+            "input: a\n    outputs:\n      c: 1\n      b.io/c: [1]",
+            "line 8: resources.transformations[0].outputs of b.io/c is `[1]`",
+        ),
+        ("input: a\n    outputs: {b: much}", "line 6: resources.transformations[0].outputs"),
+        ("input: a\n  - input: b\n  - input: a", "line 7: resources.transformations[2].input is `a`"),
     ] {
-        refused(&format!("resources: {{transformations: [{{{rule}}}]}}\n"), &[words]);
+        refused(&format!("resources:\n  transformations:\n  - {rule}\n"), &[words]);
     }
     refused(
         "managedJobsNamespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}\n",
-        &["managedJobsNamespaceSelector", "kube-system"],
+        &["line 3: ", "managedJobsNamespaceSelector", "kube-system"],
     );
     refused(
-        "managedJobsNamespaceSelector:\n  matchExpressions: [{key: a, operator: Is, values: [b]}]\n",
-        &["Is", "NotIn"],
+        "managedJobsNamespaceSelector:\n  matchExpressions:\n  - {key: b, operator: Exists}\n  - {key: a, operator: Is, values: [b]}\n",
+        &["line 6: ", "managedJobsNamespaceSelector: matchExpressions[1].operator", "Is", "NotIn"],
     );
-    refused("featureGates: {Nonsense: true}\n", &["Nonsense"]);
+    refused(
+        "managedJobsNamespaceSelector:\n  matchExpressions:\n  - {key: b, operator: In}\n",
+        &["line 5: ", "managedJobsNamespaceSelector: matchExpressions[0]: operator In of `b` needs values"],
+    );
+    refused("featureGates:\n  PartialAdmission: true\n  Nonsense: true\n", &["line 5: ", "Nonsense"]);
     refused("namespace: a\nnamespace: b\n", &["line 4"]);
     assert!(read("kind: Configuration\n").unwrap_err().contains("apiVersion"));
-    assert!(read("apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration\n").unwrap_err().contains("v1beta2"));
-    assert!(read("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config\n").unwrap_err().contains("kind"));
+    let error = read("apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration\n").unwrap_err();
+    assert!(error.starts_with("line 1: apiVersion") && error.contains("v1beta2"), "{error}");
+    let error = read("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config\n").unwrap_err();
+    assert!(error.starts_with("line 2: kind"), "{error}");
 }
 
 #[test]
@@ -229,7 +259,7 @@ fn webhook_address_and_certificate_folder_follow_the_configuration() {
         let loaded = load(&kueues, &Given { names, home: "berth-system".into(), ..Given::default() }).unwrap();
         assert_eq!(loaded.warnings.len(), warnings, "{:?}", loaded.warnings);
     }
-    refused("webhook:\n  port: 70000\n", &["webhook.port", "65535"]);
+    refused("webhook:\n  port: 70000\n", &["line 4: ", "webhook.port", "65535"]);
 }
 
 #[test]
@@ -266,10 +296,10 @@ fn fair_sharing_and_gates_of_configuration_reach_the_engine() {
     assert!(!loaded.settings.engine.partial_admission);
     let alone = body("featureGates: {SchedulingEquivalenceHashing: false}\n").unwrap();
     assert!(alone.warnings.is_empty() && !alone.settings.engine.gates.park_equals, "{:?}", alone.warnings);
-    refused("fairSharing:\n  preemptionStrategies: [Most]\n", &["Most", "LessThanInitialShare"]);
+    refused("fairSharing:\n  preemptionStrategies: [Most]\n", &["line 4: ", "Most", "LessThanInitialShare"]);
     refused(
         "fairSharing:\n  preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]\n",
-        &["preemptionStrategies"],
+        &["line 4: ", "preemptionStrategies"],
     );
 }
 
@@ -306,9 +336,9 @@ fn admission_fair_sharing_configuration_reaches_the_engine() {
     let off = body(&format!("{text}featureGates: {{AdmissionFairSharing: false}}\n")).unwrap();
     assert!(off.settings.engine.admission_fair_sharing.is_none());
     for (text, parts) in [
-        ("usageHalfLifeTime: -1s", ["usageHalfLifeTime", "0s or more"]),
-        ("usageSamplingInterval: -1s", ["usageSamplingInterval", "at least"]),
-        ("resourceWeights: {cpu: -1}", ["resourceWeights.cpu", "-1"]),
+        ("usageHalfLifeTime: -1s", ["line 4: ", "usageHalfLifeTime", "0s or more"]),
+        ("usageSamplingInterval: -1s", ["line 4: ", "usageSamplingInterval", "at least"]),
+        ("resourceWeights: {a.io/b: 1,\n    cpu: -1}", ["line 5: ", "resourceWeights.cpu", "-1"]),
     ] {
         refused(&format!("admissionFairSharing:\n  {text}\n"), &parts);
     }
@@ -352,7 +382,7 @@ fn unreadable_local_queue_selector_is_refused_with_its_line() {
                 localQueueSelector: {matchExpressions: [{key: a, operator: Near}]}\n";
     let error = load(text, &Given::default()).unwrap_err();
     assert!(
-        error.starts_with("line ") && error.contains(": metrics.localQueueMetrics.localQueueSelector: "),
+        error.starts_with("line 5: ") && error.contains(": metrics.localQueueMetrics.localQueueSelector: "),
         "{error}"
     );
     assert!(error.contains("`Near`"), "{error}");

@@ -44,6 +44,14 @@ fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
 
+/// A gate that somebody has set and that cannot have that value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadGate {
+    pub(crate) name: String,
+    /// A sentence about it.
+    pub(crate) text: String,
+}
+
 /// The gates' values of this process. A gate that is always on is on by default, and off where somebody set it so, without an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gates(BTreeMap<&'static str, bool>);
@@ -53,21 +61,23 @@ impl Gates {
     ///
     /// # Errors
     /// An unknown gate, a locked one, or one whose dependency is off.
-    pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, String> {
+    pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, BadGate> {
+        let bad = |name: &str, text: String| Err(BadGate { name: name.to_owned(), text });
         let mut values: BTreeMap<&'static str, bool> =
             GATES.iter().map(|gate| (gate.name, gate.on || is_always_on(gate.name))).collect();
         for (name, value) in set {
             let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
-                return Err(format!("unknown feature gate `{name}`"));
+                return bad(name, format!("unknown feature gate `{name}`"));
             };
             if gate.locked && *value != gate.on {
-                return Err(format!("feature gate `{name}` is locked to {}", gate.on));
+                return bad(name, format!("feature gate `{name}` is locked to {}", gate.on));
             }
             values.insert(gate.name, *value);
         }
         for gate in GATES.iter().filter(|gate| values.get(gate.name) == Some(&true)) {
             if let Some(need) = gate.needs.iter().find(|need| values.get(*need) != Some(&true)) {
-                return Err(format!("feature gate `{}` needs `{need}`, which is off", gate.name));
+                let name = if set.contains_key(gate.name) { gate.name } else { *need };
+                return bad(name, format!("feature gate `{}` needs `{need}`, which is off", gate.name));
             }
         }
         Ok(Self(values))
@@ -134,9 +144,9 @@ mod tests {
         assert!(set("DisableWaitForPodsReady=true").unwrap().warnings().is_empty());
         let off = set("PartialAdmission=false").unwrap();
         assert_eq!((off.on("PartialAdmission"), off.warnings().len()), (false, 0));
-        assert!(set("NoSuchGate=true").unwrap_err().contains("unknown feature gate `NoSuchGate`"));
-        assert!(set("TLSOptions=false").unwrap_err().contains("locked"));
-        assert!(set("FlavorFungibility=false").unwrap_err().contains("needs `FlavorFungibility`"));
+        assert!(set("NoSuchGate=true").unwrap_err().text.contains("unknown feature gate `NoSuchGate`"));
+        assert!(set("TLSOptions=false").unwrap_err().text.contains("locked"));
+        assert!(set("FlavorFungibility=false").unwrap_err().text.contains("needs `FlavorFungibility`"));
         assert!(parse_flag("A").is_err() && parse_flag("A=maybe").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! `leaderElection` of the configuration file.
 
 use super::Given;
+use super::fault::Fault;
 use crate::duration::GoDuration;
 use crate::schema::LeaderElection;
 use berth_api::labels::LEADER_LEASE;
@@ -29,9 +30,10 @@ pub(super) fn election(
     given: &Given,
     namespace: &str,
     counts_pods: bool,
-) -> Result<Option<Election>, String> {
+) -> Result<Option<Election>, Fault> {
     if let Some(lock) = block.resource_lock.as_deref().filter(|lock| !matches!(*lock, "" | "leases")) {
-        return Err(format!("leaderElection.resourceLock is `{lock}`; allowed is leases"));
+        let field = "leaderElection.resourceLock";
+        return Err(Fault::of(field, format!("{field} is `{lock}`; allowed is leases")));
     }
     let lease = GoDuration::said(block.lease_duration).unwrap_or(GoDuration::seconds(15));
     let renew = GoDuration::said(block.renew_deadline).unwrap_or(GoDuration::seconds(10));
@@ -41,16 +43,17 @@ pub(super) fn election(
     }
     // The Lease has it in seconds without a fraction, and a write must end before it.
     if lease.length() < Duration::from_secs(3) || lease.length().subsec_nanos() > 0 {
-        return Err("leaderElection.leaseDuration must be whole seconds, at least 3s".to_owned());
+        let field = "leaderElection.leaseDuration";
+        return Err(Fault::of(field, format!("{field} must be whole seconds, at least 3s")));
     }
     if lease <= renew {
-        return Err("leaderElection: leaseDuration must be longer than renewDeadline".to_owned());
+        let text = "leaderElection: leaseDuration must be longer than renewDeadline";
+        return Err(Fault::of("leaderElection", text));
     }
     // client-go adds a jitter of 1.2 to its retries and demands the same.
     if renew.length() <= retry.length().mul_f64(1.2) || retry <= GoDuration::seconds(0) {
-        return Err(
-            "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s".to_owned()
-        );
+        let text = "leaderElection: renewDeadline must be longer than 1.2 times retryPeriod, and that above 0s";
+        return Err(Fault::of("leaderElection", text));
     }
     let named = |flag: &Option<String>, file: &Option<String>, default: &str| {
         let given = flag.as_ref().or(file.as_ref()).filter(|name| !name.is_empty());

@@ -1,25 +1,27 @@
 //! `managedJobsNamespaceSelector`: in which namespaces jobs are managed. In kube-system and in the manager's own they never are.
 
+use super::fault::Fault;
 use crate::schema::{Configuration, LabelSelector};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 
 /// Label by which namespaces are selected by name.
 const NAME: &str = "kubernetes.io/metadata.name";
+/// The field of the file.
+const FIELD: &str = "managedJobsNamespaceSelector";
 /// Namespace of the control plane.
 const SYSTEM: &str = "kube-system";
 
 /// The file's selector, less kube-system and the manager's own namespace, in place of which Kueue's file names Kueue's namespace.
-pub(super) fn managed(file: &Configuration, own: &str) -> Result<Selector, String> {
+pub(super) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault> {
     let block = file.managed_jobs_namespace_selector.as_ref();
-    let mut selector = block.map(read).transpose()?.unwrap_or_default();
+    let mut selector = block.map(|block| read(block, FIELD)).transpose()?.unwrap_or_default();
     let mut never = vec![SYSTEM];
     if own != SYSTEM {
         never.push(own);
     }
     if let Some(names) = selector.0.iter().find_map(|requirement| only(requirement, &never)) {
-        return Err(format!(
-            "managedJobsNamespaceSelector selects {names} alone; allowed are other namespaces: there jobs are never managed"
-        ));
+        let text = format!("{FIELD} selects {names} alone; allowed are other namespaces: there jobs are never managed");
+        return Err(Fault::of(FIELD, text));
     }
     // By name and whatever their other labels are, which may change while Berth runs.
     never.retain(|name| !excludes(&selector, name));
@@ -57,27 +59,30 @@ fn excludes(selector: &Selector, name: &str) -> bool {
     })
 }
 
-/// A label selector in the engine's form.
-pub(super) fn read(block: &LabelSelector) -> Result<Selector, String> {
+/// A label selector of the file in the engine's form.
+pub(super) fn read(block: &LabelSelector, field: &str) -> Result<Selector, Fault> {
     let equal = block
         .match_labels
         .iter()
         .map(|(key, value)| Ok(Requirement { key: key.clone(), op: SelectorOp::In, values: vec![value.clone()] }));
-    let expressions = block.match_expressions.iter().map(|requirement| {
+    let expressions = block.match_expressions.iter().enumerate().map(|(index, requirement)| {
+        let entry = format!("matchExpressions[{index}]");
         let (op, with_values) = match requirement.operator.as_str() {
             "In" => (SelectorOp::In, true),
             "NotIn" => (SelectorOp::NotIn, true),
             "Exists" => (SelectorOp::Exists, false),
             "DoesNotExist" => (SelectorOp::DoesNotExist, false),
             other => {
-                return Err(format!(
-                    "label selector: operator is `{other}`; allowed are In, NotIn, Exists, DoesNotExist"
-                ));
+                let allowed = "In, NotIn, Exists, DoesNotExist";
+                let text = format!("{field}: {entry}.operator is `{other}`; allowed are {allowed}");
+                return Err(Fault::of(format!("{field}.{entry}.operator"), text));
             }
         };
         if with_values == requirement.values.is_empty() {
             let need = if with_values { "needs values" } else { "takes no values" };
-            return Err(format!("label selector: operator {} of `{}` {need}", requirement.operator, requirement.key));
+            let (operator, key) = (&requirement.operator, &requirement.key);
+            let text = format!("{field}: {entry}: operator {operator} of `{key}` {need}");
+            return Err(Fault::of(format!("{field}.{entry}"), text));
         }
         Ok(Requirement { key: requirement.key.clone(), op, values: requirement.values.clone() })
     });
@@ -91,7 +96,8 @@ mod tests {
     /// The requirements on names that come of a body of the file.
     fn names(body: &str, own: &str) -> Result<Vec<(SelectorOp, Vec<String>)>, String> {
         let file = serde_saphyr::from_str(body).unwrap();
-        let all = managed(&file, own)?.0.into_iter().filter(|requirement| requirement.key == NAME);
+        let selector = managed(&file, own).map_err(|fault| fault.with_line(body))?;
+        let all = selector.0.into_iter().filter(|requirement| requirement.key == NAME);
         Ok(all.map(|requirement| (requirement.op, requirement.values)).collect())
     }
 

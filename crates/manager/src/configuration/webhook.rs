@@ -1,5 +1,6 @@
 //! The file's blocks about the admission server: `webhook` and `internalCertManagement`.
 
+use super::fault::Fault;
 use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
@@ -61,12 +62,12 @@ pub(crate) struct Webhook {
 
 impl Webhook {
     /// The settings that the file gives.
-    pub(super) fn of(file: &Configuration, gates: &Gates) -> Result<Self, String> {
+    pub(super) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
         let server = &file.webhook;
         // As in the controller runtime, no port is the usual one.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
         if !(1..=65535).contains(&port) {
-            return Err(format!("webhook.port is {port}; allowed is 1 to 65535"));
+            return Err(Fault::of("webhook.port", format!("webhook.port is {port}; allowed is 1 to 65535")));
         }
         let host = server.host.clone().unwrap_or_default();
         let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
