@@ -185,3 +185,17 @@ fn drained_workload_reports_recreated_local_queue_instead_of_queue_restart() {
         json!("The LocalQueue of the workload was created anew, and leads to ClusterQueue other")
     );
 }
+
+#[test]
+fn drained_workload_is_told_that_its_local_queue_is_gone() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    cluster.pass(3);
+    cluster.edit(Kind::LocalQueue, "team", "lq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    cluster.pass(10);
+    assert!(!cluster.is("a", "QuotaReserved"), "{:?}", cluster.writes);
+    cluster.delete(&Cluster::key(Kind::LocalQueue, "team", "lq"));
+    cluster.pass(5);
+    let told = cluster.condition("a", "Requeued").unwrap();
+    assert_eq!(told["message"], json!("The LocalQueue of the workload does not exist any more"), "{told}");
+}

@@ -206,3 +206,25 @@ fn job_set_with_ended_jobs_starts_once_after_an_eviction() {
         assert_eq!((given(&cluster), reserved(&cluster)), (left, &json!("3")), "{over:?}");
     }
 }
+
+#[test]
+fn running_jobset_admitted_with_fewer_or_no_pods_goes_on() {
+    for count in [Some(2), None] {
+        let mut cluster = one_queue("4");
+        cluster.put(Kind::JOB_SET, jobset());
+        cluster.pass(1);
+        report(&mut cluster, (0, 0));
+        report(&mut cluster, (0, 1));
+        let mut sets = workload(&cluster)["status"]["admission"]["podSetAssignments"].clone();
+        match count {
+            Some(count) => merge(&mut sets[1], &json!({"count": count, "resourceUsage": {"cpu": "2"}})),
+            None => drop(sets[1].as_object_mut().unwrap().remove("count")),
+        }
+        edit_workload(&mut cluster, &json!({"status": {"admission": {"podSetAssignments": sets}}}));
+        cluster.restart();
+        report(&mut cluster, (0, 1));
+        cluster.pass(60);
+        assert_eq!(starts_and_stops(&cluster), (1, 0), "{count:?}: {:?}", cluster.writes);
+        assert_eq!(reserved(&cluster), &json!("3"), "{count:?}");
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::checks::{answer, checked, rely_on_budget};
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job};
 use crate::stories::one_queue;
+use crate::stories::queues::{mark_deleted, waits};
 
 /// Totals of the flavors in a queue's status, by name.
 fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String, String)> {
@@ -36,6 +37,10 @@ fn removed_flavor_stays_charged_and_shown_while_job_uses_it() {
         }
         assert!(cluster.is("a", "Admitted") && cluster.count(Purpose::Evict) == 0, "it goes on");
     }
+    // No queue offers the flavor any more, and a workload holds quota of it.
+    mark_deleted(&mut cluster, Kind::ResourceFlavor, "default");
+    cluster.pass(30);
+    assert_eq!(waits(&cluster, Kind::ResourceFlavor), ["The deletion waits for workloads that hold quota of it"]);
     // A workload that may preempt takes back quota beyond the limit, and workloads that have ended are not shown any more.
     cluster.complete("a");
     cluster.pass(30);

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::stories::checks::{answer, rely_on_budget};
 use crate::stories::cluster::{Cluster, flavor, job};
+use crate::stories::names::job_set;
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
@@ -91,4 +92,52 @@ fn job_with_contradicting_flavors_waits_and_gets_pair_that_agrees() {
     assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
     let selector = &cluster.job("a")["spec"]["template"]["spec"]["nodeSelector"];
     assert_eq!(selector, &json!({"pool": "a"}));
+}
+
+/// A backup brings a Workload back before its flavor, or somebody gives two flavors of it labels that contradict each other.
+#[test]
+fn job_whose_flavors_changed_before_its_start_starts_later() {
+    let asks_gpu = |kind: Kind, mut object: Value, containers: &str| {
+        let containers = object.pointer_mut(containers).expect("containers");
+        containers[0]["resources"]["requests"]["nvidia.com/gpu"] = json!("1");
+        (kind, object)
+    };
+    let single = || asks_gpu(Kind::JOB, job("a", "lq", "1", true), "/spec/template/spec/containers");
+    let of_set = "/spec/replicatedJobs/0/template/spec/template/spec/containers";
+    let set = || asks_gpu(Kind::JOB_SET, job_set("a"), of_set);
+    for (missing, (kind, object)) in [(true, single()), (false, single()), (true, set()), (false, set())] {
+        let case = format!("{kind:?}, {missing}");
+        let mut cluster = pod_queue("9");
+        cluster.job_sets_run = true;
+        rely_on_budget(&mut cluster, &[("default", "9")], json!([]));
+        cluster.put(Kind::ResourceFlavor, flavor("gpu", json!({"tier": "reserved"})));
+        let group = |resource: &str, name: &str| {
+            let quota = json!([{"name": resource, "nominalQuota": 9}]);
+            json!({"coveredResources": [resource], "flavors": [{"name": name, "resources": quota}]})
+        };
+        let groups = json!([group("cpu", "default"), group("nvidia.com/gpu", "gpu")]);
+        cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": groups}}));
+        cluster.put(kind, object);
+        cluster.pass(5);
+        let (workload, _) = workloads(&cluster).remove(0);
+        assert!(cluster.workload_is(&workload, "QuotaReserved"), "{case}: {:?}", cluster.writes);
+        if missing {
+            cluster.objects.remove(&Cluster::key(Kind::ResourceFlavor, "", "gpu"));
+            cluster.restart();
+        } else {
+            cluster.edit(Kind::ResourceFlavor, "", "gpu", &json!({"spec": {"nodeLabels": {"tier": "spot"}}}));
+        }
+        answer(&mut cluster, &workload, "Ready");
+        cluster.pass(10);
+        let (_, object) = workloads(&cluster).remove(0);
+        assert_eq!(condition(&object, "Finished"), Value::Null, "{case}: {object}");
+        assert_eq!(condition(&object, "Evicted")["reason"], json!("PlacementFailed"), "{case}: {object}");
+        let told = cluster.notices.iter().filter(|one| one.reason == "PlacementFailed" && one.key.kind == kind);
+        assert_eq!(told.count(), 1, "{case}: {:?}", cluster.notices);
+        cluster.put(Kind::ResourceFlavor, flavor("gpu", json!({"tier": "reserved"})));
+        cluster.pass(70);
+        answer(&mut cluster, &workload, "Ready");
+        cluster.pass(10);
+        assert!(cluster.workload_is(&workload, "Admitted"), "{case}: {:?}", cluster.writes);
+    }
 }

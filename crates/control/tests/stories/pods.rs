@@ -434,3 +434,19 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
         },
     );
 }
+
+/// Another controller's pod: the review has gated it for the annotation alone, before it names a queue.
+#[test]
+fn pod_held_by_its_parent_starts_with_a_queue_name() {
+    let mut cluster = pod_queue("1");
+    let mut held = pod("a", "1");
+    held["metadata"]["labels"] = json!({"kueue.x-k8s.io/managed": "true"});
+    held["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-suspending-parent": "OtherController"});
+    held["metadata"]["finalizers"] = json!([]);
+    cluster.put(Kind::Pod, held);
+    cluster.pass(60);
+    assert!(gated(&cluster, "a") && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
+    cluster.edit(Kind::Pod, "team", "a", &json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}}));
+    cluster.settle();
+    assert!(!gated(&cluster, "a") && is(&cluster, "a", "Admitted"), "{:?}", cluster.writes);
+}

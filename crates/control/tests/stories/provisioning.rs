@@ -8,7 +8,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 use crate::stories::faults::with_every_fault;
 use crate::stories::training_figures::found;
 
-const CHECK: &str = "asks";
+pub const CHECK: &str = "asks";
 
 fn configure(cluster: &mut Cluster, spec: Value) {
     let config = json!({"metadata": {"name": "prc", "uid": "prc"}, "spec": spec});

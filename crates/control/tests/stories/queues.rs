@@ -5,6 +5,7 @@ use berth_engine::model::WorkloadState;
 use serde_json::json;
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::provisioning::{CHECK, asked_with};
 use crate::stories::{one_queue, with_queue};
 
 #[test]
@@ -309,14 +310,14 @@ fn foreign_local_queue_conditions_survive_status_writes() {
 }
 
 /// Somebody deletes an object that has a finalizer.
-fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
+pub fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
     let object = cluster.objects[&Cluster::key(kind, "", name)].clone();
     assert!(!object["metadata"]["finalizers"].as_array().unwrap().is_empty(), "{object}");
     cluster.edit(kind, "", name, &json!({"metadata": {"deletionTimestamp": "2026-11-21T12:10:00Z"}}));
     cluster.pass(5);
 }
 
-fn waits(cluster: &Cluster, kind: Kind) -> Vec<String> {
+pub fn waits(cluster: &Cluster, kind: Kind) -> Vec<String> {
     let told = cluster.notices.iter().filter(|notice| notice.reason == "DeletionWaits" && notice.key.kind == kind);
     told.map(|notice| notice.message.clone()).collect()
 }
@@ -365,4 +366,17 @@ fn job_without_a_queue_is_told_that_it_names_none() {
         let told = cluster.condition(name, "QuotaReserved").unwrap();
         assert_eq!((&told["reason"], &told["message"]), (&json!("Misconfigured"), &json!(message)), "{name}");
     }
+}
+
+/// Berth answers this check itself: its condition says what an event says of other checks.
+#[test]
+fn check_of_berth_in_deletion_names_its_queues_in_its_condition() {
+    let mut cluster = asked_with(&json!({}), |_| {});
+    mark_deleted(&mut cluster, Kind::AdmissionCheck, CHECK);
+    cluster.pass(10);
+    let key = Cluster::key(Kind::AdmissionCheck, "", CHECK);
+    let told = &cluster.objects[&key]["status"]["conditions"][0];
+    let words = "The admission check is active; its deletion waits for ClusterQueue cq";
+    assert_eq!((&told["status"], &told["message"]), (&json!("True"), &json!(words)), "{told}");
+    assert_eq!(waits(&cluster, Kind::AdmissionCheck), [""; 0], "its condition says so");
 }

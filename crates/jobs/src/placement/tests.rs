@@ -167,3 +167,22 @@ fn forbidden_node_labels_annotation_is_parsed_or_refused() {
         assert_eq!(parse_forbidden(text).ok(), expected, "{text:?}");
     }
 }
+
+/// A cause that passes costs a job its reservation, and any other one ends the job's Workload for good.
+#[test]
+fn placement_error_passes_if_an_object_may_still_change() {
+    let text = str::to_owned;
+    let conflict = |part| PlacementError::Conflict { part, key: text("k"), first: text("a"), second: text("b") };
+    for (error, passes) in [
+        (PlacementError::FlavorNotFound(text("f")), true),
+        (PlacementError::Annotation { flavor: text("f"), problem: text("p") }, true),
+        (PlacementError::Forbidden { key: text("k"), value: text("v") }, true),
+        (conflict("nodeSelector"), true),
+        (conflict("labels"), false),
+        (conflict("annotations"), false),
+        (PlacementError::NoAffinity { kind: "JobSet" }, false),
+        (PlacementError::PodSets { given: 1, wanted: 2 }, false),
+    ] {
+        assert_eq!(error.passes(), passes, "{error:?}");
+    }
+}
