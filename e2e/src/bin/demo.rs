@@ -314,6 +314,9 @@ fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
         let astray = row.tiers.iter().any(|t| !t.is_empty() && *t != row.flavor);
         ensure!(!astray, "{name} was admitted to {} and ran on {:?}", row.flavor, row.nodes);
     }
+    // Equal times are ordered by name.
+    let first = rows.values().next().map_or("", |row| row.flavor.as_str());
+    ensure!(first == "reserved", "the first of the equal jobs was admitted to {first}, and not to reserved");
     for tier in ["reserved", "on-demand", "spot"] {
         ensure!(rows.values().any(|r| r.flavor == tier), "no job was admitted to {tier}");
     }

@@ -410,6 +410,22 @@ fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
         }
     };
     assert!(strict(&["--strict"]) && !strict(&[]));
+    let ends = |text: &str, words: &[&str]| {
+        let file = std::env::temp_dir().join(format!("berth-strict-{}.yaml", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let path = file.display().to_string();
+        let words = ["berth", "decide", "-f", path.as_str()].into_iter().chain(words.iter().copied());
+        let code = match crate::flags::Cli::try_parse_from(words).unwrap().command {
+            crate::flags::Command::Decide(flags) => run(&flags),
+            other => unreachable!("the first word is decide: {other:?}"),
+        };
+        std::fs::remove_file(&file).unwrap();
+        format!("{:?}", code.unwrap())
+    };
+    let [good, bad] = [ExitCode::SUCCESS, ExitCode::FAILURE].map(|code| format!("{code:?}"));
+    let wrong = QUEUES.replace("nominalQuota: 4", "nominalQuota: 4, nominal: 5");
+    let codes = [ends(QUEUES, &["--strict"]), ends(&wrong, &[]), ends(&wrong, &["--strict"])];
+    assert_eq!(codes, [good.clone(), good, bad]);
 }
 
 /// The younger one is given first, and its name is the first one, too.
