@@ -130,8 +130,28 @@ impl World {
         self.cluster.edit(kind, "team", name, &change);
     }
 
+    /// Somebody writes an admission for another number of pods, or one without a count.
+    fn forge(&mut self, name: &str) {
+        let workload = &self.cluster.objects[&Cluster::key(Kind::Workload, "team", name)];
+        let sets = workload["spec"]["podSets"].as_array().cloned().unwrap_or_default();
+        let mut given = Vec::new();
+        for set in &sets {
+            let mut assignment =
+                json!({"name": set["name"], "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}});
+            if self.dice.below(3) > 0 {
+                assignment["count"] = json!(self.dice.below(4));
+            }
+            given.push(assignment);
+        }
+        let time = self.cluster.now.to_string();
+        let is_true = |kind: &str| json!({"type": kind, "status": "True", "reason": "Forged", "message": "", "lastTransitionTime": time});
+        let status = json!({"admission": {"clusterQueue": "cq", "podSetAssignments": given},
+            "conditions": [is_true("QuotaReserved"), is_true("Admitted")]});
+        self.cluster.edit(Kind::Workload, "team", name, &json!({"status": status}));
+    }
+
     fn event(&mut self, number: usize) {
-        match self.dice.below(10) {
+        match self.dice.below(11) {
             0 | 1 => self.new_job(&format!("j{number}")),
             2 | 3 => self.new_set(&format!("s{number}")),
             4 if number < 8 => self.cluster.put(Kind::TrainingJob, training(&format!("t{number}"), json!({}))),
@@ -153,6 +173,11 @@ impl World {
                 }
             }
             9 if self.dice.below(3) == 0 => self.cluster.restart(),
+            10 => {
+                if let Some(name) = self.pick(Kind::Workload) {
+                    self.forge(&name);
+                }
+            }
             _ => {}
         }
     }
