@@ -94,7 +94,7 @@ fn unsupported_feature_gate_set_away_from_default_causes_a_warning() {
         let other = file(&flipped(gate));
         if gate.locked {
             let error = other.expect_err(gate.name);
-            assert_eq!(error, format!("line 3: feature gate `{}` is locked to {}", gate.name, gate.on));
+            assert_eq!(error, format!("line 6: feature gate `{}` is locked to {}", gate.name, gate.on));
             continue;
         }
         let other = other.unwrap();
@@ -134,7 +134,7 @@ fn feature_gate_with_unmet_need_or_unknown_name_is_refused() {
         }
     }
     let unknown = file(&BTreeMap::from([("NoSuchGate", true)])).unwrap_err();
-    assert_eq!(unknown, "line 3: unknown feature gate `NoSuchGate`");
+    assert_eq!(unknown, "line 6: unknown feature gate `NoSuchGate`");
     let neither = load(&format!("{FILE}featureGates: {{PartialAdmission: perhaps}}\n"), &given()).unwrap_err();
     assert!(neither.contains("line "), "{neither}");
 }
