@@ -202,10 +202,12 @@ impl Case<'_> {
             return self.suspend("No matching Workload; restoring pod templates according to existent Workload");
         }
         if other.reserved() {
-            return self.delete(other);
+            return self.with_other_quota(other);
         }
         let fresh = match self.build() {
             Ok(fresh) => fresh,
+            // A deactivated Workload is not admitted, and a new one would be active.
+            Err(problem @ Unbuilt::Invalid(_)) if !other.active => return Decision::tell(self.complaint(&problem)),
             // The event about a job that gets no Workload is sent when it has none.
             Err(Unbuilt::Invalid(_)) => return self.delete(other),
             Err(Unbuilt::NoClass(_)) => return Decision::Done,
@@ -227,6 +229,18 @@ impl Case<'_> {
         let message = format!("Updated not matching Workload for suspended job: {}/{}", other.namespace, other.name);
         draft.notices.push(self.notice(EventType::Normal, event_reasons::UPDATED_WORKLOAD, message));
         Decision::write(draft)
+    }
+
+    /// A Workload with quota for something else than its suspended job asks for. While the job stops, its Workload stays, and takes over the change when
+    /// the quota is back: a new Workload would have neither `spec.active` nor the back-off nor the place in the queue
+    /// (`docs/departures/0065-edits-of-a-job-that-stops.md`).
+    fn with_other_quota(&self, other: &WorkloadView) -> Decision {
+        if other.is(types::EVICTED) {
+            return self.stop(other);
+        }
+        let deactivated = !other.active || other.is(types::DEACTIVATION_TARGET);
+        // The eviction of a deactivated Workload is its next write.
+        if deactivated { Decision::Done } else { self.delete(other) }
     }
 
     fn without_workload(&self, owned: &[&WorkloadView]) -> Decision {

@@ -21,6 +21,8 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
+/// Path of its pod template.
+const TEMPLATE: &str = "spec.template";
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 /// The attempt of its JobSet for which it was made.
 const JOB_SET_ATTEMPT_LABEL: &str = "jobset.sigs.k8s.io/restart-attempt";
@@ -115,6 +117,10 @@ impl JobKind for BatchJob {
         Ok(vec![pod_set_of(DEFAULT_POD_SET_NAME, &spec.template, count, min_count, &index)?])
     }
 
+    fn template_path(_: usize) -> String {
+        TEMPLATE.to_owned()
+    }
+
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
         // Indexes that have failed for good are not waited for.
@@ -156,7 +162,7 @@ impl JobKind for BatchJob {
         manager
             .map(|manager| format!("spec.managedBy: {manager:?} is not supported yet"))
             .or_else(|| unsupported_metadata(&job.metadata))
-            .or_else(|| unsupported_template("spec.template", &spec.template))
+            .or_else(|| unsupported_template(TEMPLATE, &spec.template))
     }
 
     fn training_role(job: &Job) -> Option<RoleState> {

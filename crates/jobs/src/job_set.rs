@@ -151,6 +151,10 @@ impl JobKind for JobSet {
         sets.collect()
     }
 
+    fn template_path(index: usize) -> String {
+        format!("spec.replicatedJobs[{index}].template.spec.template")
+    }
+
     fn pods_ready(job: &Object) -> bool {
         let (Ok(jobs), Some(status)) = (sizes(job), &job.status) else { return false };
         let wanted: i64 = jobs.iter().map(|jobs| i64::from(jobs.replicas)).sum();
@@ -186,11 +190,10 @@ impl JobKind for JobSet {
     fn unsupported(job: &Object) -> Option<String> {
         let manager = job.spec.0.get("managedBy").and_then(Value::as_str).filter(|manager| *manager != CONTROLLER);
         let in_templates = || {
-            let path = |index: usize| format!("spec.replicatedJobs[{index}].template.spec.template");
             let templates = entries(job).iter().enumerate();
             templates
                 .filter_map(|(index, entry)| Some((index, template_of(entry)?)))
-                .find_map(|(index, template)| unsupported_template(&path(index), &template))
+                .find_map(|(index, template)| unsupported_template(&Self::template_path(index), &template))
         };
         manager
             .map(|manager| format!("spec.managedBy: {manager:?} is not supported yet"))
@@ -213,7 +216,7 @@ impl JobKind for JobSet {
             Err(problem) => return vec![FieldError::new("spec.replicatedJobs", "", problem)],
         };
         let places = jobs.iter().enumerate().map(|(index, jobs)| Place {
-            path: format!("spec.replicatedJobs[{index}].template.spec.template.metadata"),
+            path: format!("{}.metadata", Self::template_path(index)),
             metadata: jobs.template.metadata.as_ref(),
             count: Some(jobs.count()),
         });

@@ -145,6 +145,8 @@ pub trait JobKind: Debug + Sized + 'static {
     /// # Errors
     /// Names the field or annotation that cannot be read, with its value.
     fn pod_sets(job: &Self::Object) -> Result<Vec<PodSet>, String>;
+    /// Path of the pod template of its pod set number `index`.
+    fn template_path(index: usize) -> String;
     /// All pods are ready or have succeeded.
     fn pods_ready(job: &Self::Object) -> bool;
     /// All pods that it has to run have succeeded: its end is what comes next.

@@ -30,6 +30,16 @@ pub struct TemplateParts {
 }
 
 impl TemplateParts {
+    /// Places of the parts in the JSON of a template.
+    pub(crate) const FIELDS: [&str; 6] = [
+        "/metadata/labels",
+        "/metadata/annotations",
+        "/spec/nodeSelector",
+        "/spec/tolerations",
+        "/spec/affinity",
+        "/spec/schedulingGates",
+    ];
+
     /// The parts of a template, for `count` pods.
     #[must_use]
     pub fn of(template: &PodTemplateSpec, count: i32) -> Self {

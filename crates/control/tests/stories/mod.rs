@@ -73,6 +73,7 @@ mod rows;
 mod serving;
 mod sets;
 mod sharing;
+mod stopping_edits;
 mod stores;
 mod strays;
 mod suspension;

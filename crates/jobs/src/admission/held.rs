@@ -5,6 +5,7 @@
 
 use super::{Facts, is_elastic, prebuilt_path, queue_path};
 use crate::kind::{JobKind, annotation, controller, is_stopping, prebuilt_workload_name};
+use crate::template::TemplateParts;
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -48,8 +49,30 @@ pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: 
         errors.push(FieldError::new(prebuilt_path(with(prebuilt)), prebuilt.unwrap_or_default(), UNTIL_STOPPED));
     }
     errors.extend(controller_change(before, after));
+    if !leaving {
+        errors.extend(template_changes::<K>(old, new));
+    }
     errors
 }
+
+/// Faults of a change of the parts of a template that a start changes. While a job stops, these are the parts of its start, and the end of the stop
+/// replaces them by the ones that the Workload has stored: a change would be lost. A write that starts the job is judged by other rules.
+fn template_changes<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
+    let stops = is_stopping(K::metadata(old)) && K::has_suspend(old) && K::has_suspend(new);
+    let sets = |job: &K::Object| if stops { K::pod_sets(job).unwrap_or_default() } else { Vec::new() };
+    let pairs = sets(old).into_iter().zip(sets(new)).enumerate();
+    let faults = pairs.flat_map(|(index, (was, is))| {
+        let [was, is] = [was, is].map(|set| TemplateParts::of_pod_set(&set).to_value());
+        let differs = |field: &&&str| was.pointer(field) != is.pointer(field);
+        let fault =
+            |field: &str| FieldError::new(K::template_path(index) + &field.replace('/', "."), "", UNTIL_RESTORED);
+        TemplateParts::FIELDS.iter().filter(differs).map(|field| fault(field)).collect::<Vec<_>>()
+    });
+    faults.collect()
+}
+
+const UNTIL_RESTORED: &str =
+    "must stay until the job has stopped: the values of its last start are removed from its template first";
 
 const UNTIL_STOPPED: &str = "must stay until the job has stopped: its quota is counted by it";
 
