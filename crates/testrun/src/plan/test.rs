@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, File};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use berth_testrun::folders;
 use berth_testrun::programs::{CONTROL_PLANE, CRANE, GCS, GoModule, HELM, JOBSET, PROMETHEUS};
 
@@ -88,11 +88,39 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
         row("Kueue's decision cases, to the letter and as Berth ships", "all", "all"),
         row("unit tests, stories of jobs, golden cases", "all", "all"),
         row("laws over random worlds", &format!("{FEW_SEEDS} seeds each"), &format!("{SEEDS} seeds each")),
-        row("examples in the documentation of crates", "-", "all"),
+        row("examples in the documentation of crates", "-", "all; without any, no step"),
         row("end-to-end tests on real control planes", "`smoke`", &format!("all, in {LANES} lanes")),
         row("end-to-end tests that measure times", "-", &format!("after the others, alone: `{}`", ALONE.join("`, `"))),
         row("the demo as a test", "-", "once"),
     ]
+}
+
+/// Whether the documentation of a crate has an example. Most libraries would be compiled once more for examples, which takes two minutes.
+fn has_examples() -> Result<bool> {
+    let output = Command::new("git").args(["ls-files", "-z", "--", "*.rs"]).output().context("git ls-files")?;
+    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).context("names of sources")?;
+    // A file that git still lists may be gone.
+    Ok(names.split_terminator('\0').filter_map(|name| fs::read_to_string(name).ok()).any(|source| has_example(&source)))
+}
+
+/// Whether a source has a block of Rust in a doc comment: rustdoc compiles what has no other language.
+fn has_example(source: &str) -> bool {
+    const WORDS: [&str; 6] = ["", "rust", "no_run", "ignore", "should_panic", "compile_fail"];
+    let mut inside = false;
+    for line in source.lines().map(str::trim_start) {
+        let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            inside = false;
+            continue;
+        };
+        let Some(language) = text.trim_start().strip_prefix("```") else { continue };
+        let is_rust = |word: &str| WORDS.contains(&word.trim()) || word.trim().starts_with("edition");
+        if !inside && language.split(',').all(is_rust) {
+            return true;
+        }
+        inside = !inside;
+    }
+    false
 }
 
 /// Everything that a change must pass.
@@ -107,7 +135,9 @@ pub(crate) fn test(run: &Run) -> Result<bool> {
     let mut background = run.lints()?;
     background.extend(run.conformance());
     background.extend(run.units(&suites, SEEDS));
-    background.push(logged("doctests", Class::Compiling, cargo(&["test", "--locked", "--workspace", "--doc"])));
+    if has_examples()? {
+        background.push(logged("doctests", Class::Compiling, cargo(&["test", "--locked", "--workspace", "--doc"])));
+    }
     for step in &mut background {
         step.command = in_the_background(&step.command);
     }
@@ -153,4 +183,21 @@ pub(crate) fn check(run: &Run) -> Result<bool> {
         run.keep()?;
     }
     Ok(passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_example;
+
+    #[test]
+    fn doc_example_is_a_block_without_another_language() {
+        for rust in
+            ["/// ```\n/// a();\n/// ```", "    //! ```no_run,edition2024", "/// ```text\n/// a\n/// ```\n/// ```rust"]
+        {
+            assert!(has_example(rust), "{rust}");
+        }
+        for other in ["/// ```text\n/// a\n/// ```\nfn b() {}", "// ```\n// a();", "/// ``` yaml\n/// a: b\n/// ```"] {
+            assert!(!has_example(other), "{other}");
+        }
+    }
 }
