@@ -1,94 +1,42 @@
 //! One scheduling cycle, in Kueue's steps: take the heads, nominate them, process them in order, put back the rest.
 
-pub(crate) mod aside;
+mod aside;
 mod back;
-pub(crate) mod claims;
-pub(crate) mod effects;
+mod claims;
+mod effects;
+pub(crate) mod entry;
 pub(crate) mod issued;
 pub(crate) mod nominate;
 pub(crate) mod order;
-pub(crate) mod plan;
-pub(crate) mod refresh;
-pub(crate) mod refusal;
+pub(crate) mod outcome;
+mod plan;
+mod refresh;
+mod refusal;
+pub(crate) mod report;
+mod run;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use crate::assign::assignment::{Assignment, Given, Mode};
-use crate::cycle::effects::Run;
+use crate::assign::assignment::Assignment;
+use crate::assign::mode::Mode;
+use crate::cycle::entry::Entry;
 use crate::cycle::issued::Issued;
 use crate::cycle::nominate::{Nomination, Nominator};
 use crate::cycle::order::{Name, Nominee, Tournament};
-use crate::explain::why::{Finding, Said};
-use crate::model::{Admission, Eviction, Millis, PendingReason, PodSetAssignment};
-use crate::preempt::Target;
+use crate::cycle::outcome::Requeue;
+use crate::cycle::report::Report;
+use crate::cycle::run::Run;
+use crate::explain::why::Said;
+use crate::model::{Millis, PendingReason};
 use crate::quota::tree::Trial;
 use crate::world::World;
 use crate::world::beyond;
-use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
+use crate::world::ids::{NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place};
-
-/// The place of a head after its cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requeue {
-    Admitted,
-    /// Parked with its class, or by itself if the gate `park_equals` is off.
-    NoRoom,
-    /// Back at once.
-    Retry,
-    /// Back at once, and it stays first while its victims leave.
-    PendingPreemption,
-    /// Parked by itself.
-    Park,
-    /// Parked until its namespace or queue changes.
-    Mismatch,
-}
-
-pub(crate) struct Entry {
-    pub(crate) queue: QueueId,
-    pub(crate) workload: WorkloadId,
-    pub(crate) assignment: Assignment,
-    pub(crate) targets: Vec<Target>,
-    pub(crate) requeue: Requeue,
-    /// True if its next scan over flavors begins at the first flavor.
-    pub(crate) scans_anew: bool,
-    pub(crate) verdict: Option<Finding>,
-}
-
-impl Entry {
-    pub(crate) fn new(queue: QueueId, workload: WorkloadId, (assignment, targets): Nomination) -> Self {
-        Self { queue, workload, assignment, targets, requeue: Requeue::Retry, scans_anew: false, verdict: None }
-    }
-}
 
 /// The trees that take part in a plan, each with its queues that have heads.
 pub(crate) type Lines = Vec<(NodeId, Vec<QueueId>)>;
-
-/// Results of cycles, for the plan.
-#[derive(Default)]
-pub(crate) struct Report {
-    pub(crate) admissions: Vec<Admission>,
-    pub(crate) evictions: Vec<Eviction>,
-    /// Last finding per workload, with the order in which they came.
-    pub(crate) findings: FxHashMap<WorkloadId, Finding>,
-    pub(crate) leading: Vec<WorkloadId>,
-    /// Number of heads that were looked at.
-    pub(crate) heads: u64,
-    /// Roots where something moved in the last cycle, or a head had no turn.
-    pub(crate) moved: BTreeSet<NodeId>,
-    /// Roots where a head goes on with the next flavor, each with the number of scans that it may make.
-    pub(crate) scanning: BTreeMap<NodeId, usize>,
-    /// By root: heads that stay first in queues although the workloads behind them should not have to wait.
-    pub(crate) held_up: BTreeMap<NodeId, Vec<(QueueId, WorkloadId)>>,
-    /// Last assignment of each class, by id and in words.
-    pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,
-    /// Heads that lost against others with their victims: skips per queue, for metrics.
-    pub(crate) skipped_preemptions: BTreeMap<QueueId, u32>,
-    /// Searches repeated because victims were taken already: queue and result.
-    pub(crate) recomputed: BTreeMap<(QueueId, &'static str), u32>,
-}
 
 impl World {
     /// Runs one cycle over the heads of the lines. Admits at most `room` workloads.

@@ -2,4 +2,5 @@
 
 pub(crate) mod account;
 pub(crate) mod figures;
+mod shares;
 pub(crate) mod why;

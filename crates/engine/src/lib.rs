@@ -38,9 +38,10 @@ mod world;
 #[cfg(test)]
 mod sketch;
 
-pub use assign::assignment::{Granular, Mode, PreemptionPossibility};
+pub use assign::mode::{Granular, Mode, PreemptionPossibility};
 pub use cycle::issued::Issued;
 pub use cycle::order::{Nominee, Standing, compare_standing};
+pub use cycle::outcome::Outcome;
 pub use explain::account::{Account, CellAccount, Holding, Right, Unblock};
 pub use model::*;
 pub use options::departures::Departures;
@@ -48,7 +49,7 @@ pub use options::{FairSharing, Gates, Options, ShareStrategy};
 pub use preempt::candidates::policy_allows;
 pub use queue::afs::{AdmissionFairSharing, entry_rate, kept, weighted_usage};
 pub use quota::share::{Share, ShareFigures};
-pub use steps::heads::{Outcome, ScanTime, scan_goes_on, scan_is_outdated};
+pub use steps::heads::{ScanTime, scan_goes_on, scan_is_outdated};
 pub use steps::search::{flavor_preferred, reduce_counts};
 pub use steps::{AssignInput, AssignmentReport, AttemptReport, FlavorReport, PodSetReport, StandIn};
 pub use world::check::check;

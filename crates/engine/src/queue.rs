@@ -1,8 +1,9 @@
 //! Pending workloads: their classes, and the order in which they are tried.
 
 pub(crate) mod afs;
+pub(crate) mod key;
 pub(crate) mod pending;
 pub(crate) mod sorted;
-pub(crate) mod standing;
+mod standing;
 pub(crate) mod tie;
-pub(crate) mod waiting;
+mod waiting;

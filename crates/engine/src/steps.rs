@@ -1,6 +1,6 @@
 //! The steps of a cycle one by one, on the functions that cycles themselves call: for conformance checks and tests.
 //!
-//! The shipped program uses only the names of outcomes of `steps*.rs`; the linker leaves out the rest.
+//! The shipped program uses few of them; the linker leaves out the rest.
 
 pub(crate) mod heads;
 pub(crate) mod search;
@@ -8,12 +8,16 @@ pub(crate) mod search;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::assign;
-use crate::assign::assignment::{Assignment, Choice, Mode, PodSetResult, PreemptionPossibility};
-use crate::assign::{Pins, Request, count_of, of_all};
+use crate::assign::assignment::{Assignment, Choice, PodSetResult};
+use crate::assign::claim::Pins;
+use crate::assign::mode::{Mode, PreemptionPossibility};
+use crate::assign::request::{Request, count_of, of_all};
 use crate::cycle::nominate::{Nominator, contested};
 use crate::explain::why::{Why, distinct_texts, texts};
 use crate::model::{Amount, Eviction, FlavorResource, PendingReason, PodSetAssignment, Replaced};
-use crate::preempt::{self, Ask, Target};
+use crate::preempt;
+use crate::preempt::ask::{Ask, Target};
+use crate::preempt::trials::leave;
 use crate::quota::balance::{Units, Usage, accumulate, amount, units};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::World;
@@ -259,7 +263,7 @@ impl World {
         // The asking workload does not hold its own request, and is not its own victim.
         let gone = BTreeSet::from([id]);
         let mut trial = Trial::new(&mut self.tree);
-        preempt::classical::leave(&self.store, &mut trial, id, true);
+        leave(&self.store, &mut trial, id, true);
         let workload = self.store.workload(id)?;
         let ask = Ask { needs: &needs, usage: &wanted, ..Ask::of(&self.store, workload, queue, &gone, &self.options) };
         let targets = preempt::targets(&self.store, trial.tree_mut(), &self.options, &ask);

@@ -473,6 +473,7 @@ pub(crate) mod held;
 pub(crate) mod ids;
 pub(crate) mod podset;
 pub(crate) mod slices;
+pub(crate) mod spare;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;

@@ -3,98 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::assign::Pins;
+use crate::assign::claim::Pins;
+use crate::assign::mode::{Mode, PreemptionPossibility};
 use crate::cycle::issued::Issued;
 use crate::explain::why::{Said, Why, distinct_texts, unfit};
 use crate::model::{PendingReason, PodSetAssignment};
-use crate::preempt::recheck::Breach;
+use crate::preempt::breach::Breach;
 use crate::quota::balance::{Units, Usage, accumulate, amount};
 use crate::world::ids::{FlavorId, ResourceId};
-use crate::world::slices::Older;
+use crate::world::slices::older::Older;
 use crate::world::store::{PodSet, Progress, Store};
-
-/// The way in which a flavor can be had; later is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// Not at all for now.
-    NoFit,
-    /// Only if workloads are preempted.
-    Preempt,
-    /// Once preemptions issued in this cycle for others are done.
-    DeferredFit,
-    /// At once.
-    Fit,
-}
-
-impl Mode {
-    /// Name as Kueue prints it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoFit => "NoFit",
-            Self::Preempt => "Preempt",
-            Self::DeferredFit => "DeferredFit",
-            Self::Fit => "Fit",
-        }
-    }
-}
-
-/// Result of a preemption search for one cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreemptionPossibility {
-    /// No victims.
-    NoCandidates,
-    /// Victims, some of them in the workload's own queue.
-    Preempt,
-    /// Victims in other queues only.
-    Reclaim,
-}
-
-impl PreemptionPossibility {
-    /// Name as Kueue prints it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoCandidates => "NoCandidates",
-            Self::Preempt => "Preempt",
-            Self::Reclaim => "Reclaim",
-        }
-    }
-}
-
-/// The engine's finer mode, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Granular {
-    /// No way.
-    NoFit,
-    /// Needs preemption, and there are no candidates.
-    NoCandidates,
-    /// Preempts in its own queue.
-    Preempt,
-    /// Takes back from other queues.
-    Reclaim,
-    /// Fits.
-    Fit,
-}
-
-impl Granular {
-    pub(crate) const fn mode(self) -> Mode {
-        match self {
-            Self::NoFit => Mode::NoFit,
-            Self::NoCandidates | Self::Preempt | Self::Reclaim => Mode::Preempt,
-            Self::Fit => Mode::Fit,
-        }
-    }
-
-    pub(crate) const fn possibility(self) -> Option<PreemptionPossibility> {
-        match self {
-            Self::NoFit | Self::Fit => None,
-            Self::NoCandidates => Some(PreemptionPossibility::NoCandidates),
-            Self::Preempt => Some(PreemptionPossibility::Preempt),
-            Self::Reclaim => Some(PreemptionPossibility::Reclaim),
-        }
-    }
-}
 
 /// The flavor chosen for one resource.
 #[derive(Clone, Debug)]

@@ -4,33 +4,18 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::assign::assignment::{Assignment, Attempt, Mode, PodSetResult};
+use crate::assign::assignment::{Assignment, Attempt, PodSetResult};
+use crate::assign::member::Member;
+use crate::assign::mode::Mode;
 use crate::assign::node::Tries;
+use crate::assign::request::{Oracle, Request};
 use crate::assign::scan::Scan;
-use crate::assign::{Oracle, Request, count_of, requests};
 use crate::explain::why::{Why, more_severe};
 use crate::model::PendingReason;
 use crate::quota::balance::{Units, add_to};
 use crate::quota::tree::Tree;
 use crate::world::ids::{FlavorId, ResourceId};
-use crate::world::store::{Group, PodSet, Store};
-
-/// A pod set that is assigned, alone or with others.
-pub(super) struct Member<'a> {
-    /// Its place among the pod sets of the workload.
-    pub(super) index: usize,
-    pub(super) pod_set: &'a PodSet,
-    pub(super) count: i64,
-    /// Requests of all its pods, by resource name.
-    pub(super) requests: Vec<(ResourceId, Units)>,
-}
-
-impl<'a> Member<'a> {
-    pub(super) fn of(store: &Store, request: &Request<'a>, (index, pod_set): (usize, &'a PodSet)) -> Self {
-        let count = count_of(request.counts, index, pod_set.spec.count);
-        Member { index, pod_set, count, requests: requests(store, request.queue, pod_set, count) }
-    }
-}
+use crate::world::store::{Group, Store};
 
 /// Assigns flavors to pod sets that get the same ones; tells whether one of them gets none, which ends the search.
 pub(super) fn assign_group(

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{FlavorSpec, PodSetSpec, Requirement, Selector, SelectorOp, Taint, TaintEffect, Toleration};
+use crate::model::{
+    FlavorSpec, PodSetSpec, Requirement, Selector, SelectorOp, Taint, TaintEffect, Toleration, TolerationOp,
+};
 
 type Labels = BTreeMap<String, String>;
 
@@ -108,22 +110,6 @@ pub(crate) fn selects_forbidden<'a>(
         let (key, value) = node_selector.get_key_value(key)?;
         (values.is_empty() || values.contains(value)).then_some((key.as_str(), value.as_str()))
     })
-}
-
-/// Relation between the value of a taint and the value of a toleration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub enum TolerationOp {
-    /// The values are equal.
-    #[default]
-    Equal,
-    /// The taint may have any value.
-    Exists,
-    /// The taint's value is a larger integer.
-    Gt,
-    /// The taint's value is a smaller integer.
-    Lt,
-    /// The operator or the effect is unknown: the toleration tolerates nothing.
-    Illegal,
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {

@@ -1,14 +1,16 @@
 //! Why pods can not run on a flavor, whatever the quota.
 
-use crate::assign::groups::Member;
 use crate::assign::matching::{
     CAPACITY_LABELS, affinity_matches, in_each_alternative, is_other_capacity, of_key, requires_forbidden,
     selects_forbidden, untolerated,
 };
+use crate::assign::member::Member;
 use crate::assign::scan::Scan;
 use crate::explain::why::Why;
 use crate::model::{FlavorSpec, PodSetSpec, Requirement};
-use crate::world::ids::FlavorId;
+use crate::world::ids::{FlavorId, ResourceId};
+use crate::world::slices::older::Older;
+use crate::world::store::Store;
 
 impl Scan<'_> {
     pub(super) fn mismatch(&self, flavor: FlavorId) -> Option<Why> {
@@ -73,5 +75,18 @@ impl Scan<'_> {
     fn is_offered(&self, key: &str) -> bool {
         let mut flavors = self.group.flavors.iter().filter_map(|flavor| self.store.flavors.get(flavor));
         self.request.capacity_pins && flavors.any(|flavor| flavor.node_labels.contains_key(key))
+    }
+}
+
+impl Older {
+    /// Reason why a flavor is not for the replacement slice: its pods run beside the existing ones, in the same flavor.
+    pub(crate) fn mismatch(&self, store: &Store, pod_set: &str, resource: ResourceId, flavor: FlavorId) -> Option<Why> {
+        let given = self.given(pod_set, resource).map(|(given, _)| given);
+        if given == Some(flavor) {
+            return None;
+        }
+        let (asked, given) = (store.flavor(flavor), given.map_or("", |given| store.flavor(given)));
+        let text = format!("could not assign {asked} flavor since the original workload is assigned: {given}");
+        Some(Why::Mismatch(text.into_boxed_str()))
     }
 }

@@ -4,9 +4,10 @@
 //! Groups have their turn one after the other. A flavor that does not go with those of the groups before is passed over; where that
 //! leaves a group without a fit, the choices before it are tried anew, the last one first (backtracking).
 
-use crate::assign::assignment::{Choice, Mode};
-use crate::assign::groups::Member;
+use crate::assign::assignment::Choice;
 use crate::assign::matching::selects_forbidden;
+use crate::assign::member::Member;
+use crate::assign::mode::Mode;
 use crate::assign::scan::{Found, Scan};
 use crate::explain::why::Why;
 use crate::model::FlavorSpec;

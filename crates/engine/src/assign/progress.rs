@@ -1,6 +1,6 @@
 //! Progress of a workload's scan over the flavors of its queue.
 
-use crate::cycle::claims::Claim;
+use crate::assign::claim::Claim;
 use crate::world::ids::ResourceId;
 
 /// No epoch of a tree.

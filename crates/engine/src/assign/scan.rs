@@ -1,9 +1,12 @@
 //! The scan over the flavors of a resource group for pod sets that get one of them.
 
-use crate::assign::assignment::{Attempt, Choice, Granular, Mode, PreemptionPossibility};
-use crate::assign::groups::Member;
+use crate::assign::assignment::{Attempt, Choice};
+use crate::assign::claim::Pins;
+use crate::assign::member::Member;
+use crate::assign::mode::{Granular, Mode, PreemptionPossibility};
+use crate::assign::preference::{Level, is_preferred, should_try_next};
+use crate::assign::request::{Oracle, Request};
 use crate::assign::tiers::listed;
-use crate::assign::{Level, Oracle, Pins, Request, is_preferred, should_try_next};
 use crate::explain::why::{Why, more_severe};
 use crate::model::{FlavorFungibility, PendingReason, PreemptionPolicy};
 use crate::quota::balance::{Units, in_usage};

@@ -3,78 +3,17 @@
 //! Family and tier are two axes: tiers order the flavors, and within a tier the order of the ClusterQueue holds.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::fmt;
 
-use crate::assign::assignment::{Mode, PodSetResult};
-use crate::assign::{Request, assign_free};
-use crate::preempt::classical::leave;
+use crate::assign::request::Request;
+use crate::model::Tier;
 use crate::quota::balance::{INF, Units, in_usage};
-use crate::quota::tree::{Tree, Trial};
-use crate::world::World;
+use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, FlavorId, ResourceId};
 use crate::world::store::{Group, PodSet, Store};
-
-/// The way in which capacity is bought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tier {
-    /// Guaranteed: bought beforehand.
-    Reserved,
-    /// Stable: bought when it is used.
-    OnDemand,
-    /// Cheap, and taken away without asking.
-    Spot,
-}
-
-impl Tier {
-    /// The name, as in labels and annotations.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reserved => "reserved",
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-        }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// Tiers in words.
 pub(crate) fn listed(tiers: &[Tier]) -> String {
     tiers.iter().map(|tier| tier.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-impl World {
-    /// The best tier that a workload with quota could have now without preemption, and the flavors there. `None` unless it accepts a tier that is
-    /// better than its worst current one. Costs a scan over the flavors.
-    pub fn better_tier(&mut self, uid: &str) -> Option<(Tier, Vec<String>)> {
-        let id = self.store.by_uid.get(uid).copied()?;
-        let workload = self.store.workload(id)?;
-        let held = workload.held().filter(|held| !held.evicted && self.store.queues[held.queue].active)?;
-        let request = Request::of(&self.store, &self.options, workload, held.queue);
-        let accepted = request.pod_sets.first().and_then(|pod_set| request.tiers_of(pod_set))?;
-        if request.pod_sets.iter().any(|pod_set| request.tiers_of(pod_set) != Some(accepted)) {
-            return None;
-        }
-        let tier_of = |flavor: &FlavorId| self.store.flavors.get(flavor).and_then(|spec| spec.tier);
-        let has = held.usage.iter().filter_map(|(cell, _)| tier_of(&self.store.cells.key(*cell).0));
-        let worst = has.filter_map(|tier| accepted.iter().position(|other| *other == tier)).max()?;
-        let mut trial = Trial::new(&mut self.tree);
-        leave(&self.store, &mut trial, id, true);
-        accepted.iter().take(worst).find_map(|tier| {
-            let request = Request { tiers: Some(std::slice::from_ref(tier)), ..request };
-            let found = assign_free(&self.store, trial.tree_mut(), &request);
-            let given = found.pod_sets.iter().flat_map(PodSetResult::given);
-            let flavors = given.map(|(_, flavor, _)| flavor).filter(|flavor| tier_of(flavor).is_some());
-            let names: BTreeSet<&str> = flavors.map(|flavor| self.store.flavor(flavor)).collect();
-            (found.mode() == Mode::Fit).then(|| (*tier, names.into_iter().map(str::to_owned).collect()))
-        })
-    }
 }
 
 impl<'a> Request<'a> {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cycle::Report;
+use crate::cycle::report::Report;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId};
 

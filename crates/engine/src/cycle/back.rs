@@ -1,6 +1,8 @@
 //! The place of a head after its cycle.
 
-use super::{Entry, Report, Requeue};
+use crate::cycle::entry::Entry;
+use crate::cycle::outcome::Requeue;
+use crate::cycle::report::Report;
 use crate::model::PendingReason;
 use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};

@@ -7,35 +7,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::assign;
-use crate::assign::assignment::{Choice, Mode};
-use crate::assign::{Pins, Request};
-use crate::cycle::Entry;
-use crate::cycle::effects::Run;
+use crate::assign::assignment::Choice;
+use crate::assign::claim::{Claim, Leaver};
+use crate::assign::mode::Mode;
+use crate::assign::request::Request;
+use crate::cycle::entry::Entry;
 use crate::cycle::nominate::Nomination;
+use crate::cycle::run::Run;
 use crate::explain::why::Why;
+use crate::preempt::ask::Target;
 use crate::preempt::candidates::Right;
-use crate::preempt::{Target, spare};
+use crate::preempt::spare;
 use crate::quota::tree::{Tree, Trial};
 use crate::world::World;
 use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{PodSet, Store, Workload};
-
-/// The assignment that a workload issued preemptions for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
-    /// Pods of each pod set: fewer than asked for under partial admission.
-    counts: Vec<i64>,
-    pins: Pins,
-    leavers: Vec<Leaver>,
-}
-
-/// A workload that was evicted or gives up pods. It is named by uid because ids are reused for other workloads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Leaver {
-    uid: Arc<str>,
-    reason: &'static str,
-    gives_up: Option<i64>,
-}
 
 impl Leaver {
     fn of(store: &Store, target: &Target) -> Option<Self> {

@@ -1,28 +1,19 @@
 //! Effects of a decision on the accounting: usage reserved for the rest of the cycle, evictions, admissions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::assign::assignment::{Assignment, Mode};
-use crate::cycle::{Entry, Report};
+use crate::assign::assignment::Assignment;
+use crate::assign::mode::Mode;
+use crate::cycle::entry::Entry;
+use crate::cycle::report::Report;
+use crate::cycle::run::Run;
 use crate::model::{Admission, Eviction, Millis, PreemptionPolicy};
-use crate::preempt::Target;
+use crate::preempt::ask::Target;
 use crate::quota::balance::{INF, Units, Usage, accumulate, plus};
 use crate::world::World;
-use crate::world::ids::{QueueId, WorkloadId};
+use crate::world::ids::QueueId;
 use crate::world::store::{Held, Place};
-
-/// State of one cycle.
-pub(crate) struct Run {
-    /// Victims chosen so far, each with its target: eviction or surplus pods.
-    pub(crate) victims: BTreeMap<WorkloadId, Target>,
-    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
-    pub(crate) admitted: Vec<WorkloadId>,
-    /// Usage reserved for the rest of the cycle only.
-    pub(crate) booked: Vec<(QueueId, Usage)>,
-    /// Number of admissions at which the cycle stops.
-    pub(crate) room: usize,
-}
 
 impl World {
     /// Reserves usage for the rest of the cycle.

@@ -1,6 +1,6 @@
 //! The outcome for a head that issued preemptions, as in Kueue.
 
-use crate::steps::heads::Outcome;
+use crate::cycle::outcome::Outcome;
 
 /// Preemptions that a head issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

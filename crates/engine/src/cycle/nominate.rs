@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::assign;
-use crate::assign::assignment::{Assignment, Mode};
+use crate::assign::assignment::Assignment;
+use crate::assign::claim::Pins;
+use crate::assign::mode::Mode;
 use crate::assign::partial;
-use crate::assign::{Pins, Request};
+use crate::assign::request::Request;
 use crate::options::Options;
-use crate::preempt::recheck::Breach;
-use crate::preempt::{self, Ask, Target};
+use crate::preempt;
+use crate::preempt::ask::{Ask, Target};
+use crate::preempt::breach::Breach;
 use crate::quota::balance::Usage;
 use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, QueueId, WorkloadId};

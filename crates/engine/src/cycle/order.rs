@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::model::{Amount, FlavorResource, Millis};
 use crate::options::Gates;
+use crate::queue::tie::start_of;
 use crate::quota::balance::{Usage, units};
 use crate::quota::share::{Share, asks_for, borrows_any, share_of};
 use crate::quota::tree::{Tree, Trial};
-use crate::world::held::start_of;
 use crate::world::ids::{NodeId, QueueId};
 use crate::world::store::Store;
 

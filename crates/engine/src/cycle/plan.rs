@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::assign::assignment::Mode;
-use crate::cycle::Report;
+use crate::assign::mode::Mode;
 use crate::cycle::aside::Aside;
 use crate::cycle::nominate::Nominator;
+use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{ClusterQueueSpec, Fungibility, Limits, Millis, PendingReason, Plan, Verdict};
 use crate::world::World;

@@ -1,9 +1,10 @@
 //! The second look at a head when its turn in the cycle comes, as in Kueue: admissions and preemptions of earlier heads of the cycle count.
 
-use crate::assign::assignment::Mode;
-use crate::cycle::effects::Run;
+use crate::assign::mode::Mode;
+use crate::cycle::entry::Entry;
 use crate::cycle::nominate::Nominator;
-use crate::cycle::{Entry, Report};
+use crate::cycle::report::Report;
+use crate::cycle::run::Run;
 use crate::preempt::spare;
 use crate::quota::tree::Trial;
 use crate::world::World;

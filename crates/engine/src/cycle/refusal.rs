@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::assign::matching::selects;
-use crate::cycle::Requeue;
+use crate::cycle::outcome::Requeue;
 use crate::explain::why::{Finding, Said};
 use crate::model::{JobLimit, PendingReason};
 use crate::world::World;

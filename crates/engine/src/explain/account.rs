@@ -5,7 +5,8 @@ mod cells;
 mod obstacle;
 mod rights;
 
-use crate::assign::assignment::{Assignment, Mode};
+use crate::assign::assignment::Assignment;
+use crate::assign::mode::Mode;
 use crate::cycle::nominate::Nominator;
 use crate::model::{Amount, Millis, Verdict};
 use crate::world::World;

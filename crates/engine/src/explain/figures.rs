@@ -9,7 +9,6 @@ use crate::world::store::{Phase, Place, Workload};
 use crate::world::{Changed, World};
 
 const TERMINATING: &str = "Can't admit new workloads; clusterQueue is terminating";
-pub(crate) const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
 const NO_LOCAL_QUEUE: &str = "no LocalQueue is named: a job names one in the label kueue.x-k8s.io/queue-name";
 const UNEVALUATED: &str = "Workload is pending evaluation in the scheduling queue";
 

@@ -1,8 +1,7 @@
 //! Reasons why a flavor is not a plain fit. They are kept as values, and put into Kueue's words only for a message.
 
-use crate::assign::tiers::Tier;
 use crate::cycle::issued::Issued;
-use crate::model::PendingReason;
+use crate::model::{PendingReason, Tier};
 use crate::quota::balance::{INF, Units, amount};
 use crate::world::ids::{FlavorId, ResourceId};
 use crate::world::store::Store;

@@ -1,14 +1,10 @@
-//! The workloads that may be preempted for another one, the right for each, and the order in which they are tried.
+//! The workloads that may be preempted for another one, and the right for each.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
 use crate::model::{Millis, Preemption, PreemptionPolicy};
-use crate::preempt::Ask;
+use crate::preempt::ask::Ask;
 use crate::preempt::guard::{is_too_near, protected_until};
-use crate::preempt::usage::{is_usage_based, sort_line};
-use crate::queue::sorted::{self, Sorted};
 use crate::queue::tie::Tie;
 use crate::quota::balance::Units;
 use crate::quota::tree::Tree;
@@ -118,10 +114,18 @@ pub(crate) fn uses(held: &Held, needs: &[CellId]) -> bool {
     held.usage.iter().any(|(cell, _)| needs.contains(cell))
 }
 
+/// Properties that all candidates of a line have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    pub(super) queue: QueueId,
+    pub(super) common: Option<NodeId>,
+    pub(super) advantage: bool,
+}
+
 /// The conditions for candidates.
 pub(crate) struct Filter<'a> {
     pub(crate) store: &'a Store,
-    ask: &'a Ask<'a>,
+    pub(super) ask: &'a Ask<'a>,
     policy: Preemption,
 }
 
@@ -136,7 +140,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Whether no workload of this priority or a higher one may be preempted.
-    const fn ends_at(&self, is_own: bool, priority: i64) -> bool {
+    pub(super) const fn ends_at(&self, is_own: bool, priority: i64) -> bool {
         match self.policy_of(is_own) {
             PreemptionPolicy::Any => false,
             PreemptionPolicy::LowerOrNewerEqualPriority => priority > self.ask.priority,
@@ -145,7 +149,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn candidate(&self, rank: &Rank, line: &Scope) -> Option<Candidate<'a>> {
+    pub(super) fn candidate(&self, rank: &Rank, line: &Scope) -> Option<Candidate<'a>> {
         let workload = self.store.workload(rank.workload)?;
         let held = workload.held()?;
         let is_own = line.queue == self.ask.queue;
@@ -177,231 +181,6 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Properties that all candidates of a line have in common.
-#[derive(Clone, Copy, Debug)]
-struct Scope {
-    queue: QueueId,
-    common: Option<NodeId>,
-    advantage: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Rest<'a> {
-    /// The holders of quota in stored order: the part that is read, and the part after it.
-    Kept(sorted::Iter<'a, Rank>, Option<&'a Sorted<Rank>>),
-    Listed(std::vec::IntoIter<Candidate<'a>>),
-}
-
-/// The candidates of one queue, in order, found one by one: mostly few are needed.
-#[derive(Clone, Debug)]
-pub(crate) struct Line<'a> {
-    pub(crate) head: Candidate<'a>,
-    scope: Scope,
-    rest: Rest<'a>,
-}
-
-impl<'a> Line<'a> {
-    /// `None` when the queue has no candidates.
-    fn of(filter: &Filter<'a>, scope: Scope) -> Option<Self> {
-        let queue = &filter.store.queues[scope.queue];
-        // A queue that may not admit is out of the cycle, and so are its workloads.
-        if !queue.active || filter.ends_at(scope.queue == filter.ask.queue, i64::MIN) {
-            return None;
-        }
-        let mut rest = Rest::Kept(queue.held.leaving.iter(), Some(&queue.held.staying));
-        let head = rest.next(filter, &scope)?;
-        let line = Self { head, scope, rest };
-        let afs = filter.ask.afs.filter(|_| is_usage_based(filter.store, scope.queue));
-        if afs.is_none() {
-            return Some(line);
-        }
-        Self::listed(sort_line(filter.store, afs, line.into_candidates(filter), &|_| true))
-    }
-
-    /// Candidates of one queue, in order already.
-    pub(crate) fn listed(candidates: Vec<Candidate<'a>>) -> Option<Self> {
-        let mut rest = candidates.into_iter();
-        let head = rest.next()?;
-        let scope = Scope { queue: head.queue, common: head.common, advantage: false };
-        Some(Self { head, scope, rest: Rest::Listed(rest) })
-    }
-
-    /// Goes on to the next candidate; `false` when there is none.
-    pub(crate) fn advance(&mut self, filter: &Filter<'a>) -> bool {
-        let next = self.rest.next(filter, &self.scope);
-        next.is_some_and(|next| {
-            self.head = next;
-            true
-        })
-    }
-
-    fn into_candidates(mut self, filter: &Filter<'a>) -> Vec<Candidate<'a>> {
-        let mut all = vec![self.head];
-        while self.advance(filter) {
-            all.push(self.head);
-        }
-        all
-    }
-}
-
-impl<'a> Rest<'a> {
-    fn next(&mut self, filter: &Filter<'a>, scope: &Scope) -> Option<Candidate<'a>> {
-        let (part, after) = match self {
-            Self::Kept(part, after) => (part, after),
-            Self::Listed(rest) => return rest.next(),
-        };
-        let is_own = scope.queue == filter.ask.queue;
-        loop {
-            match part.next().filter(|rank| !filter.ends_at(is_own, rank.priority)) {
-                Some(rank) => {
-                    if let Some(candidate) = filter.candidate(rank, scope) {
-                        return Some(candidate);
-                    }
-                }
-                None => *part = after.take()?.iter(),
-            }
-        }
-    }
-}
-
-/// The lists in which candidates are tried, first to last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum List {
-    Hierarchical,
-    Priority,
-    Own,
-}
-
-/// All candidates of classical preemption.
-pub(crate) struct Candidates<'a>(Vec<(List, Line<'a>)>);
-
-impl<'a> Candidates<'a> {
-    /// Candidates of the asking queue, and of queues over which it has no advantage.
-    pub(crate) fn listed(lines: impl IntoIterator<Item = Line<'a>>, own: QueueId) -> Self {
-        let list = |line: &Line<'a>| if line.head.queue == own { List::Own } else { List::Priority };
-        Self(lines.into_iter().map(|line| (list(&line), line)).collect())
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn has_others(&self) -> bool {
-        self.0.iter().any(|(list, _)| *list != List::Own)
-    }
-
-    pub(crate) fn has_hierarchical(&self) -> bool {
-        self.0.iter().any(|(list, _)| *list == List::Hierarchical)
-    }
-
-    /// The sequence in which they are tried: evicted workloads first.
-    pub(crate) fn sequence(&self) -> Sequence<'a> {
-        Sequence(self.0.iter().map(|(list, line)| Turn { list: *list, line: line.clone() }).collect())
-    }
-}
-
-/// A line that waits for its next candidate to be tried.
-struct Turn<'a> {
-    list: List,
-    line: Line<'a>,
-}
-
-impl Turn<'_> {
-    fn is_before(&self, other: &Self) -> Ordering {
-        let (a, b) = (&self.line.head, &other.line.head);
-        (!a.evicted, self.list).cmp(&(!b.evicted, other.list)).then_with(|| a.by_age(b))
-    }
-}
-
-impl PartialEq for Turn<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.is_before(other).is_eq()
-    }
-}
-
-impl Eq for Turn<'_> {}
-
-impl PartialOrd for Turn<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Turn<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.is_before(self)
-    }
-}
-
-/// Candidates of all lines in their order, merged as far as they are asked for.
-pub(crate) struct Sequence<'a>(BinaryHeap<Turn<'a>>);
-
-impl<'a> Sequence<'a> {
-    /// The next candidate; `keep` returns false if its queue may give no more, this candidate included.
-    pub(crate) fn next(&mut self, filter: &Filter<'a>, keep: impl Fn(&Candidate<'a>) -> bool) -> Option<Candidate<'a>> {
-        loop {
-            let mut turn = self.0.peek_mut()?;
-            let candidate = turn.line.head;
-            if !keep(&candidate) {
-                PeekMut::pop(turn);
-                continue;
-            }
-            if !turn.line.advance(filter) {
-                PeekMut::pop(turn);
-            }
-            return Some(candidate);
-        }
-    }
-}
-
-/// All candidates; with `only_borrowing`, other queues count only where the asking queue is closer to quota. Costs the queues that are above
-/// their quota.
-pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool) -> Candidates<'a> {
-    let ask = filter.ask;
-    let mut found = Vec::new();
-    if !matches!(filter.policy_of(false), PreemptionPolicy::Never | PreemptionPolicy::Unset) {
-        add_cohorts(filter, tree, filter.store.queues[ask.queue].node, only_borrowing, &mut found);
-    }
-    let own = Line::of(filter, Scope { queue: ask.queue, common: None, advantage: false });
-    found.extend(own.map(|line| (List::Own, line)));
-    Candidates(found)
-}
-
-/// All candidates of fair sharing: workloads of the own queue, and of every queue of the tree that borrows in a cell that lacks quota.
-pub(crate) fn collect_borrowers<'a>(filter: &Filter<'a>, tree: &Tree) -> Vec<Line<'a>> {
-    let (store, ask) = (filter.store, filter.ask);
-    let own = store.queues[ask.queue].node;
-    let line = |queue| Line::of(filter, Scope { queue, common: None, advantage: false });
-    let mut found: Vec<Line<'a>> = line(ask.queue).into_iter().collect();
-    if !matches!(filter.policy_of(false), PreemptionPolicy::Never | PreemptionPolicy::Unset) {
-        for node in tree.bottom_up(tree.root(own)) {
-            let other = store.queue_of_node.get(&node).filter(|_| node != own);
-            found.extend(other.filter(|_| !tree.within_quota(node, ask.needs)).and_then(|other| line(*other)));
-        }
-    }
-    found
-}
-
-fn add_cohorts<'a>(
-    filter: &Filter<'a>,
-    tree: &Tree,
-    node: NodeId,
-    only_borrowing: bool,
-    found: &mut Vec<(List, Line<'a>)>,
-) {
-    let mut remaining: Vec<(CellId, Units)> = filter.ask.usage.to_vec();
-    let mut advantage = fit_in_quota(tree, node, &mut remaining);
-    let mut visited = node;
-    for cohort in tree.ancestors(node) {
-        // Without an advantage, and without a policy to borrow, other queues count only while the asking queue does not borrow.
-        if advantage || !only_borrowing {
-            add_subtree(filter, tree, cohort, visited, advantage, found);
-        }
-        advantage |= fit_in_quota(tree, cohort, &mut remaining);
-        visited = cohort;
-    }
-}
-
 /// Whether the requests fit the node's quota; reduces the requests to the part that the node cannot give from its own.
 pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
     let mut fits = true;
@@ -411,32 +190,4 @@ pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, U
         *value = value.saturating_sub(cell.local_available()).max(0);
     }
     fits
-}
-
-fn add_subtree<'a>(
-    filter: &Filter<'a>,
-    tree: &Tree,
-    common: NodeId,
-    skip: NodeId,
-    advantage: bool,
-    found: &mut Vec<(List, Line<'a>)>,
-) {
-    let list = if advantage { List::Hierarchical } else { List::Priority };
-    let mut below = Vec::new();
-    let mut next = Some(common);
-    while let Some(cohort) = next {
-        for child in tree.nodes[cohort].children.iter().copied() {
-            if child == skip || tree.within_quota(child, filter.ask.needs) {
-                continue;
-            }
-            match filter.store.queue_of_node.get(&child) {
-                Some(queue) => {
-                    let line = Line::of(filter, Scope { queue: *queue, common: Some(common), advantage });
-                    found.extend(line.map(|line| (list, line)));
-                }
-                None => below.push(child),
-            }
-        }
-        next = below.pop();
-    }
 }

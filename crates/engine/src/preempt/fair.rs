@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::options::{Gates, ShareStrategy};
-use crate::preempt::candidates::{Candidate, Filter, Line, Right, collect_borrowers};
-use crate::preempt::classical::{fill_back, fits, leave};
+use crate::preempt::ask::{Ask, Target, Victims};
+use crate::preempt::candidates::{Candidate, Filter, Right};
+use crate::preempt::lines::{Line, collect_borrowers};
 use crate::preempt::spare::keep_whole;
-use crate::preempt::{Ask, Target, Victims};
+use crate::preempt::trials::{fill_back, fits, leave};
 use crate::quota::share::{Share, share_of};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{NodeId, QueueId, WorkloadId};

@@ -1,11 +1,11 @@
 //! Eviction history: pairs of victim and preemptor since the last outside change. A preemption that would close a circle is not allowed, so
 //! evictions come to an end: the pairs form a finite graph without circles.
 
+mod barred;
 mod fronts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::world::World;
 use crate::world::ids::{NodeId, WorkloadId};
 
 /// Preemptors by victim.
@@ -46,57 +46,5 @@ impl Feuds {
             }
         }
         found
-    }
-}
-
-impl World {
-    /// Pairs of victim and preemptor since the last outside change, by uid. For tests: no decision reads them.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn evicted_for(&self) -> Vec<(String, String)> {
-        let uid = |id: &WorkloadId| self.store.workload(*id).map_or(String::new(), |workload| workload.uid.to_string());
-        let victims = self.store.feuds.0.values().flatten();
-        let pairs =
-            victims.flat_map(|(victim, preemptors)| preemptors.iter().map(move |preemptor| (victim, preemptor)));
-        pairs.map(|(victim, preemptor)| (uid(victim), uid(preemptor))).collect()
-    }
-
-    /// Workloads that a workload must not preempt, its own older slice included.
-    pub(crate) fn barred(&self, asking: WorkloadId) -> BTreeSet<WorkloadId> {
-        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(asking) };
-        let mut barred = root.map_or_else(BTreeSet::new, |root| self.against(root, asking));
-        let class = self.store.workload(asking).map(|workload| workload.class);
-        let older = class.and_then(|class| self.store.classes[class].replaces.as_deref());
-        barred.extend(older.and_then(|older| self.store.by_uid.get(&older.uid)));
-        barred
-    }
-
-    /// Whether a workload was evicted for another, directly or through others.
-    pub(crate) fn gave_way_to(&self, victim: WorkloadId, preemptor: WorkloadId) -> bool {
-        let root = if self.store.feuds.0.is_empty() { None } else { self.tree_of(victim) };
-        root.is_some_and(|root| self.store.feuds.behind(root, victim, |_, _| Vec::new()).contains(&preemptor))
-    }
-
-    fn tree_of(&self, workload: WorkloadId) -> Option<NodeId> {
-        let workload = self.store.workload(workload)?;
-        let queue = match workload.held() {
-            Some(held) => held.queue,
-            None => self.store.local_queues[workload.local_queue].queue?,
-        };
-        Some(self.tree.root(self.store.queues[queue].node))
-    }
-
-    /// Forgets the history of a workload's tree after the workload came, went or changed.
-    pub(crate) fn end_feuds_of(&mut self, workload: WorkloadId) {
-        if !self.store.feuds.0.is_empty()
-            && let Some(root) = self.tree_of(workload)
-        {
-            self.store.feuds.0.remove(&root);
-        }
-    }
-
-    /// Forgets all history after queues or cohorts changed.
-    pub(crate) fn end_feuds(&mut self) {
-        self.store.feuds.0.clear();
     }
 }

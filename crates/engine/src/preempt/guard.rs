@@ -1,7 +1,7 @@
 //! Bounds of preemption that a queue's policy sets: protected workloads, and the most that may be evicted for one workload.
 
 use crate::model::{Millis, PreemptionGuard};
-use crate::preempt::{Ask, Target};
+use crate::preempt::ask::{Ask, Target};
 use crate::quota::balance::{Units, in_usage};
 use crate::world::World;
 use crate::world::ids::WorkloadId;

@@ -2,48 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::model::{PodSetAssignment, Surplus};
-use crate::preempt::classical::fits;
-use crate::preempt::{Ask, Target};
+use crate::preempt::ask::{Ask, Target};
+use crate::preempt::trials::fits;
 use crate::quota::balance::{Units, Usage};
 use crate::quota::tree::Trial;
 use crate::world::beyond;
-use crate::world::ids::CellId;
 use crate::world::store::{Held, Store};
-
-/// Surplus pods of a workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spare {
-    pods: i64,
-    /// At least 1.
-    step: i64,
-    /// Usage of one pod.
-    each: Usage,
-}
-
-impl Spare {
-    /// Surplus pods of a pod set that was given `given`, whose amounts by cell are `usage`.
-    pub(crate) fn of(surplus: &Surplus, given: &PodSetAssignment, usage: &[(CellId, Units)]) -> Option<Self> {
-        let (pods, count) = (surplus.pods.min(given.count), Units::from(given.count));
-        let each = || usage.iter().map(|(cell, value)| (*cell, value.checked_div(count).unwrap_or(0))).collect();
-        (pods > 0 && count > 0).then(|| Self { pods, step: surplus.step.max(1), each: each() })
-    }
-
-    /// Whether the workload has this number of surplus pods.
-    pub(crate) const fn has(&self, pods: i64) -> bool {
-        pods > 0 && pods <= self.pods
-    }
-
-    /// Steps after which all of them are gone.
-    fn steps(&self) -> i64 {
-        let full = self.pods.checked_div(self.step).unwrap_or(0);
-        full.saturating_add(i64::from(full.saturating_mul(self.step) < self.pods))
-    }
-
-    fn after(&self, steps: i64) -> i64 {
-        self.step.saturating_mul(steps).min(self.pods)
-    }
-}
 
 impl Held {
     /// Usage of this number of pods.

@@ -7,7 +7,8 @@
 use std::cmp::Ordering;
 
 use crate::preempt::candidates::Candidate;
-use crate::queue::afs::{self, AdmissionFairSharing};
+use crate::queue::afs::AdmissionFairSharing;
+use crate::queue::afs::ledgers::usage_of;
 use crate::world::ids::QueueId;
 use crate::world::store::Store;
 
@@ -29,7 +30,7 @@ pub(crate) fn sort_line<'a>(
     let known = |candidate: &Candidate<'a>| {
         let local_queue = store.workload(candidate.workload).filter(|_| has_usage(candidate))?.local_queue;
         let name = store.local_queue_names.key(local_queue).1.as_str();
-        Some((name, afs::usage_of(store, afs, &store.local_queues[local_queue])))
+        Some((name, usage_of(store, afs, &store.local_queues[local_queue])))
     };
     let line = line.into_iter().map(|candidate| (known(&candidate), candidate)).collect();
     let sorted = merge_sort(line, &|(a_used, a): &(Option<(&str, f64)>, Candidate<'a>), (b_used, b)| {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::PendingReason;
+use crate::queue::key::Key;
 use crate::queue::sorted::Sorted;
-use crate::queue::standing::Key;
 use crate::world::ids::{ClassId, WorkloadId};
 
 /// A member in its order.

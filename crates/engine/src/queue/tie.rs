@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::model::{Millis, WorkloadSpec};
-use crate::world::held::start_of;
 
 /// The tie break between workloads of the same priority and time. Its order is that of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +45,15 @@ impl Tie {
             Self::Lot(word) => !start_of(word),
         }
     }
+}
+
+/// The first eight bytes of a name: names that differ in them are in the order of these numbers.
+pub(crate) fn start_of(name: &str) -> u64 {
+    let mut start = [0; 8];
+    for (to, byte) in start.iter_mut().zip(name.bytes()) {
+        *to = byte;
+    }
+    u64::from_be_bytes(start)
 }
 
 /// The second in which a workload came into its queue.

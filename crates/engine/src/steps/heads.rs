@@ -5,73 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::assign::assignment::Assignment;
-use crate::cycle::{Entry, Report, Requeue};
+use crate::cycle::entry::Entry;
+use crate::cycle::outcome::{Outcome, Requeue};
+use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{Millis, PendingReason};
 use crate::world::World;
 use crate::world::ids::{Id as _, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Phase, Place, Progress};
-
-/// The outcome of a head's cycle, which decides the place where it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The head was not nominated, for a reason without a name of its own.
-    Generic,
-    /// No flavor has room: it is parked with its equals.
-    NoFit,
-    /// Preemption would help, but there are no candidates: parked with its equals.
-    PreemptionNoCandidates,
-    /// The head was nominated and lost against others in the cycle.
-    FailedAfterNomination,
-    /// Its namespace does not match the queue.
-    NamespaceMismatch,
-    /// It issued preemptions and stays first.
-    PendingPreemption,
-    /// Its preemptions could not be issued.
-    PreemptionFailed,
-    /// A preemption gate of the head is closed.
-    PreemptionGated,
-}
-
-impl Outcome {
-    /// Kueue's word for it, empty for the one without a name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Generic => "",
-            Self::NoFit => "NoFit",
-            Self::PreemptionNoCandidates => "PreemptionNoCandidates",
-            Self::FailedAfterNomination => "FailedAfterNomination",
-            Self::NamespaceMismatch => "NamespaceMismatch",
-            Self::PendingPreemption => "PendingPreemption",
-            Self::PreemptionFailed => "PreemptionFailed",
-            Self::PreemptionGated => "PreemptionGated",
-        }
-    }
-
-    /// The place of the head after its cycle.
-    pub(crate) const fn requeue(self) -> Requeue {
-        match self {
-            Self::Generic | Self::PreemptionGated => Requeue::Park,
-            Self::NoFit | Self::PreemptionNoCandidates => Requeue::NoRoom,
-            Self::FailedAfterNomination | Self::PreemptionFailed => Requeue::Retry,
-            Self::NamespaceMismatch => Requeue::Mismatch,
-            Self::PendingPreemption => Requeue::PendingPreemption,
-        }
-    }
-
-    const fn reason(self) -> PendingReason {
-        match self {
-            Self::Generic => PendingReason::PendingEvaluation,
-            Self::PreemptionGated => PendingReason::AdmissionGated,
-            Self::NamespaceMismatch => PendingReason::Misconfigured,
-            Self::PendingPreemption => PendingReason::WaitingForPreemptedWorkloads,
-            Self::NoFit | Self::PreemptionNoCandidates | Self::FailedAfterNomination | Self::PreemptionFailed => {
-                PendingReason::WaitingForQuota
-            }
-        }
-    }
-}
 
 /// Time of a scan over flavors: the number of quota changes of its queue until then, and the cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::assign::assignment::{Assignment, Granular, Mode};
-use crate::assign::is_preferred;
+use crate::assign::assignment::Assignment;
+use crate::assign::mode::{Granular, Mode};
 use crate::assign::partial;
+use crate::assign::preference::is_preferred;
 use crate::model::{Amount, FlavorFungibility, FlavorResource, Millis, Preempts};
-use crate::preempt::Ask;
-use crate::preempt::candidates::{Candidate, Candidates, Filter, Line, Right};
+use crate::preempt::ask::Ask;
+use crate::preempt::candidates::{Candidate, Filter, Right};
 use crate::preempt::fair::Turns;
+use crate::preempt::lines::{Candidates, Line};
 use crate::preempt::usage::sort_line;
 use crate::quota::balance::amount;
 use crate::world::World;

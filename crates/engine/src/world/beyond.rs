@@ -2,24 +2,17 @@
 //! alone, and a cohort lends as if there were none. Otherwise a queue whose pods end slowly could take the quota of a lender that the cohort
 //! protects (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`).
 
+pub(crate) mod charge;
+
 use std::sync::Arc;
 
 use crate::model::BeyondSpec;
 use crate::quota::balance::{Usage, accumulate, units};
 use crate::quota::tree::Trial;
 use crate::world::World;
+use crate::world::beyond::charge::Beyond;
 use crate::world::ids::{QueueId, WorkloadId};
-use crate::world::store::Store;
-use crate::world::store::Workload;
-
-/// Usage without a reservation, and the queue that it is charged to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Beyond {
-    queue: QueueId,
-    usage: Usage,
-    /// A planned admission of the carrier holds the same quota: the usage is not charged.
-    is_covered: bool,
-}
+use crate::world::store::{Store, Workload};
 
 impl World {
     /// Replaces the usage beyond quota of one carrier. Costs the cells of the old and the new usage.

@@ -3,13 +3,12 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use crate::model::{Millis, PodSetAssignment};
-use crate::preempt::spare::Spare;
+use crate::model::Millis;
 use crate::queue::sorted::Sorted;
 use crate::queue::tie::Tie;
 use crate::quota::balance::{Units, Usage, accumulate};
-use crate::world::ids::{CellId, ClassId, QueueId, WorkloadId};
-use crate::world::store::{PodSet, Store};
+use crate::world::ids::{CellId, QueueId, WorkloadId};
+use crate::world::spare::Spare;
 
 /// Quota held.
 #[derive(Clone, Debug)]
@@ -44,17 +43,6 @@ impl Held {
     /// Full usage given.
     pub(crate) fn whole(&self) -> &Usage {
         self.whole.as_deref().unwrap_or(&self.usage)
-    }
-}
-
-impl Store {
-    /// Pods given to a workload of a class per pod set; `None` if they are all.
-    pub(crate) fn counts_given(&self, class: ClassId, given: &[PodSetAssignment]) -> Option<Box<[i64]>> {
-        let count = |set: &PodSet| {
-            given.iter().find(|given| given.name == set.spec.name).map_or(set.spec.count, |given| given.count)
-        };
-        let pod_sets = &self.classes[class].pod_sets;
-        pod_sets.iter().any(|set| count(set) != set.spec.count).then(|| pod_sets.iter().map(count).collect())
     }
 }
 
@@ -110,15 +98,6 @@ impl PartialOrd for Victim {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
-}
-
-/// The first eight bytes of a name: names that differ in them are in the order of these numbers.
-pub(crate) fn start_of(name: &str) -> u64 {
-    let mut start = [0; 8];
-    for (to, byte) in start.iter_mut().zip(name.bytes()) {
-        *to = byte;
-    }
-    u64::from_be_bytes(start)
 }
 
 /// The workloads that hold quota of a queue.

@@ -1,51 +1,16 @@
 //! Workload slices, as in Kueue: a workload that grows is replaced by a larger one. Until the old slice is gone both hold quota, and the
 //! replacement slice is charged only the difference. Once the old slice is gone, the replacement slice is charged its full usage.
 
+pub(crate) mod older;
+
 use std::sync::Arc;
 
-use crate::assign::assignment::Mode;
-use crate::assign::{Request, assign_free};
-use crate::explain::why::Why;
-use crate::model::{PendingReason, PodSetAssignment, Replaced};
+use crate::model::{PodSetAssignment, Replaced};
 use crate::quota::balance::{Units, Usage, accumulate, in_usage, units};
 use crate::world::World;
-use crate::world::ids::{CellId, FlavorId, Id as _, NodeId, QueueId, ResourceId, WorkloadId};
+use crate::world::ids::{CellId, Id as _, QueueId, WorkloadId};
+use crate::world::slices::older::Older;
 use crate::world::store::{Held, Phase, Store, Workload};
-
-/// Quota given for one resource: flavor and quantity.
-type Given = (ResourceId, FlavorId, Units);
-
-/// Quota that the old slice was given, with interned names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Older {
-    pub(crate) uid: Arc<str>,
-    /// Per pod set: name, and flavor and amount by resource.
-    given: Vec<(String, Vec<Given>)>,
-}
-
-impl Older {
-    /// Flavor and amount that a pod set was given of a resource; `None` where it was given none.
-    pub(crate) fn given(&self, pod_set: &str, resource: ResourceId) -> Option<(FlavorId, Units)> {
-        let (_, given) = self.given.iter().find(|(name, _)| name == pod_set)?;
-        given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
-    }
-
-    /// The request beyond the old slice. It is negative where the pod set shrinks, which leaves that amount to pod sets that grow.
-    pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
-        self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
-    }
-
-    /// Reason why a flavor is not for the replacement slice: its pods run beside the existing ones, in the same flavor.
-    pub(crate) fn mismatch(&self, store: &Store, pod_set: &str, resource: ResourceId, flavor: FlavorId) -> Option<Why> {
-        let given = self.given(pod_set, resource).map(|(given, _)| given);
-        if given == Some(flavor) {
-            return None;
-        }
-        let (asked, given) = (store.flavor(flavor), given.map_or("", |given| store.flavor(given)));
-        let text = format!("could not assign {asked} flavor since the original workload is assigned: {given}");
-        Some(Why::Mismatch(text.into_boxed_str()))
-    }
-}
 
 impl Store {
     /// The old slice with interned names.
@@ -163,32 +128,5 @@ impl World {
             held.usage = usage;
             held.whole = whole;
         }
-    }
-
-    /// Whether a workload with quota, given as `given`, could have `counts` pods in its pod sets with idle quota: free quota of the same flavors
-    /// while no workload of its tree waits for quota. Costs the classes that wait in its tree.
-    pub fn could_grow(&mut self, uid: &str, counts: &[i64], given: &[PodSetAssignment]) -> bool {
-        let Some(id) = self.store.by_uid.get(uid).copied() else { return false };
-        let older = self.store.older(&Replaced { uid: uid.to_owned(), pod_sets: given.to_vec() });
-        let Some(workload) = self.store.workload(id) else { return false };
-        let Some(held) = workload.held().filter(|held| !held.evicted && held.giving == 0) else { return false };
-        let queue = &self.store.queues[held.queue];
-        let root = self.tree.root(queue.node);
-        if !queue.active || self.store.is_handing_over(workload) || self.is_waited_for(root) {
-            return false;
-        }
-        let request = Request::of(&self.store, &self.options, workload, held.queue);
-        let request = Request { counts: Some(counts), replaced: Some(&older), ..request };
-        assign_free(&self.store, &mut self.tree, &request).mode() == Mode::Fit
-    }
-
-    /// Whether a workload in a tree waits for quota; pending replacement slices do not count.
-    fn is_waited_for(&self, root: NodeId) -> bool {
-        let waits = |reason: Option<PendingReason>| {
-            matches!(reason, None | Some(PendingReason::WaitingForQuota | PendingReason::WaitingForPreemptedWorkloads))
-        };
-        let queues = self.tree.nodes[root].queues.iter().map(|queue| &self.store.queues[*queue]);
-        let mut classes = queues.filter(|queue| queue.active).flat_map(|queue| &queue.pending.classes);
-        classes.any(|(id, class)| class.len() > 0 && self.store.classes[*id].replaces.is_none() && waits(class.parked))
     }
 }

@@ -8,23 +8,24 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 pub(crate) use crate::assign::progress::{Progress, UNSURE};
 use crate::assign::stock::StockOuts;
-use crate::assign::tiers::Tier;
 use crate::model::{
     Blocked, ClusterQueueSpec, FlavorResource, FlavorSpec, JobLimit, LocalQueueSpec, Millis, PendingReason, PodSetSpec,
-    Preempts, Strategy, WorkloadSpec,
+    Preempts, Strategy, Tier, WorkloadSpec,
 };
 use crate::preempt::feuds::Feuds;
 use crate::queue::afs::Ledger;
 use crate::queue::pending::Pending;
 use crate::queue::tie::Tie;
-use crate::world::beyond::Beyond;
+use crate::world::beyond::charge::Beyond;
 pub(crate) use crate::world::held::{Held, Holders, Rank, Totals};
 use crate::world::ids::{
     Arena, CellId, ClassId, FlavorId, Interner, LocalQueueId, NodeId, QueueId, ResourceId, WorkloadId,
 };
 pub(crate) use crate::world::podset::PodSet;
 use crate::world::podset::Shapes;
-use crate::world::slices::Older;
+use crate::world::slices::older::Older;
+
+const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent workload recently failed";
 
 /// Workloads that nothing distinguishes for scheduling.
 #[derive(Debug)]
@@ -287,7 +288,7 @@ impl Store {
             beyond: BTreeMap::new(),
             now: Millis::default(),
             guarded: 0,
-            bypassed: Arc::from(crate::explain::figures::BYPASSED),
+            bypassed: Arc::from(BYPASSED),
         }
     }
 

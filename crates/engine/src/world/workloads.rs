@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::model::{PodSetAssignment, StopPolicy, WorkloadSpec, WorkloadState};
-use crate::preempt::spare::Spare;
 use crate::queue::tie::{Tie, second};
 use crate::quota::balance::{Usage, accumulate, units};
 use crate::world::World;
 use crate::world::ids::{ClassId, LocalQueueId, QueueId, WorkloadId};
-use crate::world::store::{Held, Phase, Place, Workload};
+use crate::world::spare::Spare;
+use crate::world::store::{Held, Phase, Place, PodSet, Store, Workload};
 
 /// Position in its queue of a pending workload that issued preemptions.
 #[derive(Clone, Copy, Debug)]
@@ -401,5 +401,16 @@ impl World {
         if let Some(workload) = self.store.workload_mut(id) {
             workload.phase = Phase::Pending(Place::Nowhere);
         }
+    }
+}
+
+impl Store {
+    /// Pods given to a workload of a class per pod set; `None` if they are all.
+    pub(crate) fn counts_given(&self, class: ClassId, given: &[PodSetAssignment]) -> Option<Box<[i64]>> {
+        let count = |set: &PodSet| {
+            given.iter().find(|given| given.name == set.spec.name).map_or(set.spec.count, |given| given.count)
+        };
+        let pod_sets = &self.classes[class].pod_sets;
+        pod_sets.iter().any(|set| count(set) != set.spec.count).then(|| pod_sets.iter().map(count).collect())
     }
 }

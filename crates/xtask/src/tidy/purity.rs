@@ -40,8 +40,12 @@ const WORDS: [(&str, &str); 21] = [
 /// Calls that read a clock through a type that is welcome otherwise.
 const CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
 /// Files that may have floats: none with amounts, and in the engine only those where Kueue's published contract is a float.
-const FLOATS: [&str; 3] =
-    ["crates/engine/src/quota/share.rs", "crates/engine/src/queue/afs.rs", "crates/engine/src/preempt/usage.rs"];
+const FLOATS: [&str; 4] = [
+    "crates/engine/src/quota/share.rs",
+    "crates/engine/src/queue/afs.rs",
+    "crates/engine/src/queue/afs/ledgers.rs",
+    "crates/engine/src/preempt/usage.rs",
+];
 /// Lints that each pure crate asks for.
 const LINTS: [&str; 5] =
     ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable", "clippy::indexing_slicing"];

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use super::rights::{self, Judged};
 use super::{CellAccount, Holding, Right, Unblock};
 use crate::assign;
-use crate::assign::Request;
-use crate::assign::assignment::{Assignment, Mode, PodSetResult};
+use crate::assign::assignment::{Assignment, PodSetResult};
+use crate::assign::mode::Mode;
+use crate::assign::request::{Request, requests};
 use crate::cycle::nominate::contested;
 use crate::explain::why::Why;
 use crate::options::Options;
-use crate::preempt::Ask;
-use crate::preempt::classical::leave;
+use crate::preempt::ask::Ask;
+use crate::preempt::trials::leave;
 use crate::quota::balance::{Units, Usage, accumulate, amount, in_usage};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::World;
@@ -147,7 +148,7 @@ impl<'a> Subject<'a> {
 
     /// The cells of one pod set, in the order in which flavors are tried.
     fn tell(&self, tree: &mut Tree, contest: &Contest, part: &Part<'_>, accounts: &mut Vec<CellAccount>) {
-        let asked = assign::requests(self.store, self.request.queue, part.pod_set, part.pods);
+        let asked = requests(self.store, self.request.queue, part.pod_set, part.pods);
         for group in &self.request.queue.groups {
             let line = self.request.line(self.store, part.pod_set, group);
             let others = group.flavors.iter().filter(|flavor| !line.contains(flavor));

@@ -1,7 +1,7 @@
 //! The obstacle that keeps a workload from being tried or admitted, whatever is free.
 
-use crate::assign;
-use crate::assign::assignment::Mode;
+use crate::assign::mode::Mode;
+use crate::assign::request::requests;
 use crate::explain::account::Unblock;
 use crate::model::{Millis, PendingReason};
 use crate::world::World;
@@ -45,7 +45,7 @@ impl World {
         let Some(workload) = self.store.workload(id).filter(|_| !self.options.ignore_undeclared) else { return false };
         let queue = &self.store.queues[queue];
         self.store.classes[workload.class].pod_sets.iter().any(|pod_set| {
-            let asked = assign::requests(&self.store, queue, pod_set, pod_set.spec.count);
+            let asked = requests(&self.store, queue, pod_set, pod_set.spec.count);
             asked.iter().any(|(resource, value)| *value > 0 && queue.group_of(*resource).is_none())
         })
     }

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 
 use crate::model::{PreemptionPolicy, Preempts};
 use crate::options::{FairSharing, Options, ShareStrategy};
-use crate::preempt::candidates::{self, Candidate, Filter, Line, collect, collect_borrowers, satisfies};
-use crate::preempt::classical::{leave, must_borrow, only_borrowing};
+use crate::preempt;
+use crate::preempt::ask::Ask;
+use crate::preempt::candidates::{self, Candidate, Filter, satisfies};
+use crate::preempt::classical::{must_borrow, only_borrowing};
 use crate::preempt::fair::{Turns, in_order, is_entitled, lets, share_without, sides};
 use crate::preempt::guard::{is_bounded, is_too_near, protected_until};
-use crate::preempt::{self, Ask};
+use crate::preempt::lines::{Line, collect, collect_borrowers};
+use crate::preempt::trials::leave;
 use crate::quota::share::{Share, share_of};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::ids::{CellId, NodeId, WorkloadId};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::queue::standing::Key;
+use crate::queue::key::Key;
 use crate::world::World;
 use crate::world::ids::{NodeId, QueueId, WorkloadId};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cycle::Report;
+use crate::cycle::report::Report;
 use crate::explain::why::Said;
 use crate::model::{ClusterQueueSpec, Limits, Millis, PendingReason, Preemption, PreemptionGuard, WorkloadSpec};
 use crate::options::FairSharing;

@@ -1,0 +1,23 @@
+//! One pod set of those that get the same flavors.
+
+use crate::assign::request::{Request, count_of, requests};
+use crate::quota::balance::Units;
+use crate::world::ids::ResourceId;
+use crate::world::store::{PodSet, Store};
+
+/// A pod set that is assigned, alone or with others.
+pub(super) struct Member<'a> {
+    /// Its place among the pod sets of the workload.
+    pub(super) index: usize,
+    pub(super) pod_set: &'a PodSet,
+    pub(super) count: i64,
+    /// Requests of all its pods, by resource name.
+    pub(super) requests: Vec<(ResourceId, Units)>,
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn of(store: &Store, request: &Request<'a>, (index, pod_set): (usize, &'a PodSet)) -> Self {
+        let count = count_of(request.counts, index, pod_set.spec.count);
+        Member { index, pod_set, count, requests: requests(store, request.queue, pod_set, count) }
+    }
+}

@@ -1,0 +1,89 @@
+//! Requests for flavors, and the quantities that they ask for.
+
+use crate::assign::claim::Pins;
+use crate::assign::mode::PreemptionPossibility;
+use crate::model::Tier;
+use crate::options::Options;
+use crate::quota::balance::{INF, Units};
+use crate::quota::tree::Tree;
+use crate::world::ids::{CellId, FlavorId, QueueId, ResourceId};
+use crate::world::slices::older::Older;
+use crate::world::store::{PodSet, Progress, Queue, Store, Workload};
+
+/// Search for victims for one cell: quantity wanted there, giving the possibility and the borrowing level afterwards.
+pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (PreemptionPossibility, u32) + 'o;
+
+/// A request for flavors.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) pod_sets: &'a [PodSet],
+    /// Reduced counts of partial admission.
+    pub(crate) counts: Option<&'a [i64]>,
+    pub(crate) progress: Option<&'a Progress>,
+    pub(crate) pins: Option<&'a Pins>,
+    /// The workload slice that this one replaces: its quota is held already, and its flavors are the only ones.
+    pub(crate) replaced: Option<&'a Older>,
+    /// The only flavors that may be given.
+    pub(crate) allowed: Option<&'a [FlavorId]>,
+    /// The tiers that the workload accepts, best first.
+    pub(crate) tiers: Option<&'a [Tier]>,
+    /// `FlavorFungibility` is on.
+    pub(crate) fungible: bool,
+    pub(crate) ignore_undeclared: bool,
+    pub(crate) fair_sharing: bool,
+    /// A flavor fits only where each resource does.
+    pub(crate) all_must_fit: bool,
+    /// Pods that ask for a kind of capacity get no flavor that says nothing of it beside one that does.
+    pub(crate) capacity_pins: bool,
+    /// A pod set without requests that count does not end the search for the other pod sets.
+    pub(crate) all_pod_sets: bool,
+    /// The flavors that a pod is given can be of one node.
+    pub(crate) one_node: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A workload in full size in a queue, from the first flavor on.
+    pub(crate) fn of(store: &'a Store, options: &Options, workload: &Workload, queue: QueueId) -> Self {
+        let class = &store.classes[workload.class];
+        Self {
+            queue: &store.queues[queue],
+            pod_sets: &class.pod_sets,
+            counts: None,
+            progress: None,
+            pins: None,
+            replaced: store.grows_from(workload, queue),
+            allowed: class.allowed.as_deref(),
+            tiers: class.tiers.as_deref(),
+            fungible: options.gates.flavor_fungibility,
+            ignore_undeclared: options.ignore_undeclared,
+            fair_sharing: options.fair_sharing.is_some(),
+            all_must_fit: options.departures.all_must_fit,
+            capacity_pins: options.departures.capacity_pins,
+            all_pod_sets: options.departures.all_pod_sets,
+            one_node: options.departures.one_node,
+        }
+    }
+}
+
+/// How many pods of a pod set are asked for: all of them, where no counts are given.
+pub(crate) fn count_of(counts: Option<&[i64]>, index: usize, all: i64) -> i64 {
+    counts.and_then(|counts| counts.get(index)).copied().unwrap_or(all)
+}
+
+/// Request of `count` pods, each of which requests `one`.
+pub(crate) fn of_all(one: Units, count: i64) -> Units {
+    one.saturating_mul(Units::from(count)).clamp(0, INF)
+}
+
+/// Requests of `count` pods, with `pods` where the queue covers it, by resource name.
+pub(crate) fn requests(store: &Store, queue: &Queue, pod_set: &PodSet, count: i64) -> Vec<(ResourceId, Units)> {
+    let mut requests: Vec<(ResourceId, Units)> =
+        pod_set.requests.iter().map(|(resource, one)| (*resource, of_all(*one, count))).collect();
+    if queue.group_of(store.pods).is_some() {
+        requests.retain(|(resource, _)| *resource != store.pods);
+        requests.push((store.pods, Units::from(count)));
+        requests.sort_by(|a, b| store.resource(a.0).cmp(store.resource(b.0)));
+    }
+    requests
+}

@@ -1,0 +1,19 @@
+//! State of one cycle.
+
+use std::collections::BTreeMap;
+
+use crate::preempt::ask::Target;
+use crate::quota::balance::Usage;
+use crate::world::ids::{QueueId, WorkloadId};
+
+/// State of one cycle.
+pub(crate) struct Run {
+    /// Victims chosen so far, each with its target: eviction or surplus pods.
+    pub(crate) victims: BTreeMap<WorkloadId, Target>,
+    /// Workloads admitted in this cycle: none of them is a victim before the next cycle.
+    pub(crate) admitted: Vec<WorkloadId>,
+    /// Usage reserved for the rest of the cycle only.
+    pub(crate) booked: Vec<(QueueId, Usage)>,
+    /// Number of admissions at which the cycle stops.
+    pub(crate) room: usize,
+}

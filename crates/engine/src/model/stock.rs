@@ -1,0 +1,53 @@
+//! Stock-outs of flavors, and the shapes of pods that they concern.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Amount, Millis, PodSetSpec};
+
+/// The capacity that one pod needs: devices, or all requests where there are no devices, and the constraints on nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Requests of one pod.
+    pub requests: BTreeMap<String, Amount>,
+    /// The template's own node selector: zone, topology, machine.
+    pub node_selector: BTreeMap<String, String>,
+    /// Digest of further constraints on the pods' nodes: pods with constraints that no node meets cause no stock-out for other pods.
+    pub constraints: u64,
+}
+
+impl Shape {
+    /// The shape of a pod set's pods.
+    #[must_use]
+    pub fn of(pod_set: &PodSetSpec) -> Self {
+        let requests = pod_set.requests.iter().map(|(resource, amount)| (resource.as_str(), *amount));
+        Self {
+            requests: telling(requests).map(|(resource, amount)| (resource.to_owned(), amount)).collect(),
+            node_selector: pod_set.node_selector.clone(),
+            constraints: pod_set.constraints,
+        }
+    }
+}
+
+/// The requests by which machines are chosen: beside devices, other requests such as a sidecar's cpu do not count.
+pub(crate) fn telling<'a>(
+    requests: impl Iterator<Item = (&'a str, Amount)> + Clone,
+) -> impl Iterator<Item = (&'a str, Amount)> {
+    let is_device = |resource: &str| resource.contains('/');
+    let devices = requests.clone().any(|(resource, amount)| is_device(resource) && amount > Amount::ZERO);
+    requests.filter(move |(resource, amount)| *amount > Amount::ZERO && (!devices || is_device(resource)))
+}
+
+/// A flavor without capacity for some pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StockOut {
+    /// Flavor.
+    pub flavor: String,
+    /// Shape of the pods.
+    pub shape: Shape,
+    /// Number of pods for which the capacity did not come; fewer pods may be tried.
+    pub pods: i64,
+    /// End of the stock-out.
+    pub until: Millis,
+    /// Reason for workloads that skip the flavor, to follow the flavor's name.
+    pub text: String,
+}

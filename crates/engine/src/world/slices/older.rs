@@ -1,0 +1,30 @@
+//! The old slice that a replacement slice replaces, with interned names.
+
+use std::sync::Arc;
+
+use crate::quota::balance::Units;
+use crate::world::ids::{FlavorId, ResourceId};
+
+/// Quota given for one resource: flavor and quantity.
+type Given = (ResourceId, FlavorId, Units);
+
+/// Quota that the old slice was given, with interned names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Older {
+    pub(crate) uid: Arc<str>,
+    /// Per pod set: name, and flavor and amount by resource.
+    pub(super) given: Vec<(String, Vec<Given>)>,
+}
+
+impl Older {
+    /// Flavor and amount that a pod set was given of a resource; `None` where it was given none.
+    pub(crate) fn given(&self, pod_set: &str, resource: ResourceId) -> Option<(FlavorId, Units)> {
+        let (_, given) = self.given.iter().find(|(name, _)| name == pod_set)?;
+        given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))
+    }
+
+    /// The request beyond the old slice. It is negative where the pod set shrinks, which leaves that amount to pod sets that grow.
+    pub(crate) fn less(&self, pod_set: &str, resource: ResourceId, asked: Units) -> Units {
+        self.given(pod_set, resource).map_or(asked, |(_, amount)| asked.saturating_sub(amount))
+    }
+}
