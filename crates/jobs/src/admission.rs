@@ -3,58 +3,27 @@
 //! Both are functions of the job and of a few facts about the cluster. Control finds jobs that bypass them because no webhook was asked: it
 //! suspends jobs that run without admission, and reports fields that it cannot read.
 
+mod facts;
 mod held;
+mod paths;
 mod topology;
 
+pub use facts::{DEFAULT_NAME, Defaults, Facts, KeptSuspend};
 use held::held_rules;
-pub use held::{KeptSuspend, kept_suspend};
+pub use held::kept_suspend;
+use paths::queue_path;
+pub(crate) use paths::{annotation_path, label_path, prebuilt_path};
 pub(crate) use topology::{Place, topology_rules};
 
 use crate::batch_job::BatchJob;
 use crate::build::{Priority, build_workload};
-use crate::kind::{JobKind, annotation, label, prebuilt_workload_name, workload_priority_class, written};
+use crate::kind::JobKind;
+use crate::metadata::{annotation, is_elastic, label, prebuilt_workload_name, workload_priority_class, written};
 use crate::size::size_rule;
 use berth_api::validation::{FieldError, admission_gates, newly_broken, subdomain, validate_admission_gates_update};
 use berth_api::{labels, parse_tiers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
-
-/// Name of the LocalQueue and of the WorkloadPriorityClass for jobs that name none.
-pub const DEFAULT_NAME: &str = "default";
-
-/// Facts about the cluster beside the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// The job's namespace is among those whose jobs are managed.
-    pub managed_namespace: bool,
-    /// Jobs without a queue name are managed too (`manageJobsWithoutQueueName`).
-    pub without_queue_name: bool,
-    /// The namespace has a LocalQueue of the name [`DEFAULT_NAME`].
-    pub default_queue: bool,
-    /// A WorkloadPriorityClass of the name [`DEFAULT_NAME`] exists.
-    pub default_priority_class: bool,
-    /// The owner of the job is managed itself, and decides when the job runs.
-    pub governed: bool,
-    /// Pods are managed.
-    pub pods: bool,
-    /// Pods of Deployments are managed.
-    pub deployments: bool,
-    /// Pods of StatefulSets are managed.
-    pub stateful_sets: bool,
-    /// Jobs of this kind are not managed: the configuration does not name the kind.
-    pub unmanaged_kind: bool,
-}
-
-/// Defaults that a job gets at its creation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Defaults {
-    /// The queue name [`DEFAULT_NAME`].
-    pub queue_name: bool,
-    /// The priority class [`DEFAULT_NAME`].
-    pub priority_class: bool,
-    /// The job is suspended.
-    pub suspend: bool,
-}
 
 /// Defaults for a job at its creation.
 #[must_use]
@@ -112,28 +81,11 @@ fn misnamed(name: &str, what: &str) -> Option<String> {
     empty.or_else(|| subdomain(name))
 }
 
-/// Path of the name of a Workload that was made beforehand: the annotation wins over the label.
-pub(crate) fn prebuilt_path(metadata: &ObjectMeta) -> String {
-    let key = labels::PREBUILT_WORKLOAD_NAME;
-    if annotation(metadata, key).is_some() { annotation_path(key) } else { label_path(key) }
-}
-
-/// Path of the queue name of an object that has one: the label wins over the annotation, which some kinds have.
-fn queue_path(metadata: &ObjectMeta) -> String {
-    let key = labels::QUEUE_NAME;
-    if label(metadata, key).is_some() { label_path(key) } else { annotation_path(key) }
-}
-
 /// Fault of an object that asks to be elastic although its kind cannot be.
 pub(crate) fn elastic_rule(metadata: &ObjectMeta, kind: &str) -> Option<FieldError> {
     let message =
         format!("is not supported for a {kind}; of the kinds that Berth knows a batch/v1 Job alone may say so");
     is_elastic(metadata).then(|| FieldError::new(annotation_path(labels::ELASTIC_JOB), "true", message))
-}
-
-/// Whether an object asks that its number of pods may change while it runs.
-pub(crate) fn is_elastic(metadata: &ObjectMeta) -> bool {
-    annotation(metadata, labels::ELASTIC_JOB) == Some("true")
 }
 
 /// Fault of the longest time to run.
@@ -232,14 +184,4 @@ pub(crate) fn priority_class_change(before: &ObjectMeta, after: &ObjectMeta, sus
 
 fn running(path: String, value: Option<&str>) -> FieldError {
     FieldError::new(path, value.unwrap_or_default(), "is immutable while the job is not suspended")
-}
-
-/// Path of a label, as `kubectl` shows it.
-pub(crate) fn label_path(key: &str) -> String {
-    format!("metadata.labels[{key}]")
-}
-
-/// Path of an annotation, as `kubectl` shows it.
-pub(crate) fn annotation_path(key: &str) -> String {
-    format!("metadata.annotations[{key}]")
 }

@@ -4,11 +4,16 @@
 //! start is one write (unsuspend and placement together), and a stop is a sequence: suspend, wait for the pods, clear the
 //! start time if the Job controller has not done it, restore the template.
 
+mod end;
 mod rules;
 
+pub(crate) use end::{end_of, finish_of};
+
 use crate::equivalence::requests_digest;
-use crate::kind::{Finish, JobKind, PartSize, annotation, go_bool, is_stopping, label};
-use crate::kinds::JobInfo;
+use crate::finish::Finish;
+use crate::kind::JobKind;
+use crate::metadata::{annotation, go_bool, is_stopping, label};
+use crate::parts::PartSize;
 use crate::patch::merge_diff;
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -17,7 +22,7 @@ use crate::training::{RoleState, role_of};
 use crate::unsupported::{unsupported_metadata, unsupported_template};
 use berth_api::validation::FieldError;
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, ReclaimablePod, labels};
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
@@ -32,8 +37,6 @@ const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 #[derive(Clone, Copy, Debug)]
 pub struct BatchJob;
 
-static INFO: JobInfo = JobInfo::of::<BatchJob>();
-
 impl JobKind for BatchJob {
     type Object = Job;
     const FRAMEWORK: &'static str = "batch/job";
@@ -47,7 +50,6 @@ impl JobKind for BatchJob {
     const WRITES_STATUS: bool = true;
     const BUILT_IN: bool = true;
     const LEAN_PATCHES: bool = true;
-    const INFO: &'static JobInfo = &INFO;
 
     fn metadata(job: &Job) -> &ObjectMeta {
         &job.metadata
@@ -97,11 +99,7 @@ impl JobKind for BatchJob {
     }
 
     fn finished(job: &Job) -> Option<Finish> {
-        end_of(job).map(|condition| Finish {
-            success: condition.type_ == "Complete",
-            message: condition.message.clone().unwrap_or_default(),
-            at: None,
-        })
+        finish_of(job)
     }
 
     fn pod_sets(job: &Job) -> Result<Vec<PodSet>, String> {
@@ -300,12 +298,6 @@ fn min_parallelism(metadata: &ObjectMeta, count: i32) -> Result<Option<i32>, Str
         Ok(min) if (1..=count).contains(&min) => Ok(Some(min)),
         _ => Err(format!("annotation {key}: {text:?} is not a number from 1 to {count}")),
     }
-}
-
-/// The condition that says how a job ended, when it did.
-pub(crate) fn end_of(job: &Job) -> Option<&JobCondition> {
-    let is_final = |c: &&JobCondition| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True";
-    job.status.as_ref()?.conditions.as_ref()?.iter().find(is_final)
 }
 
 /// Pods that have succeeded and are not counted as such yet: for a moment they are neither ready nor among the succeeded.

@@ -1,6 +1,7 @@
 //! The Workload of a job.
 
-use crate::kind::{JobKind, max_execution_seconds};
+use crate::kind::JobKind;
+use crate::metadata::max_execution_seconds;
 use crate::names::{is_label_value, workload_name};
 use berth_api::{PodSet, PriorityClassRef, Workload, WorkloadSpec, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};

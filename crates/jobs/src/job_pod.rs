@@ -1,7 +1,7 @@
 //! Pods that the Job controller makes, by their metadata alone. There may be tens of thousands, and nearly all of them are counted by their
 //! Jobs: only the others matter.
 
-use crate::kind::group_of;
+use crate::metadata::group_of;
 use crate::pods::uid_labels;
 use berth_api::{labels, lean};
 use serde::Deserialize;

@@ -5,8 +5,10 @@
 //! another flavor: control deletes the Jobs of a stopped JobSet, and the JobSet controller makes them anew.
 
 use crate::admission::{Place, topology_rules};
-use crate::kind::{Finish, JobKind, Part, is_stopping};
-use crate::kinds::JobInfo;
+use crate::finish::Finish;
+use crate::kind::JobKind;
+use crate::metadata::is_stopping;
+use crate::parts::Part;
 use crate::patch::{merge_diff, merged};
 use crate::placement::{Placement, PlacementError};
 use crate::pod_set::{IndexLabels, pod_set_of};
@@ -52,8 +54,6 @@ impl Replicated<'_> {
     }
 }
 
-static INFO: JobInfo = JobInfo::of::<JobSet>();
-
 impl JobKind for JobSet {
     type Object = Object;
     const FRAMEWORK: &'static str = "jobset.x-k8s.io/jobset";
@@ -69,7 +69,6 @@ impl JobKind for JobSet {
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");
     const TAKES_AFFINITY: bool = false;
-    const INFO: &'static JobInfo = &INFO;
 
     fn metadata(job: &Object) -> &ObjectMeta {
         &job.metadata

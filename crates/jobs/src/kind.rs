@@ -1,48 +1,18 @@
-//! The interface between control and the kinds of job, and the metadata fields that every kind has.
+//! The interface between control and the kinds of job.
 
-use crate::kinds::JobInfo;
+use crate::finish::Finish;
+use crate::metadata::{annotation, is_stopping, queue_name};
+use crate::parts::{Part, PartSize};
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 use crate::training::RoleState;
 use berth_api::validation::FieldError;
 use berth_api::{PodSet, ReclaimablePod, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt::Debug;
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finish {
-    /// Succeeded; else failed.
-    pub success: bool,
-    /// The job's own words.
-    pub message: String,
-    /// When, in seconds since 1970, of one that is made of Jobs: those that still run are stopped after it.
-    pub at: Option<i64>,
-}
-
-/// Jobs of one sort that a job is made of, as its spec has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Name of their pod set.
-    pub name: Box<str>,
-    /// Jobs.
-    pub replicas: i32,
-    /// Pods that one of them has at once.
-    pub pods: i32,
-}
-
-/// Size of one of these Jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartSize {
-    /// Pods that it has at once.
-    pub pods: i32,
-    /// Digest of the requests of one pod, see [`crate::requests_digest`].
-    pub asks: [u8; 16],
-}
 
 /// A kind of job. Implementations are unit structs that only read and build values. Patches are RFC 7386 merge patches of
 /// the whole object which carry `metadata.uid` and `metadata.resourceVersion`. [`crate::KINDS`] has them all.
@@ -80,9 +50,6 @@ pub trait JobKind: Debug + Sized + 'static {
     const TAKES_AFFINITY: bool = true;
     /// Patches of this kind say nothing of containers and volumes: a large job is kept without these.
     const LEAN_PATCHES: bool = false;
-    /// The same for those who do not know the kind: a static of the kind's file, so that whatever reads and writes its objects is
-    /// compiled once and not in each crate that names the kind.
-    const INFO: &'static JobInfo;
 
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
@@ -205,76 +172,4 @@ pub trait JobKind: Debug + Sized + 'static {
     /// # Errors
     /// [`PlacementError`]: the job can never start as it was admitted.
     fn start_patch(job: &Self::Object, placements: &[Placement]) -> Result<Value, PlacementError>;
-}
-
-/// Whether a stop is under way: the changes of a start are still to be removed from the templates.
-pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
-    annotation(metadata, labels::STOPPING) == Some("true")
-}
-
-/// A non-empty label.
-pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
-}
-
-/// A label or annotation that is present, even if it is empty: an empty value is refused and not taken for absent.
-pub(crate) fn written<'a>(all: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
-    all?.get(key).map(String::as_str)
-}
-
-/// A truth value in the forms that Kueue takes, which are those of Go's `strconv.ParseBool`.
-pub(crate) fn go_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-/// The owner that controls an object.
-#[must_use]
-pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-/// The group in an `apiVersion`; empty for the core group.
-#[must_use]
-pub fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// `metadata.resourceVersion` as a number, 0 when it has none.
-#[must_use]
-pub fn version_of(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-/// A non-empty annotation.
-pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    metadata.annotations.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
-}
-
-/// LocalQueue that governs the job; without one it is not managed (unless the configuration says otherwise).
-#[must_use]
-pub fn queue_name(metadata: &ObjectMeta) -> Option<&str> {
-    label(metadata, labels::QUEUE_NAME)
-}
-
-/// WorkloadPriorityClass of the job; it wins over the pods' PriorityClass.
-#[must_use]
-pub fn workload_priority_class(metadata: &ObjectMeta) -> Option<&str> {
-    label(metadata, labels::PRIORITY_CLASS)
-}
-
-/// Name of the Workload that was made for the job beforehand; the annotation wins over the label.
-#[must_use]
-pub fn prebuilt_workload_name(metadata: &ObjectMeta) -> Option<&str> {
-    let key = labels::PREBUILT_WORKLOAD_NAME;
-    annotation(metadata, key).or_else(|| label(metadata, key))
-}
-
-/// Maximum execution time in seconds; a value that is no positive number is no limit.
-#[must_use]
-pub fn max_execution_seconds(metadata: &ObjectMeta) -> Option<i32> {
-    label(metadata, labels::MAX_EXEC_TIME_SECONDS)?.parse().ok().filter(|seconds| *seconds > 0)
 }

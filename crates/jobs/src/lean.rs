@@ -1,7 +1,7 @@
 //! The part of a large job that is kept: the requests and the placement of its pods decide about it, and a user can write a mebibyte of other
 //! fields.
 
-use crate::kinds::JobType;
+use crate::job_type::JobType;
 use serde_json::Value;
 
 /// Lists of containers in the spec of a pod.
@@ -48,7 +48,7 @@ fn thin(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::JobObject;
+    use crate::job_object::JobObject;
     use crate::{Placement, TemplateParts};
     use serde_json::json;
     use std::collections::BTreeMap;

@@ -14,14 +14,21 @@ mod batch_job;
 mod build;
 mod constraints;
 mod equivalence;
+mod finish;
+mod job_object;
 mod job_pod;
 mod job_set;
+mod job_type;
 mod kind;
 mod kinds;
 mod lean;
 mod limits;
+mod metadata;
 mod names;
 mod needs;
+mod object_of_kind;
+mod owner;
+mod parts;
 mod patch;
 mod placement;
 mod pod_set;
@@ -46,16 +53,22 @@ pub use constraints::{placement_constraints, template_shape};
 pub use equivalence::{
     PodSetDigest, Standing, pod_sets_equivalent, pod_sets_identical, requests_digest, template_digest,
 };
+pub use finish::Finish;
+pub use job_object::{JobObject, SharedJob};
 pub use job_pod::{JobPod, PodsJob};
-pub use kind::{
-    Finish, JobKind, Part, PartSize, controller, group_of, max_execution_seconds, prebuilt_workload_name, queue_name,
-    version_of, workload_priority_class,
-};
-pub use kinds::{JobInfo, JobObject, JobType, KINDS, SharedJob};
+pub use job_type::{JobInfo, JobType, ListedKind};
+pub use kind::JobKind;
+pub use kinds::KINDS;
 pub use lean::lean_text;
 pub use limits::{LimitSummary, Violation, limit_range_violations, limits_exceeded, refused_by, validate_requests};
+pub use metadata::{
+    controller, group_of, lets_go_first, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
+    workload_priority_class,
+};
 pub use names::{is_label_key, is_label_value, workload_name};
 pub use needs::{PodSetNeeds, WorkloadNeeds, reduced_pod_set, spec_as_run, workload_needs};
+pub use owner::kind_in_group;
+pub use parts::{Part, PartSize};
 pub use patch::merge_diff;
 pub use placement::{AdmittedAs, Placement, PlacementError, parse_forbidden};
 pub use pod_set::{BATCH_CONTROLLER_LABELS, IndexLabels, pod_set_of};
@@ -66,7 +79,7 @@ pub use provisioning::{
 };
 pub use requests::{Exact, Quantities, RequestError, RequestRules, effective_pod_spec, pod_requests, quota_requests};
 pub use size::{MOST_BYTES, prebuilt_size_rule, too_large};
-pub use state::{JobOwner, JobState, kind_in_group, lets_go_first};
+pub use state::{JobOwner, JobState};
 pub use template::TemplateParts;
 pub use transform::Transformation;
 pub use unsupported::{unsupported_gates, unsupported_metadata, unsupported_template, unsupported_workload};

@@ -1,6 +1,6 @@
 //! Pod sets of a Workload as they are made from a job's pod templates.
 
-use crate::kind::go_bool;
+use crate::metadata::go_bool;
 use berth_api::labels;
 use berth_api::{PodSet, PodSetSliceRequiredTopologyConstraint, PodSetTopologyRequest};
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec};

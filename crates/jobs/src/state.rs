@@ -1,18 +1,17 @@
 //! A job of any kind as control keeps it: fields that are read often, and the job as packed JSON. The JSON takes a tenth of the memory, and
 //! is read only to make a Workload or a patch.
 
+mod read;
+
 use crate::equivalence::PodSetDigest;
-use crate::kind::{
-    Finish, JobKind, Part, PartSize, controller, group_of, is_stopping, label, max_execution_seconds,
-    prebuilt_workload_name, version_of, workload_priority_class,
-};
-use crate::kinds::{JobObject, JobType, KINDS};
+use crate::finish::Finish;
+use crate::job_object::JobObject;
+use crate::job_type::JobType;
 use crate::lean::lean_text;
+use crate::parts::{Part, PartSize};
 use crate::template::TemplateParts;
-use crate::training::KIND as TRAINING_JOB;
 use crate::training::RoleState;
-use berth_api::{BASTION_JOB_VERSION, BASTION_TIER, PodSet, ReclaimablePod, berth};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use berth_api::{PodSet, ReclaimablePod};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ pub struct JobState {
     pub leaves_pods: bool,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
-    /// See [`JobKind::misplaced_queue`].
+    /// See [`crate::JobKind::misplaced_queue`].
     pub misplaced: Option<Box<str>>,
     /// Name of the Workload that was made for it beforehand.
     pub prebuilt_workload: Option<Box<str>>,
@@ -56,23 +55,23 @@ pub struct JobState {
     pub parts: Box<[Part]>,
     /// Size of a Job that has the marks of a start, that cannot be read, or whose controller is of a kind that is made of Jobs.
     pub size: Option<Box<PartSize>>,
-    /// See [`JobKind::attempt`].
+    /// See [`crate::JobKind::attempt`].
     pub attempt: Option<i32>,
     /// Pods run or terminate.
     pub active: bool,
-    /// See [`JobKind::pods_there`].
+    /// See [`crate::JobKind::pods_there`].
     pub pods: i32,
-    /// See [`JobKind::is_still`].
+    /// See [`crate::JobKind::is_still`].
     pub still: bool,
-    /// See [`JobKind::has_come_to_rest`].
+    /// See [`crate::JobKind::has_come_to_rest`].
     pub at_rest: bool,
-    /// See [`JobKind::has_seen_start`].
+    /// See [`crate::JobKind::has_seen_start`].
     pub seen_start: bool,
     /// All pods are ready or have succeeded.
     pub ready: bool,
-    /// See [`JobKind::pods_succeeded`].
+    /// See [`crate::JobKind::pods_succeeded`].
     pub succeeded: bool,
-    /// See [`JobKind::has_independent_pods`].
+    /// See [`crate::JobKind::has_independent_pods`].
     pub independent: bool,
     /// The API server accepts changes of the templates now.
     pub may_change_template: bool,
@@ -82,7 +81,7 @@ pub struct JobState {
     pub reclaimable: Vec<ReclaimablePod>,
     /// The field that decides whether or where it may run and that Berth does not act on.
     pub unsupported: Option<Box<str>>,
-    /// See [`JobKind::training_of_pods`].
+    /// See [`crate::JobKind::training_of_pods`].
     pub training: Option<Box<str>>,
     /// State of the TrainingJob's role that it runs, if a TrainingJob controls it.
     pub role: Option<Box<RoleState>>,
@@ -105,69 +104,6 @@ pub struct JobState {
 const LARGE: usize = 64 << 10;
 
 impl JobState {
-    /// Reads a job of kind `K`; parts of its older state are reused.
-    #[must_use]
-    pub fn read<K: JobKind>(job: &K::Object, older: Option<&Self>) -> Self {
-        let metadata = K::metadata(job);
-        let mut state = Self {
-            kind: JobType::of::<K>(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            version: version_of(metadata),
-            owner: owner_of(metadata).map(Box::new),
-            deleting: metadata.deletion_timestamp.is_some(),
-            pods_go_first: metadata.finalizers.iter().flatten().any(|name| name == FOREGROUND),
-            leaves_pods: lets_go_first(metadata),
-            queue_name: K::queue_name(job).map(Into::into),
-            misplaced: K::misplaced_queue(job).map(Into::into),
-            prebuilt_workload: prebuilt_workload_name(metadata).map(Into::into),
-            workload_priority_class: workload_priority_class(metadata).map(Into::into),
-            pod_priority_class: K::pod_priority_class(job).map(Into::into),
-            max_execution_seconds: max_execution_seconds(metadata),
-            suspended: K::has_suspend(job),
-            stopping: is_stopping(metadata),
-            placed: K::is_placed(job),
-            parts: K::parts(job),
-            size: None,
-            attempt: K::attempt(job),
-            active: K::is_active(job),
-            pods: K::pods_there(job),
-            still: K::is_still(job),
-            at_rest: K::has_come_to_rest(job),
-            seen_start: K::has_seen_start(job),
-            ready: K::pods_ready(job),
-            succeeded: K::pods_succeeded(job),
-            independent: K::has_independent_pods(job),
-            may_change_template: K::may_change_template(job),
-            finished: K::finished(job).map(Box::new),
-            reclaimable: K::reclaimable_pods(job),
-            unsupported: K::unsupported(job).map(Into::into),
-            training: K::training_of_pods(job).map(Into::into),
-            role: K::training_role(job).map(Box::new),
-            runner_labels: runner_labels(metadata),
-            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond()),
-            generation: metadata.generation.unwrap_or_default(),
-            annotations: pairs(metadata),
-            asked: None,
-            packed: serde_json::to_string(job).ok().map(Into::into),
-            is_lean: false,
-        };
-        let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
-        let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
-        if let Some(role) = state.role.as_deref_mut().filter(|role| role.finish.is_none()) {
-            // Times are whole seconds, but an end that was seen earlier came before the deletion.
-            role.finish = ended;
-        }
-        let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
-        state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
-        let of_jobs = state.owner.as_ref().is_some_and(|owner| owner.is_made_of_jobs());
-        // A tenant may make a running job unreadable by an annotation: its size still shows whether it has grown.
-        if of_jobs || state.placed || matches!(state.asked, Some(None)) {
-            let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
-            state.size = known.or_else(|| K::part_size(job).map(Box::new));
-        }
-        state
-    }
-
     /// Number of Jobs that it is made of.
     #[must_use]
     pub fn part_count(&self) -> i32 {
@@ -260,18 +196,6 @@ impl JobState {
     }
 }
 
-/// Finalizer of an object that is deleted after the objects that it owns.
-const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an object that is deleted after the objects that it owns were orphaned.
-const ORPHAN: &str = "orphan";
-
-/// Whether an object is being deleted, and the objects that it owns are orphaned first.
-#[must_use]
-pub fn lets_go_first(metadata: &ObjectMeta) -> bool {
-    let kept = metadata.finalizers.iter().flatten().any(|name| name == ORPHAN);
-    kept && metadata.deletion_timestamp.is_some()
-}
-
 /// The controller of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOwner {
@@ -283,44 +207,6 @@ pub struct JobOwner {
     pub uid: Box<str>,
 }
 
-impl JobOwner {
-    /// Whether it is one of Berth's kinds that are made of Jobs, beside TrainingJobs.
-    fn is_made_of_jobs(&self) -> bool {
-        KINDS.into_iter().any(|kind| kind.info().made_of_jobs && *kind.info().kind == *self.kind)
-    }
-}
-
-pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
-    let controller = controller(metadata)?;
-    Some(JobOwner {
-        kind: kind_in_group(&controller.kind, &controller.api_version),
-        name: controller.name.as_str().into(),
-        uid: controller.uid.as_str().into(),
-    })
-}
-
-/// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
-#[must_use]
-pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
-    let group = group_of(api_version);
-    let ours = match KINDS.into_iter().find(|known| known.info().kind == kind) {
-        Some(known) => known.info().group,
-        None if kind == TRAINING_JOB => berth::GROUP,
-        None => group,
-    };
-    if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
-}
-
-fn runner_labels(metadata: &ObjectMeta) -> Box<[(&'static str, Box<str>)]> {
-    let all = [BASTION_TIER, BASTION_JOB_VERSION].into_iter();
-    all.filter_map(|key| Some((key, label(metadata, key)?.into()))).collect()
-}
-
-fn pairs(metadata: &ObjectMeta) -> Box<[(Box<str>, Box<str>)]> {
-    let all = metadata.annotations.iter().flatten();
-    all.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
-}
-
 fn asked(sets: Result<Vec<PodSet>, String>) -> Option<Arc<[PodSetDigest]>> {
     Some(sets.ok()?.iter().map(PodSetDigest::of).collect())
 }
@@ -328,7 +214,7 @@ fn asked(sets: Result<Vec<PodSet>, String>) -> Option<Arc<[PodSetDigest]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BatchJob;
+    use crate::{BatchJob, JobKind};
     use k8s_openapi::api::batch::v1::Job;
 
     fn job(generation: i64, image: &str, queue: &str) -> Job {

@@ -1,7 +1,7 @@
 //! Fields that decide whether or where a job may run and that Berth does not act on yet. Such a field is not ignored: the workload is held,
 //! and the message names the field.
 
-use crate::kind::annotation;
+use crate::metadata::annotation;
 use berth_api::{Workload, labels};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`conformance::run`]; `cargo run -p berth-testkit -- conformance DIR` is the command.
 
+pub mod amounts;
 pub mod applicable;
 pub mod case;
 pub mod conformance;

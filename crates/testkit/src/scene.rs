@@ -1,5 +1,6 @@
 //! A case as objects in memory with control over them.
 
+use crate::amounts::amount;
 use crate::case::{AdmissionFairSharing, Case, Cells};
 use crate::gates::Gates;
 use crate::shown;
@@ -216,7 +217,7 @@ impl Scene {
                 let flavors: BTreeMap<&String, &String> = texts.keys().map(|resource| (resource, flavor)).collect();
                 let mut amounts: BTreeMap<&String, String> = BTreeMap::new();
                 for (resource, text) in texts {
-                    let amount = crate::kinds::amount(resource, text)?;
+                    let amount = amount(resource, text)?;
                     if amount < Amount::ZERO {
                         return Err(format!("input.usage: nobody holds {text} of {resource}"));
                     }
@@ -347,6 +348,16 @@ fn undefault(queue: &mut Value) {
 #[must_use]
 pub fn key_of(object: &Value) -> String {
     format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+}
+
+/// A Workload of the case.
+///
+/// # Errors
+/// None of that key, or one that cannot be read.
+pub fn workload(case: &Case, key: &str) -> Result<berth_api::Workload, String> {
+    let found = case.of_kind("Workload").find(|object| key_of(object) == key);
+    let object = found.ok_or_else(|| format!("objects: no workload {key}"))?;
+    serde_json::from_value(object.clone()).map_err(|error| format!("objects: {key}: {error}"))
 }
 
 /// A text under a path, empty when there is none.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, ensure};
 use berth_testrun::folders;
 
-use crate::runner::{Class, Line};
+use crate::step::{Class, Line};
 
 /// Seconds in which the machine that the budgets are for builds the control plane's programs.
 pub(crate) const REFERENCE: f64 = 480.0;

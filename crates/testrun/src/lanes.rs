@@ -9,7 +9,8 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::runner::{Runner, Step};
+use crate::runner::Runner;
+use crate::step::Step;
 
 /// A list of steps, and how many of them run at the same time.
 pub(crate) struct Lanes {

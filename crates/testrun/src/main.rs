@@ -2,6 +2,7 @@
 
 mod budgets;
 mod cargo;
+mod clock;
 mod counts;
 mod dependencies;
 mod inventory;
@@ -10,6 +11,7 @@ mod page;
 mod plan;
 mod processes;
 mod runner;
+mod step;
 mod suites;
 mod table;
 
@@ -17,16 +19,17 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use berth_testrun::folders;
 use berth_testrun::programs::CONTROL_PLANE;
 
 use budgets::{Budgets, REFERENCE, Start};
+use clock::now;
 use counts::Counts;
 use plan::Run;
-use runner::{Class, Line, Runner};
+use runner::Runner;
+use step::{Class, Line};
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -119,11 +122,6 @@ fn speed_file() -> Result<PathBuf> {
     let cache = folders::cache()?;
     fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
     Ok(cache.join("machine-seconds"))
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn seconds(variable: &str) -> Option<f64> {

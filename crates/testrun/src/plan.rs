@@ -17,7 +17,8 @@ use berth_testrun::programs::{self, GoModule};
 use crate::budgets::{Budgets, Start};
 use crate::cargo;
 use crate::dependencies;
-use crate::runner::{Class, Output, Runner, Step};
+use crate::runner::Runner;
+use crate::step::{Class, Output, Step};
 use crate::suites::{self, Suite};
 
 /// State that all targets share.

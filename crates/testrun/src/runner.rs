@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::clock::now;
 use crate::counts::Counts;
 use crate::processes::{Snapshot, Stat};
+use crate::step::{Line, Output, Step};
 use crate::table::minutes;
 
 /// Time between two checks whether a command has ended.
@@ -21,61 +23,6 @@ const POLL: Duration = Duration::from_millis(20);
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Time between two lines about running steps.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-
-/// Kind of a step's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Fetching from a package registry; counts against no target.
-    Downloading,
-    /// Compiling, linting or documenting.
-    Compiling,
-    /// Running tests or programs.
-    Running,
-}
-
-/// Destination of the output of a command.
-#[derive(Clone, Debug)]
-pub(crate) enum Output {
-    /// To the terminal, as it comes.
-    Shown,
-    /// To a log file, which is printed when the command fails.
-    Logged(PathBuf),
-    /// Standard output to a file for the runner to read, standard error to the terminal.
-    Read(PathBuf),
-}
-
-/// A command with a name in the table.
-pub(crate) struct Step {
-    /// Name in the table and in the file of budgets.
-    pub(crate) name: String,
-    /// Kind of its work.
-    pub(crate) class: Class,
-    /// The command.
-    pub(crate) command: Command,
-    /// Destination of its output.
-    pub(crate) output: Output,
-    /// Number of tests that must have been run, ignored ones among them: a filter that matches no test ends with success, too.
-    pub(crate) tests: Option<usize>,
-}
-
-/// A line of the table.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    /// Name of the step.
-    pub(crate) name: String,
-    /// Kind of its work.
-    pub(crate) class: Class,
-    /// Seconds from start to end.
-    pub(crate) wall: f64,
-    /// Seconds of CPU with all descendants; `None` where it was not measured.
-    pub(crate) cpu: Option<f64>,
-    /// Largest sampled sum of the resident memory of its processes, in bytes.
-    pub(crate) peak: Option<u64>,
-    /// Counts of its tests.
-    pub(crate) counts: Counts,
-    /// True when it ended with success.
-    pub(crate) passed: bool,
-}
 
 /// Commands that run now: process id, to name, start and largest sample.
 type Live = BTreeMap<u32, (String, Instant, u64)>;
@@ -186,7 +133,7 @@ impl Runner {
 
     /// Seconds since the target was asked for.
     pub(crate) fn so_far(&self) -> f64 {
-        crate::now() - self.began
+        now() - self.began
     }
 
     /// Adds that number of steps to those that are expected.

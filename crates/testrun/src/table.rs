@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::counts::Counts;
-use crate::runner::{Class, Line};
+use crate::step::{Class, Line};
 
 /// The table and the sums below it.
 pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {

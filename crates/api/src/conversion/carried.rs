@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::fields::Fields;
 use super::plain::Plain;
-use super::{Fields, NOT_IN_V1BETA1};
+use crate::labels::NOT_IN_V1BETA1;
 
 /// Most bytes of an object's annotations, keys and values together; with more the API server refuses a conversion.
 const ANNOTATIONS: usize = 256 * 1024;

@@ -13,10 +13,13 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::fields::Fields;
+use super::kinds::{known, looked_into};
+use super::object::convert_within;
 use super::placement::Rewritten;
 use super::plain::Plain;
 use super::unit::{Names, Unit};
-use super::{Fields, Version, convert_within, known, looked_into};
+use super::version::Version;
 
 /// The objects of a review, up to the first that cannot be converted. That one fails the review, so later objects take no memory.
 #[derive(Default)]

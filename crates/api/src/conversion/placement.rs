@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::braces::InBraces;
-use super::{Fields, Version};
+use super::fields::Fields;
+use super::version::Version;
 
 /// Values that one list in a slice may have.
 const SLICE: usize = 100_000;

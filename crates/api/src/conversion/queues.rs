@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Fields;
+use super::fields::Fields;
 use super::unit::{Unit, decodes, nothing, renamed, unchanged};
 use crate::cluster_queue::{ClusterQueueSpec, ClusterQueueStatus};
 use crate::local_queue::LocalQueueStatus;

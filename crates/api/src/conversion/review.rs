@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::lifted::{Object, Objects};
-use super::{Version, both, placement};
+use super::placement;
+use super::version::{Version, both};
 
 // Read by hand instead of with kube's type, whose flattened fields are buffered once more: this stands in the way of every write.
 #[derive(Deserialize)]

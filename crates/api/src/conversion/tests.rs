@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::labels::NOT_IN_V1BETA1;
 
 fn to(version: Version, object: &Value) -> Value {
     let mut out = object.as_object().unwrap().clone();

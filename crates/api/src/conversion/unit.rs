@@ -6,8 +6,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::fields::Fields;
 use super::placement::Rewritten;
-use super::{Fields, Version};
+use super::version::Version;
 use crate::workload::DEFAULT_POD_SET_NAME;
 
 /// Names in an object.

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::fields::Fields;
+use super::placement;
 use super::unit::{Limited, Unit, decodes, nothing, renamed};
-use super::{Fields, placement};
 use crate::labels::{GROUP_KUEUE, GROUP_SCHEDULING};
 use crate::workload::{PodSet, WorkloadSpec};
 use crate::workload_status::{PodSetAssignment, WorkloadStatus};

@@ -1,7 +1,7 @@
 //! Fit of an admission to the pod sets of its Workload: an admission that does not fit is void, and no pods may run by it
 //! (`docs/departures/0033-admissions-fit.md`).
 
-use super::{FieldError, supported};
+use super::field_error::{FieldError, supported};
 use crate::conditions::{is_true, types};
 use crate::labels::ELASTIC_JOB;
 use crate::{PodSet, Workload, WorkloadStatus, berth};

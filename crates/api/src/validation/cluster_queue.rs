@@ -6,8 +6,9 @@ use berth_quantity::{Nano, parse_quantity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::field_error::{FieldError, supported};
+use super::metadata;
 use super::names::{label_value, qualified_name};
-use super::{FieldError, metadata, supported};
 use crate::{ClusterQueue, ClusterQueueSpec, Cohort, FairSharing, ResourceGroup, ResourceQuota};
 
 const MAX_TOTAL: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{FieldError, supported};
+use super::field_error::{FieldError, supported};
 use crate::{ClusterQueue, ClusterQueueSpec, ConcurrentAdmissionPolicy};
 
 /// Flavors that are tried at the same time.

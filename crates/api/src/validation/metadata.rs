@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Toleration;
 
-use super::FieldError;
+use super::field_error::FieldError;
 use super::names::{domain_prefixed_path, label_value, qualified_name};
 use crate::labels::ADMISSION_GATED_BY;
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::field_error::{FieldError, supported};
+use super::metadata;
 use super::names::{label_value, qualified_name};
-use super::{FieldError, metadata, supported};
 use crate::labels::CAPACITY_TIER;
 use crate::{CapacityTier, ResourceFlavor};
 

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::admission::misfit;
-use super::{FieldError, metadata, qualified_name, supported};
+use super::field_error::{FieldError, supported};
+use super::metadata;
+use super::names::qualified_name;
 use crate::conditions::{is_true, types};
 use crate::labels::{ELASTIC_JOB, PRIORITY_BOOST};
 use crate::{Admission, PodSet, PodSetTopologyRequest, Workload, WorkloadStatus};

@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use super::alike::alike;
-use super::{FieldError, admission_gates, supported};
+use super::field_error::{FieldError, supported};
+use super::metadata::admission_gates;
 use crate::conditions::{is_true, types};
 use crate::labels::{ADMISSION_GATED_BY, ELASTIC_JOB, WORKLOAD_SLICE_REPLACEMENT_FOR};
 use crate::{Admission, PodSet, Workload, WorkloadStatus};

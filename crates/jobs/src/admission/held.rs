@@ -3,23 +3,14 @@
 //! The stored job alone shows that: a job that Berth started has the marks of its start until it is restored. Reserved quota that is not used
 //! yet leaves no mark. A change in that time is allowed, and control gives the quota back.
 
-use super::{Facts, is_elastic, prebuilt_path, queue_path};
-use crate::kind::{JobKind, annotation, controller, is_stopping, prebuilt_workload_name};
+use super::facts::{Facts, KeptSuspend};
+use super::paths::{prebuilt_path, queue_path};
+use crate::kind::JobKind;
+use crate::metadata::{annotation, controller, is_elastic, is_stopping, prebuilt_workload_name};
 use crate::template::TemplateParts;
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-/// `spec.suspend` as a review sets it in a change by another client than Berth.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptSuspend {
-    /// The value of the field.
-    pub suspend: bool,
-    /// The job is stopped by this write: it gets the annotation of a stop, after which its template is restored.
-    pub stopping: bool,
-    /// Warning to the user.
-    pub warning: String,
-}
 
 /// Whether Berth has started a job, or lets it run, and has not brought it back yet: quota may be held for it.
 pub(crate) fn is_held<K: JobKind>(job: &K::Object) -> bool {

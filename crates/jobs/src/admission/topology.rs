@@ -1,6 +1,6 @@
 //! Rules about the topology annotations of pod templates.
 
-use crate::kind::{go_bool, written};
+use crate::metadata::{go_bool, written};
 use crate::unsupported::TOPOLOGY;
 use berth_api::PodSetSliceRequiredTopologyConstraint;
 use berth_api::labels;

@@ -1,8 +1,9 @@
 //! Faults for which the creation or a change of a batch Job is refused.
 
 use super::{BatchJob, completions_follow, is_indexed, pod_count};
-use crate::admission::{Place, annotation_path, is_elastic};
-use crate::kind::{JobKind, annotation, go_bool, written};
+use crate::admission::{Place, annotation_path};
+use crate::kind::JobKind;
+use crate::metadata::{annotation, go_bool, is_elastic, written};
 use berth_api::labels;
 use berth_api::validation::FieldError;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};

@@ -1,7 +1,7 @@
 //! The state of a group of pods, and its excess and replaced pods.
 
 use super::state::{Phase, PodState};
-use crate::kind::Finish;
+use crate::finish::Finish;
 use berth_api::ReclaimablePod;
 use std::collections::BTreeMap;
 

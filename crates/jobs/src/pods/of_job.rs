@@ -1,10 +1,11 @@
 //! Pods that the Job controller makes. They have no Workload of their own. Their Job counts them by their metadata, and control finds the
 //! running pods of a job by it.
 
+use super::governing::is_admitted_with_owner;
 use super::rules::has_ended;
 use crate::admission::{annotation_path, label_path};
-use crate::kind::{annotation, controller};
 use crate::kinds::KINDS;
+use crate::metadata::{annotation, controller};
 use crate::pod_set::BATCH_CONTROLLER_LABELS;
 use berth_api::labels;
 use berth_api::validation::FieldError;
@@ -76,7 +77,7 @@ pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
 /// Whether a job that was admitted with its pods has made a pod.
 fn is_of_started_job(metadata: &ObjectMeta) -> bool {
     let names = |key: &str| !raw_label(metadata, key).is_empty();
-    names(labels::POD_SET) && (uid_labels().any(names) || super::is_admitted_with_owner(metadata))
+    names(labels::POD_SET) && (uid_labels().any(names) || is_admitted_with_owner(metadata))
 }
 
 fn raw_label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {

@@ -4,16 +4,17 @@
 //! StatefulSet are one group, as large as the set. Each pod gets the settings of the set at its creation and not from the template, so that
 //! a set that another operator began gets no new revision.
 
+use super::governing::is_left_to_controller;
+use super::names::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
+use super::owning_set::replicas;
 use super::role::shape;
 use super::rules::{fill, keep_lacking};
 use super::workload::stateful_set_workload;
-use super::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK, is_left_to_controller};
 use crate::admission::{DEFAULT_NAME, Facts, elastic_rule, label_path, metadata_rules, priority_class_change};
 use crate::build::Priority;
 use crate::equivalence::same;
-use crate::kind::{annotation, controller, label, queue_name, workload_priority_class};
 use crate::limits::LimitSummary;
-use crate::names::workload_name;
+use crate::metadata::{annotation, controller, label, queue_name, workload_priority_class};
 use crate::requests::effective_pod_spec;
 use crate::size::size_rule;
 use berth_api::labels;
@@ -33,48 +34,6 @@ pub struct ParentDefaults {
     pub labels: BTreeMap<&'static str, String>,
     /// Annotations that its pod template has not, or with other values.
     pub annotations: BTreeMap<&'static str, String>,
-}
-
-/// Settings of a StatefulSet for each of its pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwningSet {
-    /// `metadata.uid`.
-    pub uid: String,
-    /// LocalQueue that governs it.
-    pub queue_name: Option<String>,
-    /// WorkloadPriorityClass.
-    pub priority_class: Option<String>,
-    /// Replicas that it shall have.
-    pub replicas: i32,
-}
-
-impl OwningSet {
-    /// The settings of a StatefulSet.
-    #[must_use]
-    pub fn of(set: &StatefulSet) -> Self {
-        Self {
-            uid: set.metadata.uid.clone().unwrap_or_default(),
-            queue_name: queue_name(&set.metadata).map(str::to_owned),
-            priority_class: workload_priority_class(&set.metadata).map(str::to_owned),
-            replicas: replicas(set),
-        }
-    }
-
-    /// Labels and annotations for each of its pods, beside those of its group.
-    pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
-        let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
-        let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
-        // Berth does not read the number, but a Kueue that takes over again needs it.
-        let total = Some(self.replicas).filter(|replicas| *replicas > 0);
-        let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
-        [queue.into_iter().chain(class).collect(), total.into_iter().collect()]
-    }
-}
-
-/// Name of the group of a StatefulSet's pods, and of its Workload.
-#[must_use]
-pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
-    workload_name("StatefulSet", "apps", name, uid)
 }
 
 /// Defaults for a Deployment at each write; `stored` is its state before an update.
@@ -251,11 +210,6 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
         errors.push(refuse(format!("must stay 0 until the pods of the last scale are gone: {left} are left")));
     }
     errors
-}
-
-/// Replicas that it shall have.
-fn replicas(set: &StatefulSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
 /// Faults of the metadata fields that every parent has. The longest time to run is not checked, as in Kueue.

@@ -1,6 +1,6 @@
 //! Patches of a pod: its start, the reason for its deletion, and the removal of Berth's finalizer.
 
-use super::parents::OwningSet;
+use super::owning_set::OwningSet;
 use super::rules::PodDefaults;
 use super::state::{PodState, template};
 use crate::patch::merge_diff;

@@ -1,15 +1,15 @@
 //! Reviews of pods by the admission webhook: defaults that gate and hold a pod, and the rules that refuse a creation or a change.
 
-use super::parents::OwningSet;
+use super::governing::{group_name, is_admitted_with_owner};
+use super::owning_set::{OwningSet, controlling_set, group_of_stateful_set};
 use super::role::role_hash;
 use super::workload::{POD_INDEX_LABEL, pod_workload};
-use super::{STATEFUL_SET_FRAMEWORK, group_name, group_of_stateful_set, is_admitted_with_owner};
 use crate::admission::{
     DEFAULT_NAME, Facts, Place, annotation_path, elastic_rule, label_path, metadata_change_rules, metadata_rules,
     prebuilt_path, prebuilt_rule, time_rule,
 };
 use crate::build::Priority;
-use crate::kind::{annotation, controller, group_of, prebuilt_workload_name, queue_name, workload_priority_class};
+use crate::metadata::{annotation, controller, group_of, prebuilt_workload_name, queue_name, workload_priority_class};
 use crate::size::size_rule;
 use berth_api::validation::{FieldError, newly_broken, subdomain};
 use berth_api::{DEFAULT_POD_SET_NAME, labels};
@@ -52,13 +52,6 @@ impl PodDefaults {
             gates.push(PodSchedulingGate { name: labels::ADMISSION_GATE.to_owned() });
         }
     }
-}
-
-/// The StatefulSet through which a pod is managed, as the pod refers to it.
-#[must_use]
-pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    let waits = annotation(metadata, labels::POD_SUSPENDING_PARENT) == Some(STATEFUL_SET_FRAMEWORK);
-    controller(metadata).filter(|owner| waits && is_set(owner))
 }
 
 /// Defaults for a pod at its creation; none for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is
@@ -156,10 +149,6 @@ pub(super) fn fill(have: &mut Option<BTreeMap<String, String>>, given: BTreeMap<
 fn goes_without(metadata: &ObjectMeta) -> bool {
     let of_daemon_set = |owner: &OwnerReference| owner.kind == "DaemonSet" && group_of(&owner.api_version) == "apps";
     annotation(metadata, MIRROR).is_some() || controller(metadata).is_some_and(of_daemon_set)
-}
-
-fn is_set(owner: &OwnerReference) -> bool {
-    owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/")
 }
 
 fn is_gated(pod: &Pod) -> bool {

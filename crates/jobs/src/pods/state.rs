@@ -1,13 +1,15 @@
 //! A pod as control keeps it. Tens of thousands of pods may run, so fields that only a pending pod needs are dropped with its gate.
 
+use super::governing::group_name;
+use super::names::STATEFUL_SET_FRAMEWORK;
+use super::owning_set::controlling_set;
 use super::role::role_hash;
-use super::rules::controlling_set;
-use super::{STATEFUL_SET_FRAMEWORK, group_name};
-use crate::kind::{
+use crate::metadata::{
     annotation, controller, label, max_execution_seconds, prebuilt_workload_name, queue_name, version_of,
     workload_priority_class,
 };
-use crate::state::{JobOwner, owner_of};
+use crate::owner::owner_of;
+use crate::state::JobOwner;
 use crate::unsupported::TOPOLOGY;
 use berth_api::conditions::types;
 use berth_api::{DEFAULT_POD_SET_NAME, labels};

@@ -1,10 +1,11 @@
 //! The Workload of a pod, of a group, and of a StatefulSet.
 
-use super::parents::group_of_stateful_set;
+use super::governing::is_left_to_controller;
+use super::names::STATEFUL_SET_FRAMEWORK;
+use super::owning_set::group_of_stateful_set;
 use super::state::template;
-use super::{STATEFUL_SET_FRAMEWORK, is_left_to_controller};
 use crate::build::{OwnerKind, Priority, workload_of};
-use crate::kind::{annotation, queue_name, version_of, workload_priority_class};
+use crate::metadata::{annotation, queue_name, version_of, workload_priority_class};
 use crate::pod_set::{IndexLabels, pod_set_of};
 use berth_api::{DEFAULT_POD_SET_NAME, PodSet, Workload, labels};
 use k8s_openapi::api::apps::v1::StatefulSet;

@@ -4,23 +4,22 @@
 //! Jobs are called `<name>-<role>`, so that users find them. Names of Service and ConfigMap have a hash of the TrainingJob's uid: no other
 //! client's object has such a name, and objects of an earlier TrainingJob of the same name are not taken for this one's.
 
-use berth_api::berth::{API_VERSION, GROUP, TrainingJob};
+use berth_api::berth::{API_VERSION, TrainingJob};
 use berth_api::labels;
 use berth_api::validation::{FieldError, summary};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 
 use super::elastic::{Rescale, elastic};
-use super::rendezvous::{Party, prepare};
-use super::roles::{Cards, Role, WORKER, roles};
+use super::owner::{KIND, child_job_name};
+use super::rendezvous::{Party, host_file, prepare};
+use super::role::{Cards, Role, WORKER};
+use super::roles::roles;
 use super::saved::Continuation;
-use crate::kind::{controller, group_of};
 use crate::names::uid_suffix;
 use crate::placement::{Placement, PlacementError};
 use crate::template::TemplateParts;
 
-pub(crate) const KIND: &str = "TrainingJob";
 /// Restarts of the pod of one place, where none are given.
 const BACKOFF_LIMIT: i32 = 3;
 
@@ -57,31 +56,6 @@ pub enum RunError {
     Placement(#[from] PlacementError),
 }
 
-/// Name of the Job that runs a role.
-#[must_use]
-pub fn child_job_name(training_job: &str, role: &str) -> String {
-    format!("{training_job}-{role}")
-}
-
-/// The TrainingJob that controls an object.
-#[must_use]
-pub fn training_owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    controller(metadata).filter(|owner| is_training_job(owner))
-}
-
-/// Whether an owner is a TrainingJob.
-#[must_use]
-pub fn is_training_job(owner: &OwnerReference) -> bool {
-    group_of(&owner.api_version) == GROUP && owner.kind == KIND
-}
-
-/// The role that a Job of that name may run for a TrainingJob. An owner reference is not enough for a child, because any client may write it;
-/// a name is unique.
-#[must_use]
-pub fn role_of_child<'a>(training_job: &str, name: &'a str) -> Option<&'a str> {
-    name.strip_prefix(training_job)?.strip_prefix('-')
-}
-
 /// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from its last checkpoint.
 ///
 /// # Errors
@@ -106,7 +80,7 @@ pub fn children(
     let service = format!("{}-{suffix}", job.name());
     let party = Party::new(job, &service, &roles, cards).knowing(checkpoints);
     let mut all = vec![child(job, ChildKind::Service, &service, service_spec(job))];
-    if let Some(hosts) = party.host_file() {
+    if let Some(hosts) = host_file(&party) {
         all.push(child(job, ChildKind::ConfigMap, &party.host_map(), json!({"data": hosts})));
     }
     let workers = roles.iter().find(|role| role.name == WORKER).map_or(0, |role| role.count);

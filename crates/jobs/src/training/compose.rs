@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use std::collections::BTreeMap;
 
-use super::roles::{Cards, LAUNCHER};
+use super::role::{Cards, LAUNCHER};
 use crate::admission::Place;
 
 const SHARED_MEMORY_PATH: &str = "/dev/shm";

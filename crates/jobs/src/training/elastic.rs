@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::roles::worker_bounds;
+use super::role::worker_bounds;
 
 /// The framework whose workers find each other anew when their number changes.
 const FIND_EACH_OTHER: &str = "PyTorchJob";

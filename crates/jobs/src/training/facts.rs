@@ -4,7 +4,7 @@ use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;
 
 use super::elastic::{Elastic, elastic};
-use crate::kind::{max_execution_seconds, queue_name, workload_priority_class};
+use crate::metadata::{max_execution_seconds, queue_name, workload_priority_class};
 
 /// Time in which all pods of a gang must be ready, where none is given.
 const SCHEDULING_TIMEOUT_SECONDS: i64 = 600;

@@ -8,22 +8,26 @@ mod children;
 mod compose;
 mod elastic;
 mod facts;
+mod owner;
 mod rendezvous;
+mod role;
+mod role_state;
 mod roles;
 mod rules;
 mod saved;
 mod states;
 mod workload;
 
-pub(crate) use children::KIND;
-pub use children::{
-    Child, ChildKind, RunError, child_job_name, children, is_training_job, role_of_child, training_owner,
-};
+pub use children::{Child, ChildKind, RunError, children};
 pub use elastic::{Elastic, Past, Rescale, Scale};
 pub use facts::{TrainingFacts, training_facts};
-pub use roles::{Cards, ROLES, Role, WORKER, deciding_role, role_names, roles, training_pod_sets};
+pub(crate) use owner::KIND;
+pub use owner::{child_job_name, is_training_job, role_of_child, training_owner};
+pub use role::{Cards, ROLES, Role, WORKER, deciding_role};
+pub use role_state::RoleState;
+pub use roles::{role_names, roles, training_pod_sets};
 pub use rules::{invalid_training_job, invalid_training_job_change, invalid_training_job_metadata};
 pub use saved::{Continuation, Saved, saved_of};
 pub(crate) use states::role_of;
-pub use states::{RoleState, TrainingEnd, role_state, training_end, training_finish};
+pub use states::{TrainingEnd, role_state, training_end, training_finish};
 pub use workload::{own_annotations, slice_workload, training_workload};

@@ -11,11 +11,12 @@ use std::collections::BTreeSet;
 
 use super::facts::training_facts;
 use super::rendezvous::{Party, too_many_workers};
-use super::roles::{CHIEF, Cards, LAUNCHER, Role, WORKER, role_names, roles, worker_bounds};
+use super::role::{CHIEF, Cards, LAUNCHER, Role, WORKER, worker_bounds};
+use super::roles::{role_names, roles};
 use super::workload::training_workload;
 use crate::admission::{Place, elastic_rule, label_path, metadata_rules, time_rule};
 use crate::build::Priority;
-use crate::kind::{label, queue_name, workload_priority_class};
+use crate::metadata::{label, queue_name, workload_priority_class};
 use crate::names::uid_suffix;
 use crate::size::size_rule;
 

@@ -7,46 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use super::children::training_owner;
-use super::roles::deciding_role;
-use crate::batch_job::{BatchJob, end_of};
+use super::owner::training_owner;
+use super::role::deciding_role;
+use super::role_state::RoleState;
+use crate::batch_job::{end_of, finish_of};
 use crate::equivalence::requests_digest;
-use crate::kind::{Finish, JobKind};
-
-/// State of the pods of one role.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RoleState {
-    /// Pods that are wanted.
-    pub wanted: i32,
-    /// Ready pods.
-    pub ready: i32,
-    /// Pods that are there and not ready.
-    pub pending: i32,
-    /// Pods that succeeded.
-    pub succeeded: i32,
-    /// Pods that failed.
-    pub failed: i32,
-    /// The end of the role by itself, once it has ended.
-    pub finish: Option<Finish>,
-    /// Time at which its end was decided, in seconds since 1970, if known.
-    pub ended: Option<i64>,
-    /// Digest of the requests of its pods, see [`requests_digest`].
-    pub asks: [u8; 16],
-}
-
-impl RoleState {
-    /// All its pods are there, whatever they wait for, or have succeeded.
-    #[must_use]
-    pub fn has_all_pods(&self) -> bool {
-        self.ready.saturating_add(self.pending).saturating_add(self.succeeded) >= self.wanted
-    }
-
-    /// Every pod is ready or has succeeded.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.ready.saturating_add(self.succeeded) >= self.wanted
-    }
-}
+use crate::finish::Finish;
 
 /// State of the role that a Job runs, if a TrainingJob controls it.
 pub(crate) fn role_of(job: &Job) -> Option<RoleState> {
@@ -76,7 +42,7 @@ fn own_finish(job: &Job) -> Option<Finish> {
     let at = settled_at(job);
     let deleted = job.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let by_deletion = deleted.is_some_and(|deleted| at.is_none_or(|at| at >= deleted));
-    if by_deletion { None } else { BatchJob::finished(job) }
+    if by_deletion { None } else { finish_of(job) }
 }
 
 /// Time at which the end of a Job was decided. The Job reports its end when all its pods are gone, which may be much later.

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use super::elastic::Past;
 use super::facts::training_facts;
-use super::roles::{Cards, WORKER, training_pod_sets};
+use super::role::{Cards, WORKER};
+use super::roles::training_pod_sets;
 use crate::build::{OwnerKind, Priority, workload_of};
-use crate::kind::annotation;
+use crate::metadata::annotation;
 use crate::names::uid_suffix;
 
 /// The Workload to create for a TrainingJob, as for any job. `copied` are the label keys that it takes over.

@@ -1,6 +1,6 @@
 //! Flavor assignment.
 
-use super::{amounts, cells};
+use crate::amounts::{amounts, cells};
 use crate::case::{Case, Cells};
 use crate::diff::{Diff, sorted};
 use crate::gates::Gates;

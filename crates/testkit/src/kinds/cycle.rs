@@ -1,6 +1,8 @@
 //! Full scheduling cycles through control: kind `cycle`.
 
+use super::queue::LocalQueueUsage;
 use super::statuses::{self, Expected};
+use crate::amounts;
 use crate::case::{Case, typed};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, text};
@@ -21,16 +23,6 @@ struct Input {
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
     status_patch_error: Option<PatchError>,
     concurrent_write: Option<ConcurrentWrite>,
-}
-
-/// Usage of a LocalQueue so far.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct LocalQueueUsage {
-    /// Amounts by resource.
-    pub consumed_resources: BTreeMap<String, String>,
-    /// Time of that usage.
-    pub last_update: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -394,7 +386,7 @@ fn compare(diff: &mut Diff, at: &str, state: &State, scene: &Scene, expect: Expe
 
 fn admission_of(mut admission: api::Admission) -> api::Admission {
     for set in &mut admission.pod_set_assignments {
-        super::canonical(&mut set.resource_usage);
+        amounts::canonical(&mut set.resource_usage);
     }
     admission
 }

@@ -1,9 +1,9 @@
 //! Orders and preferences: candidates, targets, entries of a cycle, flavors, counts.
 
-use super::cells;
+use crate::amounts::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
-use crate::scene::{Scene, key_of, text};
+use crate::scene::{self, Scene, key_of, text};
 use berth_engine::{
     FlavorResource, Granular, Mode, Nominee, PreemptionPolicy, Share, Standing, WorkloadSpec, compare_standing,
     flavor_preferred, policy_allows, reduce_counts,
@@ -55,7 +55,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
         reserve_now(workload, &now);
     }
     for candidate in with_usage {
-        let workload = super::workload(&case, &candidate.workload)?;
+        let workload = scene::workload(&case, &candidate.workload)?;
         let admission = workload.status.and_then(|status| status.admission).unwrap_or_default();
         let queue = admission.cluster_queue.unwrap_or_default();
         let usage = candidate.local_queue_usage.unwrap_or_default();

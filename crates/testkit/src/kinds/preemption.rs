@@ -3,7 +3,7 @@
 use super::statuses::{self, Expected};
 use crate::case::Case;
 use crate::diff::Diff;
-use crate::scene::{Scene, text};
+use crate::scene::{self, Scene, text};
 use berth_engine::FlavorResource;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ struct PriorityExpect {
 pub fn priority(case: &Case) -> Result<Diff, String> {
     let input: PriorityInput = case.input()?;
     let PriorityExpect { effective, base, boost, boost_invalid } = case.expect()?;
-    let workload = super::workload(case, &input.workload)?;
+    let workload = scene::workload(case, &input.workload)?;
     let got = berth_jobs::effective_priority(&workload, crate::scene::settings(case)?.priority_boost);
     let mut diff = Diff::default();
     diff.eq_if("effective", effective.as_ref(), || got.effective);

@@ -1,6 +1,6 @@
 //! Queues: order, parked workloads, timestamps.
 
-use super::cycle::LocalQueueUsage;
+use crate::amounts::amounts;
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};
@@ -52,6 +52,16 @@ pub fn requeue_parked(scene: &mut Scene, cluster_queues: &[String]) {
     scene.offline.control().look_again();
 }
 
+/// Usage of a LocalQueue so far.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LocalQueueUsage {
+    /// Amounts by resource.
+    pub consumed_resources: BTreeMap<String, String>,
+    /// Time of that usage.
+    pub last_update: Option<String>,
+}
+
 /// Usage of LocalQueues so far, by `namespace/name`.
 pub type Usages = BTreeMap<String, LocalQueueUsage>;
 
@@ -85,7 +95,7 @@ pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
             None => scene.offline.now(),
         };
         let figures = LedgerFigures {
-            consumed: super::amounts(&usage.consumed_resources)?
+            consumed: amounts(&usage.consumed_resources)?
                 .into_iter()
                 .map(|(name, amount)| (name.clone(), berth_quantity::to_nano(&name, amount)))
                 .collect(),

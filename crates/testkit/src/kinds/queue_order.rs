@@ -1,7 +1,6 @@
 //! Kind `queue-order`: workloads that enter queues, the order in which they come out, and their place afterwards.
 
-use super::cycle::LocalQueueUsage;
-use super::queue;
+use super::queue::{self, LocalQueueUsage};
 use crate::case::{Case, typed};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, key_of, text};

@@ -1,6 +1,6 @@
 //! Figures of quota: free and used amounts, statuses, and whether a queue may admit.
 
-use super::{amount, amounts};
+use crate::amounts::{amount, amounts};
 use crate::case::{Case, Cells};
 use crate::diff::{Diff, sorted};
 use crate::scene::{Scene, text};

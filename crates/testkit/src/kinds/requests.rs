@@ -1,9 +1,9 @@
 //! Requests and quantities.
 
-use super::amounts;
+use crate::amounts::amounts;
 use crate::case::Case;
 use crate::diff::{Diff, sorted};
-use crate::scene::{Scene, bare};
+use crate::scene::{self, Scene, bare};
 use berth_engine::{Amount, WorkloadState};
 use berth_jobs::{LimitSummary, RequestRules, Violation, limit_range_violations, limits_exceeded, spec_as_run};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, PodSpec};
@@ -140,7 +140,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     }
     if let Some(want) = changed {
         let totals = input.total_requests.clone().unwrap_or_default();
-        let workload = super::workload(case, &key(case, &input))?;
+        let workload = scene::workload(case, &key(case, &input))?;
         let wanted: Vec<berth_api::PodSetRequest> = totals
             .iter()
             .map(|set| read(json!({"name": set.name, "resources": set.requests})))
@@ -276,7 +276,7 @@ fn key(case: &Case, input: &Input) -> String {
 }
 
 fn pod_sets(case: &Case, input: &Input) -> Result<Vec<berth_api::PodSet>, String> {
-    super::workload(case, &key(case, input)).map(|workload| workload.spec.pod_sets)
+    scene::workload(case, &key(case, input)).map(|workload| workload.spec.pod_sets)
 }
 
 fn specs(case: &Case, input: &Input) -> Result<Vec<PodSpec>, String> {

@@ -1,6 +1,6 @@
 //! Shares of queues, cohorts and LocalQueues.
 
-use super::cells;
+use crate::amounts::cells;
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, key_of, text};

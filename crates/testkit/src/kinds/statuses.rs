@@ -1,5 +1,6 @@
 //! Statuses of workloads after a decision.
 
+use crate::amounts;
 use crate::diff::Diff;
 use crate::scene::{Scene, bare, key_of, text};
 use berth_api as api;
@@ -111,10 +112,10 @@ fn strip_times(mut status: Value) -> Value {
 fn canonical(mut status: api::WorkloadStatus) -> api::WorkloadStatus {
     status.admission_checks.sort_by(|a, b| a.name.cmp(&b.name));
     for set in status.admission.iter_mut().flat_map(|admission| &mut admission.pod_set_assignments) {
-        super::canonical(&mut set.resource_usage);
+        amounts::canonical(&mut set.resource_usage);
     }
     for request in &mut status.resource_requests {
-        super::canonical(&mut request.resources);
+        amounts::canonical(&mut request.resources);
     }
     status
 }

@@ -1,7 +1,7 @@
 //! Usage that a workload holds, or for which an assignment asks.
 
 use super::assignment::{Older, Total};
-use super::{amount, cells};
+use crate::amounts::{amount, cells};
 use crate::case::{Case, Cells};
 use crate::diff::Diff;
 use crate::scene::{Scene, text};

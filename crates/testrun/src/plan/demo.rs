@@ -10,7 +10,7 @@ use berth_testrun::programs::CONTROL_PLANE;
 
 use super::{Run, logs, shown};
 use crate::cargo::{self, program};
-use crate::runner::Class;
+use crate::step::Class;
 use crate::table;
 
 /// Manifests of the quickstart.

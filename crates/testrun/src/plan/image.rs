@@ -9,7 +9,7 @@ use berth_testrun::folders;
 
 use super::{Run, output, shown};
 use crate::cargo::{self, cargo, program, target};
-use crate::runner::{Class, Step};
+use crate::step::{Class, Step};
 
 /// The archive, in the target folder.
 const ARCHIVE: &str = "berth-image.tar";

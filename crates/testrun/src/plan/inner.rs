@@ -5,7 +5,7 @@ use berth_testrun::programs::CONTROL_PLANE;
 
 use super::{Run, shown};
 use crate::cargo::{self, cargo};
-use crate::runner::Class;
+use crate::step::Class;
 
 /// The unit tests of one library.
 ///

@@ -12,7 +12,7 @@ use berth_testrun::programs::{self, GoModule, KUEUE};
 
 use super::{Run, image, logged, output};
 use crate::lanes::{self, Lanes};
-use crate::runner::{Class, Step};
+use crate::step::{Class, Step};
 use crate::suites::Suite;
 
 /// A command line of tests, with the environment that makes it wide.

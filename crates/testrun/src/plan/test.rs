@@ -13,7 +13,7 @@ use crate::budgets::Start;
 use crate::cargo::{cargo, program};
 use crate::dependencies;
 use crate::lanes::{self, Lanes};
-use crate::runner::{Class, Step};
+use crate::step::{Class, Step};
 use crate::suites::Suite;
 
 /// Programs of other projects that the end-to-end tests run.

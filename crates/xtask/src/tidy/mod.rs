@@ -6,6 +6,7 @@
 mod boundaries;
 mod compatibility;
 mod dependencies;
+mod finding;
 mod layout;
 mod purity;
 mod renamed;
@@ -20,33 +21,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub(crate) use finding::Finding;
 pub(crate) use layout::long_files;
 pub(crate) use source::{CommentLine, comments};
 pub(crate) use tree::Tree;
-
-/// A broken rule with its place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    path: String,
-    /// Line, from 1; 0 means all of the file.
-    line: usize,
-    message: String,
-}
-
-impl Finding {
-    pub(crate) fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.into(), line, message: message.into() }
-    }
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.message),
-            line => write!(f, "{}:{line}: {}", self.path, self.message),
-        }
-    }
-}
 
 /// Everything that the rules find in the repository at `root`, whose files are `tree`.
 pub(crate) fn findings(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {

@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::conversion::{KINDS, convert, respond};
+use crate::conversion::kinds::KINDS;
+use crate::conversion::{convert, respond};
 use crate::labels::NOT_IN_V1BETA1;
 use crate::lean::RAW;
 

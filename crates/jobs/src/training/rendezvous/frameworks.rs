@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Party, index};
-use crate::training::roles::WORKER;
-
-/// Names and values.
-pub(super) type Variables = Vec<(&'static str, String)>;
+use super::party::{Party, Variables, index};
+use crate::training::role::WORKER;
 
 const TORCH_PORT: u16 = 29500;
 /// Times that each agent of an elastic job starts its workers anew before its pod fails. `torchrun` takes a pod that goes for a failure of the

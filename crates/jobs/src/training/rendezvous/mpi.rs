@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::{Value, json};
 
-use super::Party;
-use super::frameworks::Variables;
-use crate::training::roles::{LAUNCHER, Role, WORKER};
+use super::party::{Party, Variables};
+use crate::training::role::{LAUNCHER, Role, WORKER};
 
 /// Hosts as Open MPI reads them.
 const HOST_FILE: &str = "hostfile";

@@ -1,7 +1,8 @@
 //! Lists of hosts that are too long: the kernel starts no process with a longer variable, and the API server takes no larger ConfigMap.
 
-use super::{Party, frameworks, index, mpi};
-use crate::training::roles::{Role, WORKER};
+use super::party::{Party, Variables, index};
+use super::{frameworks, mpi};
+use crate::training::role::{Role, WORKER};
 
 /// The longest that Linux takes of one variable: name, `=`, value and the byte behind it (`MAX_ARG_STRLEN`).
 const VARIABLE: usize = 131_072;
@@ -32,7 +33,7 @@ pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role
 
 /// The list of hosts that comes closest to what is allowed.
 fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
-    let of_variable = |role: &Role, name: &'static str, variables: frameworks::Variables| {
+    let of_variable = |role: &Role, name: &'static str, variables: Variables| {
         let (_, value) = variables.into_iter().find(|(known, _)| *known == name)?;
         let digits = role.count.max(1).saturating_sub(1).to_string().len();
         // The kubelet puts the number in.

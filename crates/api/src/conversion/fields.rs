@@ -1,0 +1,11 @@
+//! The members of a JSON object.
+
+use serde_json::{Map, Value};
+
+/// The members of a JSON object.
+pub(super) type Fields = Map<String, Value>;
+
+/// A field that is a text; empty where it is absent or none.
+pub(super) fn text<'a>(object: &'a Fields, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! One object from one version to the other.
+
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, text};
+use super::kinds::{known, units, version_of};
+use super::unit::Unit;
+use super::version::Version;
+use super::{carried, placement};
+
+/// Brings an object of one of the five kinds whose versions differ into the version `to`.
+///
+/// # Errors
+/// A sentence for the user, without the object's name, when the apiVersion is of another group or version, or the kind is
+/// none of the five. No content of an object is an error.
+pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), String> {
+    let mut left = placement::DOMAINS;
+    convert_within(object, to, &mut left)
+}
+
+/// The same for one of several objects; `left` is the number of domains that they may still write out.
+pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
+    let (from, units) = known(object)?;
+    match (from, to) {
+        (Version::V1beta2, Version::V1beta1) => down(object, units, left),
+        (Version::V1beta1, Version::V1beta2) => up(object, units),
+        (Version::V1beta1, Version::V1beta1) | (Version::V1beta2, Version::V1beta2) => return Ok(()),
+    }
+    object.insert("apiVersion".to_owned(), to.api_version().into());
+    Ok(())
+}
+
+/// Brings an object of any kind of the group into the version that is stored. Where the versions are alike, only its
+/// `apiVersion` changes.
+///
+/// # Errors
+/// A sentence for the user when the apiVersion is of another group or version.
+pub fn to_stored(object: &mut Map<String, Value>) -> Result<(), String> {
+    if units(text(object, "kind")).is_some() {
+        return convert(object, Version::V1beta2);
+    }
+    version_of(object)?;
+    object.insert("apiVersion".to_owned(), Version::V1beta2.api_version().into());
+    Ok(())
+}
+
+fn down(object: &mut Fields, units: &[Unit], left: &mut usize) {
+    let mut carried = Fields::new();
+    for unit in units {
+        unit.each(object, &mut |key, parent| {
+            if let Some(lost) = unit.down(parent, left) {
+                carried.insert(key, Value::Object(lost));
+            }
+        });
+    }
+    carried::put(object, carried);
+}
+
+fn up(object: &mut Fields, units: &[Unit]) {
+    let mut carried = carried::take(object);
+    for unit in units {
+        unit.each(object, &mut |key, parent| unit.up(parent, carried.remove(&key)));
+    }
+}

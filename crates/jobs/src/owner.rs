@@ -1,0 +1,35 @@
+//! The controller of an object, by the kinds that Berth knows.
+
+use crate::kinds::KINDS;
+use crate::metadata::{controller, group_of};
+use crate::state::JobOwner;
+use crate::training::KIND as TRAINING_JOB;
+use berth_api::berth;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// The controller of an object, if it has one.
+pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
+    let controller = controller(metadata)?;
+    Some(JobOwner {
+        kind: kind_in_group(&controller.kind, &controller.api_version),
+        name: controller.name.as_str().into(),
+        uid: controller.uid.as_str().into(),
+    })
+}
+
+/// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
+#[must_use]
+pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
+    let group = group_of(api_version);
+    let ours = match KINDS.into_iter().find(|known| known.info().kind == kind) {
+        Some(known) => known.info().group,
+        None if kind == TRAINING_JOB => berth::GROUP,
+        None => group,
+    };
+    if group == ours { kind.into() } else { format!("{kind}.{group}").into() }
+}
+
+/// Whether the controller of a job is one of Berth's kinds that are made of Jobs, beside TrainingJobs.
+pub(crate) fn is_made_of_jobs(owner: &JobOwner) -> bool {
+    KINDS.into_iter().any(|kind| kind.info().made_of_jobs && *kind.info().kind == *owner.kind)
+}

@@ -1,0 +1,29 @@
+//! The group or the controller with which a pod is admitted, by its metadata.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::job_type::JobType;
+use crate::metadata::{annotation, controller, group_of, label, queue_name};
+use crate::training::KIND as TRAINING_JOB;
+use berth_api::{berth, labels};
+
+/// The group that a pod names; the annotation wins over the label.
+#[must_use]
+pub fn group_name(metadata: &ObjectMeta) -> Option<&str> {
+    annotation(metadata, labels::POD_GROUP_NAME).or_else(|| label(metadata, labels::POD_GROUP_NAME))
+}
+
+/// Whether pods with that controller are admitted with it: they have no Workload of their own.
+#[must_use]
+pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some_and(|owner| {
+        JobType::of_owner(owner).is_some()
+            || (group_of(&owner.api_version), owner.kind.as_str()) == (berth::GROUP, TRAINING_JOB)
+    })
+}
+
+/// Whether a Deployment or StatefulSet is left to its controller. One that names a queue itself is managed all the same, as in Kueue: an
+/// operator without support for queues made it for a user who wants one.
+pub(super) fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))
+}

@@ -1,0 +1,67 @@
+//! The StatefulSet through which a pod is managed.
+
+use super::names::STATEFUL_SET_FRAMEWORK;
+use crate::metadata::{annotation, controller, queue_name, workload_priority_class};
+use crate::names::workload_name;
+use berth_api::labels;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+/// Settings of a StatefulSet for each of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwningSet {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// LocalQueue that governs it.
+    pub queue_name: Option<String>,
+    /// WorkloadPriorityClass.
+    pub priority_class: Option<String>,
+    /// Replicas that it shall have.
+    pub replicas: i32,
+}
+
+impl OwningSet {
+    /// The settings of a StatefulSet.
+    #[must_use]
+    pub fn of(set: &StatefulSet) -> Self {
+        Self {
+            uid: set.metadata.uid.clone().unwrap_or_default(),
+            queue_name: queue_name(&set.metadata).map(str::to_owned),
+            priority_class: workload_priority_class(&set.metadata).map(str::to_owned),
+            replicas: replicas(set),
+        }
+    }
+
+    /// Labels and annotations for each of its pods, beside those of its group.
+    pub(super) fn tells(&self) -> [BTreeMap<&'static str, String>; 2] {
+        let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
+        let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
+        // Berth does not read the number, but a Kueue that takes over again needs it.
+        let total = Some(self.replicas).filter(|replicas| *replicas > 0);
+        let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
+        [queue.into_iter().chain(class).collect(), total.into_iter().collect()]
+    }
+}
+
+/// Name of the group of a StatefulSet's pods, and of its Workload.
+#[must_use]
+pub fn group_of_stateful_set(name: &str, uid: &str) -> String {
+    workload_name("StatefulSet", "apps", name, uid)
+}
+
+/// The StatefulSet through which a pod is managed, as the pod refers to it.
+#[must_use]
+pub fn controlling_set(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let waits = annotation(metadata, labels::POD_SUSPENDING_PARENT) == Some(STATEFUL_SET_FRAMEWORK);
+    controller(metadata).filter(|owner| waits && is_set(owner))
+}
+
+fn is_set(owner: &OwnerReference) -> bool {
+    owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/")
+}
+
+/// Replicas that it shall have.
+pub(super) fn replicas(set: &StatefulSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}

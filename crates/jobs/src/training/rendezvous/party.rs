@@ -1,0 +1,86 @@
+//! The pods of one run of a TrainingJob, and the names by which they find each other.
+
+use berth_api::berth::TrainingJob;
+use std::fmt::Display;
+
+use crate::training::role::{Cards, Role, WORKER, worker_bounds};
+use crate::training::saved::{Continuation, checkpoint_variables};
+
+/// Variable with the index of a pod; the Job controller leaves one that is there alone.
+pub(super) const INDEX: &str = "JOB_COMPLETION_INDEX";
+
+/// Names and values.
+pub(super) type Variables = Vec<(&'static str, String)>;
+
+/// The roles and pods of one run.
+pub(in crate::training) struct Party<'a> {
+    pub(super) job: &'a TrainingJob,
+    pub(super) service: &'a str,
+    /// Name and pods of every role.
+    pub(super) roles: Vec<(String, i32)>,
+    /// GPUs of one worker.
+    pub(super) gpus: i32,
+    /// Variables with its checkpoint settings.
+    pub(super) checkpoints: Vec<(&'static str, String)>,
+}
+
+impl<'a> Party<'a> {
+    pub(in crate::training) fn new(job: &'a TrainingJob, service: &'a str, roles: &[Role], cards: &Cards) -> Self {
+        let worker = roles.iter().find(|role| role.name == WORKER);
+        let resources = worker
+            .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
+        let gpus = resources.and_then(|limits| limits.get(&cards.resource)?.0.parse().ok()).unwrap_or(0);
+        let roles = roles.iter().map(|role| (role.name.clone(), role.count)).collect();
+        Self { job, service, roles, gpus, checkpoints: Vec::new() }
+    }
+
+    /// The same with checkpoint settings.
+    pub(in crate::training) fn knowing(self, told: Continuation<'_>) -> Self {
+        Self { checkpoints: checkpoint_variables(told), ..self }
+    }
+
+    /// Host name of a pod within its namespace.
+    pub(super) fn host(&self, role: &str, index: impl Display) -> String {
+        format!("{}-{role}-{index}.{}", self.job.name(), self.service)
+    }
+
+    /// Host name of the pod that reads it.
+    pub(super) fn own_host(&self, role: &str) -> String {
+        self.host(role, index())
+    }
+
+    /// Host names of a role, in the order of their ranks.
+    pub(super) fn hosts(&self, role: &str) -> Vec<String> {
+        (0..self.count(role)).map(|index| self.host(role, index)).collect()
+    }
+
+    pub(super) fn count(&self, role: &str) -> i32 {
+        self.roles.iter().find(|(name, _)| name == role).map_or(0, |(_, count)| *count)
+    }
+
+    /// Sets another number of workers.
+    pub(super) fn set_workers(&mut self, workers: i32) {
+        self.roles.iter_mut().filter(|(name, _)| name == WORKER).for_each(|(_, count)| *count = workers);
+    }
+
+    /// Host name of the worker that the others connect to.
+    pub(super) fn leader(&self) -> String {
+        self.host(WORKER, 0)
+    }
+
+    /// Bounds of the number of workers, where it may change.
+    pub(super) fn elastic(&self) -> Option<(i32, i32)> {
+        let elastic = self.job.spec.elastic_config.as_ref()?;
+        (elastic.enabled == Some(true)).then(|| worker_bounds(self.job))
+    }
+
+    /// Name of the ConfigMap with the host file.
+    pub(in crate::training) fn host_map(&self) -> String {
+        format!("{}-hosts", self.service)
+    }
+}
+
+/// The value of the index in other variables.
+pub(super) fn index() -> String {
+    format!("$({INDEX})")
+}
