@@ -2,6 +2,7 @@
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
+pub(crate) mod ending_pods;
 pub(crate) mod job_pods;
 mod jobs;
 pub(crate) mod pods;
@@ -26,6 +27,7 @@ use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+use crate::cache::ending_pods::EndingPods;
 use crate::cache::job_pods::OddPods;
 use crate::cache::pods::{PodBook, SetBook};
 use crate::cache::shape::Shape;
@@ -363,6 +365,8 @@ pub(crate) struct View {
     pub(crate) timeline: Timeline,
     /// Pods of jobs that no Job answers for, or that may have been resized.
     pub(crate) odd_pods: OddPods,
+    /// Pods that are being deleted, of Jobs that other jobs are made of.
+    pub(crate) ending_pods: EndingPods,
     /// Resources of the API that cannot be listed, and why, by the kind of object that depends on them.
     pub(crate) unlisted: BTreeMap<(Kind, String), String>,
     pub(crate) jobs: jobs::Jobs,

@@ -13,7 +13,7 @@ pub(crate) mod job_events;
 mod kept;
 pub(crate) mod left;
 mod moved;
-mod overgrown;
+pub(crate) mod overgrown;
 mod owners;
 mod parts;
 pub(crate) mod placement;
@@ -45,6 +45,7 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subreso
 use build::Unbuilt;
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
+use overgrown::overgrown;
 use owners::RunsWith;
 pub(crate) use owners::unlisted_above;
 
@@ -450,9 +451,8 @@ impl Case<'_> {
         if let Decision::Write(draft) = self.follow_queue(workload) {
             return Decision::Write(draft);
         }
-        Decision::first_or_earliest(self.overgrown(workload), || {
-            pods_ready::follow_job(self.ctx, workload, self.job, self.now)
-        })
+        let overgrown = overgrown(self.ctx, self.key, workload, self.now);
+        Decision::first_or_earliest(overgrown, || pods_ready::follow_job(self.ctx, workload, self.job, self.now))
     }
 
     /// The priority classes that the job names.

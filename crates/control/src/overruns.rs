@@ -28,6 +28,8 @@ pub(crate) struct Overruns {
     unsure: BTreeSet<ObjectKey>,
     /// Jobs, pods and groups that run more than their Workloads hold.
     known: BTreeMap<ObjectKey, Overrun>,
+    /// Charges of jobs that are gone, by the uid of their Workload, which is kept until their pods have ended.
+    outlived: BTreeMap<String, BeyondSpec>,
 }
 
 /// Usage beyond quota of one job, pod or group.
@@ -182,6 +184,21 @@ impl Control {
         self.quota.overruns.unsure.extend(whole.into_iter().chain([object]));
     }
 
+    /// A TrainingJob is gone, or another one has its name.
+    pub(crate) fn note_gone_training(&mut self, object: &ObjectKey) {
+        if self.leads() {
+            self.quota.overruns.unsure.insert(object.clone());
+        }
+    }
+
+    /// Pods that no Job counts any more have come or gone: the job is looked at of which their Job was a part.
+    pub(crate) fn note_left_pods(&mut self, whole: &str) {
+        if self.leads() {
+            let object = self.view.workloads.owned_by(whole).find_map(WorkloadView::whole);
+            self.look_again_at(object);
+        }
+    }
+
     /// A queue has come or changed: usage beyond quota may be charged to another one now.
     pub(crate) fn charge_overruns_again(&mut self) {
         self.quota.overruns.unsure.extend(self.quota.overruns.known.keys().cloned());
@@ -190,6 +207,7 @@ impl Control {
     /// A process that comes to lead looks at everything that runs.
     pub(crate) fn find_overruns(&mut self) {
         self.charge_overruns_again();
+        self.count_all_ending_pods();
         for (object, job) in self.view.jobs.iter().filter(|(_, job)| job.pods > 0) {
             self.quota.overruns.unsure.extend(whole_of(object, job));
             self.quota.overruns.unsure.insert(object.clone());
@@ -210,15 +228,17 @@ impl Control {
 
     /// Looks for usage beyond quota where that may have changed, and passes it to the engine.
     pub(crate) fn look_at_overruns(&mut self, now: Timestamp) {
+        self.end_outlived();
         for object in std::mem::take(&mut self.quota.overruns.unsure) {
             // Offline a job that runs may have been read without its Workload.
             let counts = |found: &Found| found.is_beyond() && !(self.session.is_offline && found.pods[1] == 0);
             let found = self.context().overrun_of(&object).filter(counts);
-            let old = self.quota.overruns.known.remove(&object);
-            if let Some(old) = old.as_ref().filter(|old| found.is_none() && self.context().outlives(&object, old)) {
-                let (charge, pods) = (old.charge.clone(), old.pods);
-                self.quota.overruns.known.insert(object, Overrun { charge, pods, doubled: None, crowded: old.crowded });
-                continue;
+            let mut old = self.quota.overruns.known.remove(&object);
+            let charge = old.as_ref().and_then(|old| old.charge.clone());
+            if let Some(charge) = charge.filter(|charge| self.context().outlives(&object, charge)) {
+                // Another job may have its name by now.
+                self.quota.overruns.outlived.insert(charge.carrier.clone(), charge);
+                old = None;
             }
             let before = old.as_ref().and_then(|old| old.charge.clone());
             let charge = found.as_ref().and_then(Found::spec);
@@ -285,6 +305,16 @@ impl Control {
         self.mirror_waiting_of(&uid);
         self.touch_owned_by(&uid);
     }
+
+    /// Ends the charges of jobs that are gone, where no pod of them is left. Nearly always there is none.
+    fn end_outlived(&mut self) {
+        let workloads = &self.view.workloads;
+        let has_ended = |uid: &&String| workloads.by_uid(uid).is_none() || self.remains.pods_are_gone(uid);
+        let ended: Vec<String> = self.quota.overruns.outlived.keys().filter(has_ended).cloned().collect();
+        for charge in ended.iter().filter_map(|uid| self.quota.overruns.outlived.remove(uid)).collect::<Vec<_>>() {
+            self.engine(engine::Delta::Beyond(none(&charge)));
+        }
+    }
 }
 
 impl Context<'_> {
@@ -297,15 +327,19 @@ impl Context<'_> {
     }
 
     /// Whether pods that ran beyond quota outlive their job: it is gone, and its Workload is kept until none of them is left.
-    fn outlives(&self, object: &ObjectKey, overrun: &Overrun) -> bool {
-        let workload = overrun.charge.as_ref().and_then(|charge| self.view.workloads.by_uid(&charge.carrier));
-        let is_gone = object.kind.is_job() && !self.view.jobs.contains_key(object);
-        is_gone && workload.is_some_and(|workload| !self.remains.pods_are_gone(&workload.uid))
+    fn outlives(&self, object: &ObjectKey, charge: &BeyondSpec) -> bool {
+        let workload = self.view.workloads.by_uid(&charge.carrier);
+        let Some(workload) = workload.filter(|_| object.kind.is_admitted_with_pods()) else { return false };
+        let owner = workload.owner.as_ref().map(|owner| &owner.uid);
+        let is_gone = self.uid_of(object).is_none_or(|uid| owner.is_some_and(|owner| *owner != uid));
+        is_gone && !self.remains.pods_are_gone(&workload.uid)
     }
 
     /// Whether the job of a Workload runs something beyond the quota that it holds, as far as is known.
     pub(crate) fn has_overrun(&self, workload: &WorkloadView) -> bool {
-        workload.whole().is_some_and(|whole| self.quota.overruns.known.contains_key(&whole))
+        let overruns = &self.quota.overruns;
+        let is_known = || workload.whole().is_some_and(|whole| overruns.known.contains_key(&whole));
+        overruns.outlived.contains_key(&workload.uid) || is_known()
     }
 
     /// Whether the job of a Workload runs pods without any quota: the Workload waits until they have ended, since a reservation in the meantime would

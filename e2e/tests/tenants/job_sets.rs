@@ -1,5 +1,7 @@
 //! Writes of a tenant into JobSets and their Jobs.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::JOB;
@@ -7,12 +9,25 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 
+use super::jobs::lingers;
 use super::tenant::Tenant;
 
 /// A JobSet that borrows all that is lent, with its pod on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&t.job_set("js", "2")).await?;
+        t.pods_run(1).await
+    }
+    .boxed()
+}
+
+/// A JobSet that borrows all that is lent; its pod takes its time to end.
+pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let mut set = t.job_set("js", "2");
+        let mut slow = lingers(t, "any", "2").manifest();
+        set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"] = slow["spec"]["template"].take();
+        t.create(&set).await?;
         t.pods_run(1).await
     }
     .boxed()
@@ -73,6 +88,18 @@ pub(crate) fn its_job_is_kept<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
         let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
         if t.patch(JOB, "js-w-0", &hold).await? {
             JOB.delete(&t.client, &t.s.namespace, "js-w-0").await?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+/// F9: its Job is deleted again and again, and made anew while the pods of the one before end.
+pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        for _ in 0..6 {
+            JOB.delete(&t.client, &t.s.namespace, "js-w-0").await?;
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
         Ok(())
     }

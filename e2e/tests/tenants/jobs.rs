@@ -147,7 +147,7 @@ pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
 }
 
 /// A Job whose pods need twenty seconds to end, of the minute that they say they need.
-fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
+pub(crate) fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
     t.job(name, cpu).pod_spec(&json!({"terminationGracePeriodSeconds": 60})).termination_ms(20_000)
 }
 

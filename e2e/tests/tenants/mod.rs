@@ -79,6 +79,14 @@ const OF_JOBS: &[Attack] = &[
     attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable),
     attack("training-own-controller", true, trainings::borrows, trainings::its_job_names_another_controller),
     attack("training-job-grows", false, trainings::borrows, trainings::its_job_grows),
+    attack("set-deletes-job", false, job_sets::borrows_and_lingers, job_sets::its_job_is_deleted_again_and_again),
+    attack(
+        "training-deletes-job",
+        false,
+        trainings::borrows_and_lingers,
+        trainings::its_job_is_deleted_again_and_again,
+    ),
+    attack("training-grows-slowly", false, trainings::borrows_and_lingers, trainings::its_job_grows),
     attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
 ];
 

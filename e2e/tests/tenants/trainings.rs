@@ -1,24 +1,45 @@
 //! Writes of a tenant into TrainingJobs and their Jobs.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use berth_e2e::kinds::{JOB, TRAINING_JOB};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tenant::Tenant;
 
+/// A TrainingJob that borrows all that is lent, with these annotations at its pods and that many seconds for them to end.
+async fn run(t: &Tenant<'_>, annotations: Value, grace: u32) -> Result<()> {
+    let pods = json!({"metadata": {"annotations": annotations},
+        "spec": {"terminationGracePeriodSeconds": grace, "containers": [{"name": "main", "image": "train"}]}});
+    t.create(&json!({"apiVersion": TRAINING_JOB.api_version, "kind": TRAINING_JOB.kind,
+        "metadata": {"namespace": t.s.namespace, "name": "t"},
+        "spec": {"jobType": "PyTorchJob", "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
+            "schedulingConfig": {"queue": "queue"}, "template": pods}}))
+        .await?;
+    t.pods_run(2).await
+}
+
 /// A TrainingJob that borrows all that is lent, with its pods on nodes.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    run(t, json!({"e2e.berth.dev/outcome": "never"}), 1).boxed()
+}
+
+/// The same; its pods need twenty seconds to end, of the minute that they say they need.
+pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    run(t, json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "20000"}), 60).boxed()
+}
+
+/// F9: its Job is deleted again and again, and made anew while the pods of the one before end.
+pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
-        let pods = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "never"}},
-            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "train"}]}});
-        t.create(&json!({"apiVersion": TRAINING_JOB.api_version, "kind": TRAINING_JOB.kind,
-            "metadata": {"namespace": t.s.namespace, "name": "t"},
-            "spec": {"jobType": "PyTorchJob", "resources": {"maxReplicas": 2, "replicaResources": {"cpu": "1"}},
-                "schedulingConfig": {"queue": "queue"}, "template": pods}}))
-            .await?;
-        t.pods_run(2).await
+        for _ in 0..4 {
+            JOB.delete(&t.client, &t.s.namespace, "t-worker").await?;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        Ok(())
     }
     .boxed()
 }

@@ -122,17 +122,33 @@ impl OddPods {
 impl Control {
     pub(crate) fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
         match change {
-            Change::Apply(pod) => self.put_job_pod(*pod, now),
-            Change::Delete(pod) => self.drop_job_pod(*pod, now),
+            Change::Apply(pod) => self.see_job_pod(*pod, now),
+            Change::Delete(pod) => {
+                self.forget_ending_pod(&(pod.namespace.clone(), pod.name.clone()));
+                self.drop_job_pod(*pod, now);
+            }
             Change::Only(listed) => self.miss_job_pods(&listed.into_iter().collect(), now),
             Change::Reset(pods) => {
                 let listed = pods.iter().map(|pod| (pod.namespace.clone(), pod.name.clone())).collect();
                 for pod in pods {
-                    self.put_job_pod(*pod, now);
+                    self.see_job_pod(*pod, now);
                 }
                 self.miss_job_pods(&listed, now);
             }
         }
+    }
+
+    fn see_job_pod(&mut self, pod: JobPod, now: Timestamp) {
+        if !pod.deleting && self.view.ending_pods.is_empty() {
+            self.put_job_pod(pod, now);
+            return;
+        }
+        let name = (pod.namespace.clone(), pod.name.clone());
+        let ending = self.context().ending_pod(&pod);
+        self.put_job_pod(pod, now);
+        // A pod that is beside its Job is charged as such.
+        let is_beside = self.view.odd_pods.get(&name).is_some_and(OddPod::is_beside);
+        self.note_ending_pod(&name, ending.filter(|_| !is_beside));
     }
 
     fn put_job_pod(&mut self, mut pod: JobPod, now: Timestamp) {
@@ -196,6 +212,7 @@ impl Control {
 
     /// Odd pods that a list does not have are gone, or have lost the label while nobody looked.
     fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
+        self.miss_ending_pods(listed);
         let mut missed = Vec::new();
         for (name, odd) in self.view.odd_pods.0.iter_mut().filter(|(name, odd)| odd.watched && !listed.contains(*name))
         {

@@ -246,6 +246,7 @@ impl Control {
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.touch_owned_by(uid);
         self.touch_jobs_below(&object_key.namespace, uid);
+        self.note_gone_training(object_key);
         let name = (object_key.namespace.clone(), object_key.name.clone());
         self.training.forget_training_job(&name, uid);
         self.reports.measures.push(training_figures::forget(&name));

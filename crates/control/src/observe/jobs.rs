@@ -79,6 +79,7 @@ impl Control {
         self.reports.told.remove(object);
         if let Some(old) = self.view.jobs.remove(object) {
             self.touch_jobs_below(&object.namespace, &old.uid);
+            self.count_ending_pods_of(&object.namespace, &old.uid);
             if let Some(uid) = attempt_of(object, &old) {
                 self.note_attempt(&uid);
             }
@@ -161,7 +162,11 @@ impl Control {
         self.note_child(&object, &job);
         self.note_pods_since(&object, &job);
         let owned: Vec<Name> = self.view.workloads.owned_by(&job.uid).map(WorkloadView::key).collect();
+        let counts_others = (appeared || changes_hands).then(|| job.uid.clone());
         self.view.jobs.insert(object.clone(), job);
+        if let Some(uid) = counts_others {
+            self.count_ending_pods_of(&object.namespace, &uid);
+        }
         self.view.shed_job(&object);
         self.flights.seen(&object, version);
         self.touch_related(&object);

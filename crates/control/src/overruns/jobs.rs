@@ -147,6 +147,10 @@ impl<'a> Context<'a> {
             let sum = runs.entry(stray.pod.set.to_string()).or_default();
             *sum = sum.saturating_add(1);
         }
+        for (set, left) in self.view.ending_pods.left_of(&object.namespace, uid) {
+            let sum = runs.entry(set.to_owned()).or_default();
+            *sum = sum.saturating_add(left);
+        }
         let held = self.held_by(uid);
         for set in workload.iter().flat_map(|workload| &workload.shape.pod_sets) {
             found.count(self, &held, set, runs.get(&set.name).copied().unwrap_or_default());

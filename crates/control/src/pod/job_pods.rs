@@ -14,7 +14,7 @@ use crate::controller::{after, key};
 use crate::job::altered::evict_and_pause;
 use crate::job::left;
 use crate::pod::right::outgrown;
-use crate::workload::orphan::{Standing, standing};
+use crate::workload::orphan::{Standing, probe_pods, standing};
 use crate::workload::status::seconds;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource};
 
@@ -53,7 +53,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
 
 /// The decision, or a wait in place of one that gives quota of a workload back while pods run for which no Job answers.
 pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
-    if ctx.view.odd_pods.is_empty() {
+    if ctx.view.odd_pods.is_empty() && ctx.view.ending_pods.is_empty() {
         return decision;
     }
     let Decision::Write(draft) = &decision else { return decision };
@@ -71,6 +71,12 @@ pub(crate) fn after_strays(ctx: &Context<'_>, decision: Decision, now: Timestamp
     let mut let_go = ctx.odd_pods_of(workload).filter(|(_, odd)| odd.is_beside());
     if let_go.next().is_some() && !ctx.remains.pods_are_gone(&workload.uid) {
         return left::of_leaving(ctx, workload, now);
+    }
+    // A job at rest does not know of pods whose Job was deleted before them. Where another slice has taken over, that one waits for them.
+    let has_left = ctx.view.ending_pods.has_left(workload) && !ctx.remains.pods_are_gone(&workload.uid);
+    let owner = workload.owner.as_ref().filter(|_| has_left);
+    if owner.is_some_and(|owner| ctx.view.slice_of(&owner.uid).is_none_or(|slice| slice.uid == workload.uid)) {
+        return probe_pods(ctx, workload);
     }
     decision
 }

@@ -66,7 +66,9 @@ impl<'a> Case<'a> {
         }
         altered.iter().find_map(|one| {
             let why = if stopped { SUSPENDED.to_owned() } else { format!("it was changed, and {}", one.words) };
-            self.delete_where(&why, |job| job.uid == one.job.uid)
+            let is_it = |job: &JobState| job.uid == one.job.uid;
+            // Pods beyond the quota end before others come in their place.
+            if stopped { self.delete_where(&why, is_it) } else { self.drive_out_where(&why, is_it) }
         })
     }
 
@@ -75,7 +77,7 @@ impl<'a> Case<'a> {
         let jobs = &self.ctx.view.jobs;
         let taken = |object: &ObjectKey| jobs.get(object).filter(|job| self.is_taken_from_us(job) && !job.deleting);
         let job = self.roles().iter().find_map(|role| taken(&self.child_key(role)))?;
-        self.delete_where(DISOWNED, |other| other.uid == job.uid)
+        self.drive_out_where(DISOWNED, |other| other.uid == job.uid)
     }
 
     /// Time until which a suspended Job is left as it is, while everything else goes on: such a Job uses nobody else's quota. A job whose Jobs are
@@ -133,7 +135,8 @@ impl<'a> Case<'a> {
     /// less are left alone, as those of groups are: they use nobody else's quota, and a policy that changes each Job on creation may have made them
     /// so.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
-        let job = self.child(&role).filter(|job| job.finished.is_none())?;
+        let goes = |job: &JobState| job.deleting && self.ctx.remains.job_is_rid_of_pods(&job.uid);
+        let job = self.child(&role).filter(|job| job.finished.is_none() && !goes(job))?;
         if job.suspended {
             return Some(Alteration { role, job, words: String::new() });
         }

@@ -14,6 +14,7 @@ use crate::capacity::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, l
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{after_seconds, key};
 use crate::job::altered::next_pause;
+use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
 use crate::training_job::elastic::granted;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
@@ -33,6 +34,11 @@ const NODES_SECONDS: i64 = 30;
 impl Case<'_> {
     /// Decides about an admitted job: everything that runs it is there, and becomes ready in time.
     pub(super) fn running(&self, workload: &WorkloadView) -> Decision {
+        let overgrown = overgrown(self.ctx, &key(Kind::TrainingJob, self.name), workload, self.now);
+        Decision::first_or_earliest(overgrown, || self.restarts_or_runs(workload))
+    }
+
+    fn restarts_or_runs(&self, workload: &WorkloadView) -> Decision {
         if let Some(decision) = self.restarting(workload) {
             return decision;
         }

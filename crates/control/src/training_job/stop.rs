@@ -17,6 +17,13 @@ use berth_jobs::training::training_end;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
+/// Order in which a Job and its pods go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    JobFirst,
+    PodsFirst,
+}
+
 impl Case<'_> {
     /// Stops an evicted job: nothing of it may run when its quota goes back.
     pub(super) fn stop(&self, workload: &WorkloadView) -> Decision {
@@ -128,6 +135,15 @@ impl Case<'_> {
     }
 
     pub(super) fn delete_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
+        self.delete_in_order(Order::JobFirst, why, wanted)
+    }
+
+    /// The same where pods go before their Job: it counts them until they have ended, and its name stays taken so long.
+    pub(super) fn drive_out_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
+        self.delete_in_order(Order::PodsFirst, why, wanted)
+    }
+
+    fn delete_in_order(&self, order: Order, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         let children = self.ctx.view.children_of(self.name, &self.view.uid);
         let known = self.roles().into_iter().chain(self.view.roles.iter().cloned()).map(|role| self.child_key(&role));
         // Jobs of roles that the spec does not have any more are included.
@@ -151,7 +167,8 @@ impl Case<'_> {
             }
             let role = object.name.get(self.name.1.len().saturating_add(1)..).unwrap_or_default();
             let notice = self.notice(EventType::Normal, reasons::STOPPED, format!("{role}: {why}"));
-            let delete = if kept { Draft::delete_owned_first } else { Draft::delete };
+            let owned_first = kept || order == Order::PodsFirst;
+            let delete = if owned_first { Draft::delete_owned_first } else { Draft::delete };
             return Some(Decision::write(delete(Purpose::StopTraining, object.clone(), &job.uid).telling(notice)));
         }
         None

@@ -313,7 +313,10 @@ impl Cluster {
         match question {
             Question::ProbePods { pods, most } => {
                 let labelled = self.labelled.iter().filter(|(uid, pod)| *uid == pods.uid && pods.has(pod)).count();
-                let there = self.active_of(pods) > 0 || self.pods_left.contains(&pods.uid) || labelled > *most;
+                let there = self.active_of(pods) > 0
+                    || self.has_job_pods(pods)
+                    || self.pods_left.contains(&pods.uid)
+                    || labelled > *most;
                 if there { Outcome::Busy(500) } else { Outcome::Applied { resource_version: String::new() } }
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),

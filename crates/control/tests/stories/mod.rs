@@ -15,6 +15,7 @@ mod crowds;
 mod edits;
 mod elastic;
 mod ended_pods;
+mod ending_pods;
 mod endings;
 mod ends;
 mod events;

@@ -13,23 +13,23 @@ use crate::stories::training::started;
 use crate::stories::{one_queue, pod_queue};
 
 /// Totals in use in the status of a queue.
-fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
+pub fn shown(cluster: &Cluster, queue: &str) -> [Value; 2] {
     let status = &cluster.objects[&Cluster::key(Kind::ClusterQueue, "", queue)]["status"];
     ["flavorsReservation", "flavorsUsage"].map(|list| status[list][0]["resources"][0]["total"].clone())
 }
 
-fn both(amount: &str) -> [Value; 2] {
+pub fn both(amount: &str) -> [Value; 2] {
     [json!(amount), json!(amount)]
 }
 
 /// The Job controller says how many pods of a Job there are.
-fn counts(cluster: &mut Cluster, name: &str, active: i32, terminating: i32) {
+pub fn counts(cluster: &mut Cluster, name: &str, active: i32, terminating: i32) {
     cluster.edit(Kind::JOB, "team", name, &json!({"status": {"active": active, "terminating": terminating}}));
     cluster.pass(7);
 }
 
 /// A job of two pods that runs in a queue of that many cpus.
-fn running(quota: &str) -> Cluster {
+pub fn running(quota: &str) -> Cluster {
     let mut cluster = one_queue(quota);
     let mut two = job("t", "lq", "1", true);
     two["spec"]["parallelism"] = json!(2);

@@ -1,6 +1,6 @@
 //! Pods of Jobs as objects, where a story is about them: their watch shows metadata alone, and those with the name of a pod set.
 
-use berth_control::write::{Kind, ObjectKey};
+use berth_control::write::{Kind, ObjectKey, PodsOf};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -51,6 +51,14 @@ impl Cluster {
                 "batch.kubernetes.io/job-name": null, "job-name": null}}),
         );
         self.mark_pod(pod, &json!({"ownerReferences": null, "finalizers": []}));
+    }
+
+    /// Whether there are pods of a job among them.
+    pub(super) fn has_job_pods(&self, pods: &PodsOf) -> bool {
+        let mut all = self.objects.iter().filter(|(key, _)| key.kind == Kind::JobPod).map(|(_, pod)| &pod["metadata"]);
+        all.any(|pod| {
+            pod["labels"][pods.label] == json!(pods.uid) && pods.has(&serde_json::from_value(pod.clone()).unwrap())
+        })
     }
 
     /// Pods of suspended Jobs are deleted.

@@ -1,0 +1,322 @@
+//! Pods that outlive their Job, which a JobSet or TrainingJob is made of and which is made again at once. They are charged until they have ended.
+
+use berth_control::write::{Kind, ObjectKey, Purpose};
+use serde_json::{Value, json};
+
+use crate::stories::cluster::{Cluster, job};
+use crate::stories::jobsets::slices;
+use crate::stories::kept_quota::name_of;
+use crate::stories::one_queue;
+use crate::stories::overruns::{both, counts, running, shown};
+use crate::stories::random::{Dice, seeds};
+use crate::stories::training::{started, training};
+
+const HOLD: &str = "example.com/hold";
+
+/// A JobSet or TrainingJob `a` that runs.
+struct Run {
+    cluster: Cluster,
+    kind: Kind,
+    /// Name of its first Job, which has two pods of a cpu.
+    job: &'static str,
+    /// Cpus that it holds.
+    held: i64,
+    workload: String,
+}
+
+/// Both kinds, in a queue of that many cpus more than they hold.
+fn runs(more: i64) -> [Run; 2] {
+    let mut set = one_queue(&(4 + more).to_string());
+    set.job_sets_run = true;
+    set.put(Kind::JOB_SET, slices());
+    set.pass(9);
+    let mut training = started(&(2 + more).to_string(), json!({}));
+    training.pass(9);
+    [(set, Kind::JOB_SET, "a-job-0", 4), (training, Kind::TrainingJob, "a-worker", 2)].map(
+        |(cluster, kind, job, held)| {
+            let begins = if kind == Kind::JOB_SET { "jobset-a-" } else { "trainingjob-a-" };
+            let workload = name_of(&cluster, begins);
+            assert_eq!(shown(&cluster, "cq"), both(&held.to_string()), "{:?}", cluster.writes);
+            Run { cluster, kind, job, held, workload }
+        },
+    )
+}
+
+impl Run {
+    fn job_key(&self) -> ObjectKey {
+        Cluster::key(Kind::JOB, "team", self.job)
+    }
+
+    fn job_uid(&self) -> Value {
+        self.cluster.job(self.job)["metadata"]["uid"].clone()
+    }
+
+    /// Pods of the first Job, which take their time to end.
+    fn pods(&mut self, names: &[&str]) -> Vec<ObjectKey> {
+        let uid = self.cluster.objects[&Cluster::key(self.kind, "team", "a")]["metadata"]["uid"].clone();
+        let labels = if self.kind == Kind::JOB_SET {
+            json!({"jobset.sigs.k8s.io/jobset-uid": uid, "kueue.x-k8s.io/podset": "job"})
+        } else {
+            json!({"berth.dev/training-job-uid": uid, "kueue.x-k8s.io/podset": "worker"})
+        };
+        let put = |name: &&str| self.cluster.put_pod_of(name, (self.job, &labels), &self.workload, "1");
+        names.iter().map(put).collect()
+    }
+
+    fn end(&mut self, pods: &[ObjectKey]) {
+        for pod in pods {
+            self.cluster.mark_pod(pod, &json!({"finalizers": []}));
+            self.cluster.delete(pod);
+        }
+        self.cluster.pass(7);
+    }
+
+    /// The queue is charged so many cpus more than the job holds.
+    fn is_charged(&self, beyond: i64) {
+        let all = both(&(self.held + beyond).to_string());
+        assert_eq!(shown(&self.cluster, "cq"), all, "{:?}: {:?}", self.kind, self.cluster.writes);
+    }
+
+    /// Another process leads from now on: one that begins, or one that has seen everything.
+    fn changes_hands(&mut self, restarts: bool) {
+        if restarts { self.cluster.restart() } else { self.cluster.fail_over() }
+    }
+}
+
+/// Somebody deletes a Job, and it is made again at once, while the pods of the old one end: both are charged, whichever watch shows more, and whichever
+/// process leads.
+#[test]
+fn pods_of_deleted_part_are_charged_until_they_have_ended() {
+    for (pods_first, restarts) in [(false, None), (true, None), (false, Some(true)), (true, Some(false))] {
+        for mut run in runs(2) {
+            run.cluster.stand_by();
+            let pods = run.pods(&["x", "y"]);
+            if pods_first {
+                pods.iter().for_each(|pod| run.cluster.delete(pod));
+            }
+            run.cluster.pass(7);
+            run.is_charged(0);
+            let (key, before) = (run.job_key(), run.job_uid());
+            run.cluster.delete(&key);
+            if let Some(restarts) = restarts {
+                run.changes_hands(restarts);
+            }
+            run.cluster.pass(7);
+            assert_ne!(run.job_uid(), before, "it is made again: {:?}", run.cluster.writes);
+            run.is_charged(2);
+            run.cluster.put(Kind::JOB, job("next", "lq", "1", true));
+            run.cluster.pass(7);
+            assert!(!run.cluster.is("next", "Admitted"), "{:?}", run.cluster.writes);
+            let asked = [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|what| run.cluster.count(what));
+            assert_eq!(asked, [0, 0, 0], "they end: {:?}", run.cluster.writes);
+            run.end(&pods);
+            assert!(run.cluster.is("next", "Admitted"), "{:?}", run.cluster.writes);
+            run.is_charged(1);
+        }
+    }
+}
+
+/// Quota is free when the pods are gone, also those of a Job that was deleted before.
+#[test]
+fn quota_waits_for_pods_of_deleted_part() {
+    for mut run in runs(0) {
+        let pods = run.pods(&["x", "y"]);
+        let key = run.job_key();
+        run.cluster.delete(&key);
+        run.cluster.pass(7);
+        run.cluster.edit(Kind::Workload, "team", &run.workload, &json!({"spec": {"active": false}}));
+        run.cluster.pass(30);
+        assert!(run.cluster.workload_is(&run.workload, "QuotaReserved"), "{:?}: {:?}", run.kind, run.cluster.writes);
+        run.end(&pods);
+        run.cluster.pass(60);
+        assert!(!run.cluster.workload_is(&run.workload, "QuotaReserved"), "{:?}: {:?}", run.kind, run.cluster.writes);
+        assert_eq!(shown(&run.cluster, "cq"), both("0"), "{:?}: {:?}", run.kind, run.cluster.writes);
+    }
+}
+
+/// Each deletion leaves a generation of pods behind: that has an end.
+#[test]
+fn part_deleted_again_and_again_evicts_its_job() {
+    for mut run in runs(0) {
+        let mut left = Vec::new();
+        for names in [["a", "b"], ["c", "d"], ["e", "f"]] {
+            left.extend(run.pods(&names));
+            let key = run.job_key();
+            run.cluster.delete(&key);
+            run.cluster.pass(10);
+        }
+        run.is_charged(6);
+        assert!(!run.cluster.workload_is(&run.workload, "Evicted"), "{:?}: {:?}", run.kind, run.cluster.writes);
+        run.cluster.pass(70);
+        let told = run.cluster.notices.iter().filter(|notice| notice.reason == "EvictedDueToPodsBeyondQuota");
+        assert_eq!(told.count(), 1, "{:?}: {:?}", run.kind, run.cluster.writes);
+        assert!(run.cluster.workload_is(&run.workload, "QuotaReserved"), "{:?}: {:?}", run.kind, run.cluster.writes);
+        run.end(&left);
+        run.cluster.pass(120);
+        assert!(run.cluster.workload_is(&run.workload, "Admitted"), "{:?}: {:?}", run.kind, run.cluster.writes);
+        run.is_charged(0);
+    }
+}
+
+/// The status of a Job counts its pods that end, as long as the Job is there: as where a controller deletes the pods before the Job.
+#[test]
+fn ending_pods_of_part_that_counts_them_are_charged_once() {
+    for mut run in runs(4) {
+        let pods = run.pods(&["x", "y"]);
+        pods.iter().for_each(|pod| run.cluster.delete(pod));
+        run.cluster.controller_sleeps = true;
+        counts(&mut run.cluster, run.job, 2, 2);
+        run.is_charged(2);
+        run.cluster.restart();
+        run.cluster.pass(7);
+        run.is_charged(2);
+        counts(&mut run.cluster, run.job, 2, 0);
+        run.end(&pods);
+        run.is_charged(0);
+    }
+}
+
+/// A Job of a TrainingJob is made larger and taken away from it, or only the first. It goes after its pods, and is charged until then.
+#[test]
+fn enlarged_part_goes_after_its_pods() {
+    for disowned in [false, true] {
+        let [_, mut run] = runs(4);
+        run.cluster.edit(Kind::JOB, "team", run.job, &json!({"metadata": {"finalizers": [HOLD]}}));
+        run.cluster.pass(12);
+        let pods = run.pods(&["w", "x", "y", "z"]);
+        run.cluster.controller_sleeps = true;
+        let grown = json!({"spec": {"parallelism": 4, "completions": 4}, "status": {"active": 4}});
+        run.cluster.edit(Kind::JOB, "team", run.job, &grown);
+        if disowned {
+            run.cluster.edit(Kind::JOB, "team", run.job, &json!({"metadata": {"ownerReferences": null}}));
+        }
+        run.cluster.pass(2);
+        let told = format!("{disowned}: {:?}", run.cluster.writes);
+        assert_eq!(run.cluster.count(Purpose::StopTraining), 1, "{told}");
+        let old = run.cluster.job(run.job);
+        // The collector deletes the pods of a Job that goes after them.
+        assert_eq!(
+            (&old["status"]["active"], old["metadata"]["deletionTimestamp"].is_string()),
+            (&json!(0), true),
+            "{told}"
+        );
+        pods.iter().for_each(|pod| run.cluster.delete(pod));
+        if !disowned {
+            counts(&mut run.cluster, run.job, 0, 4);
+        }
+        run.cluster.pass(7);
+        run.is_charged(2);
+        run.end(&pods);
+        run.cluster.controller_sleeps = false;
+        let before = run.job_uid();
+        run.cluster.edit(Kind::JOB, "team", run.job, &json!({"metadata": {"finalizers": []}}));
+        run.cluster.pass(15);
+        assert_ne!(run.job_uid(), before, "{disowned}: {:?}", run.cluster.writes);
+        run.is_charged(0);
+    }
+}
+
+/// A job whose pods run beyond its quota is deleted, and another one of its name comes: the pods are charged until they have ended all the same.
+#[test]
+fn charge_of_deleted_job_outlives_its_name() {
+    let mut cluster = running("5");
+    counts(&mut cluster, "t", 2, 2);
+    assert_eq!(shown(&cluster, "cq"), both("4"), "{:?}", cluster.writes);
+    cluster.keep_pods_of(Kind::JOB, "t");
+    cluster.delete(&Cluster::key(Kind::JOB, "team", "t"));
+    cluster.put(Kind::JOB, job("t", "lq", "2", true));
+    cluster.pass(10);
+    assert!(!cluster.is("t", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("4"), "{:?}", cluster.writes);
+    cluster.pods_left.clear();
+    cluster.controller_sleeps = false;
+    cluster.pass(20);
+    assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
+    assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
+}
+
+/// The same of a TrainingJob and a JobSet, of which pods of a deleted Job are left.
+#[test]
+fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
+    for named in [false, true] {
+        for mut run in runs(4) {
+            let pods = run.pods(&["x", "y"]);
+            let (key, whole) = (run.job_key(), Cluster::key(run.kind, "team", "a"));
+            run.cluster.delete(&key);
+            run.cluster.pass(7);
+            run.is_charged(2);
+            run.cluster.keep_pods_of(run.kind, "a");
+            run.cluster.delete(&whole);
+            if named {
+                let again = if run.kind == Kind::JOB_SET { slices() } else { training("a", json!({})) };
+                run.cluster.put(run.kind, again);
+            }
+            run.cluster.pass(20);
+            let own = if named && run.kind == Kind::TrainingJob { 2 } else { 0 };
+            run.is_charged(2 + own);
+            run.cluster.pods_left.clear();
+            run.end(&pods);
+            run.cluster.pass(30);
+            let own = if named { run.held } else { 0 };
+            assert_eq!(shown(&run.cluster, "cq"), both(&own.to_string()), "{:?}: {:?}", run.kind, run.cluster.writes);
+        }
+    }
+}
+
+impl Run {
+    /// Cpus that the Workload holds, or more where more pods run: those that Jobs count, and those that end after their Job has gone.
+    fn used(&self) -> i64 {
+        let all = |kind: Kind| self.cluster.objects.iter().filter(move |(key, _)| key.kind == kind).map(|(_, one)| one);
+        let number = |value: &Value| value.as_i64().unwrap_or(0);
+        let counted = |job: &Value| number(&job["status"]["active"]) + number(&job["status"]["terminating"]);
+        let is_left = |pod: &&Value| {
+            let job = &pod["metadata"]["ownerReferences"][0]["uid"];
+            pod["metadata"]["deletionTimestamp"].is_string() && all(Kind::JOB).all(|one| one["metadata"]["uid"] != *job)
+        };
+        let left = i64::try_from(all(Kind::JobPod).filter(is_left).count()).unwrap();
+        let holds = self.cluster.workload_is(&self.workload, "QuotaReserved");
+        (all(Kind::JOB).map(counted).sum::<i64>() + left).max(if holds { self.held } else { 0 })
+    }
+
+    /// Something happens to a pod or Job, or another process leads.
+    fn event(&mut self, dice: &mut Dice, number: usize) {
+        let there = self.cluster.objects.contains_key(&self.job_key());
+        let pods = self.cluster.objects.keys().filter(|key| key.kind == Kind::JobPod).cloned().collect::<Vec<_>>();
+        match dice.below(9) {
+            0 => self.changes_hands(true),
+            1 => {
+                self.changes_hands(false);
+                self.cluster.stand_by();
+            }
+            2..=4 if there => {
+                self.pods(&[format!("p{number}").as_str()]);
+            }
+            5 | 6 if there => self.cluster.delete(&self.job_key()),
+            7 if !pods.is_empty() => self.end(&pods[..1 + dice.below(pods.len())]),
+            _ if !pods.is_empty() => self.cluster.delete(&pods[dice.below(pods.len())]),
+            _ => {}
+        }
+    }
+}
+
+/// The queue is charged once what Jobs count and what no Job counts, whatever happens to Jobs and pods, and whichever process leads.
+#[test]
+fn queue_is_charged_once_for_pods_with_and_without_job() {
+    let mut beyond = 0;
+    for seed in seeds(40) {
+        let mut dice = Dice::new(seed);
+        let [set, training] = runs(20);
+        let mut run = if dice.below(2) == 0 { set } else { training };
+        run.cluster.stand_by();
+        for number in 0..25 {
+            run.event(&mut dice, number);
+            let seconds = dice.seconds(2, 20);
+            run.cluster.pass(seconds);
+            let told = run.cluster.control.world().figures("cq").unwrap().reservation[0].total.get() / 1000;
+            let used = run.used();
+            assert_eq!(told, used, "seed {seed}, event {number}, {:?}: {:?}", run.kind, run.cluster.writes);
+            beyond += usize::from(used > run.held);
+        }
+    }
+    assert!(beyond > 50, "too tame: {beyond}");
+}
