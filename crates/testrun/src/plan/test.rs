@@ -95,7 +95,7 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
     ]
 }
 
-/// Whether the documentation of a crate has an example. Most libraries would be compiled once more for examples, which takes two minutes.
+/// True where the documentation of a crate has an example. Most libraries would be compiled once more for examples, which takes two minutes.
 fn has_examples() -> Result<bool> {
     let output = Command::new("git").args(["ls-files", "-z", "--", "*.rs"]).output().context("git ls-files")?;
     ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
