@@ -13,6 +13,7 @@ mod duration;
 mod flags;
 mod gates;
 mod generated;
+mod lines;
 mod logging;
 mod schema;
 mod webhooks;

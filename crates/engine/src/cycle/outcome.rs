@@ -29,11 +29,11 @@ pub enum Outcome {
     PreemptionNoCandidates,
     /// The head was nominated and lost against others in the cycle.
     FailedAfterNomination,
-    /// Its namespace does not match the queue.
+    /// The head's namespace does not match the queue.
     NamespaceMismatch,
-    /// It issued preemptions and stays first.
+    /// The head issued preemptions and stays first.
     PendingPreemption,
-    /// Its preemptions could not be issued.
+    /// Preemptions of the head could not be issued.
     PreemptionFailed,
     /// A preemption gate of the head is closed.
     PreemptionGated,

@@ -1,9 +1,7 @@
 //! Faults of the configuration file: the field that is wrong, by which the line is found, and a sentence about it.
 
+use crate::lines::Node;
 use crate::schema;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
-use std::fmt;
 
 /// Something in the file that Berth does not accept.
 #[derive(Debug)]
@@ -22,7 +20,7 @@ impl Fault {
     /// The sentence behind the line of its field in the file; a field that is absent is sought in the innermost block around it that is there.
     pub(super) fn with_line(self, file: &str) -> String {
         let tree: Option<Node> = self.field.as_ref().and_then(|_| schema::parse(file).ok());
-        let line = tree.zip(self.field.as_deref()).and_then(|(tree, field)| tree.line_of(field));
+        let line = tree.zip(self.field.as_deref()).and_then(|(tree, field)| line_of(&tree, field));
         line.map_or_else(|| self.text.clone(), |line| format!("line {line}: {}", self.text))
     }
 }
@@ -33,100 +31,19 @@ impl From<String> for Fault {
     }
 }
 
-/// A node of a YAML file, with the lines of its keys and entries.
-#[derive(Debug)]
-enum Node {
-    Map(Vec<(Spanned<String>, Node)>),
-    List(Vec<Spanned<Node>>),
-    Scalar,
-}
-
-impl Node {
-    /// Line of a field, or of the innermost block around it that is there. A key may have dots: the longest one that the path begins with is meant.
-    fn line_of(&self, path: &str) -> Option<u64> {
-        let (line, node, rest) = match self {
-            Self::Map(entries) => {
-                let path = path.strip_prefix('.').unwrap_or(path);
-                let fits = entries.iter().filter_map(|(key, node)| {
-                    let rest = path.strip_prefix(key.value.as_str())?;
-                    (rest.is_empty() || rest.starts_with(['.', '['])).then_some((key, node, rest))
-                });
-                let (key, node, rest) = fits.max_by_key(|(key, ..)| key.value.len())?;
-                (key.referenced.line(), node, rest)
-            }
-            Self::List(entries) => {
-                let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
-                let entry = entries.get(index.parse::<usize>().ok()?)?;
-                (entry.referenced.line(), &entry.value, rest)
-            }
-            Self::Scalar => return None,
-        };
-        Some(node.line_of(rest).unwrap_or(line))
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyNode)
-    }
-}
-
-struct AnyNode;
-
-impl<'de> Visitor<'de> for AnyNode {
-    type Value = Node;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("any YAML")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = list.next_element()? {
-            entries.push(entry);
-        }
-        Ok(Node::List(entries))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Node::Map(entries))
-    }
+/// Line of a field, or of the innermost block around it that is there. A key may have dots: the longest one that the path begins with is meant.
+fn line_of(node: &Node, path: &str) -> Option<u64> {
+    let (entry, rest) = if let Some((item, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        (node.0.iter().find(|entry| entry.name == item)?, rest)
+    } else {
+        let path = path.strip_prefix('.').unwrap_or(path);
+        let fits = node.0.iter().filter_map(|entry| {
+            let rest = path.strip_prefix(entry.name.as_str())?;
+            (rest.is_empty() || rest.starts_with(['.', '['])).then_some((entry, rest))
+        });
+        fits.max_by_key(|(entry, _)| entry.name.len())?
+    };
+    Some(line_of(&entry.value.value, rest).unwrap_or(entry.line))
 }
 
 #[cfg(test)]

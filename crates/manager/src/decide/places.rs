@@ -1,8 +1,7 @@
 //! Lines of objects and their fields in the text of a file: read only when a message needs one.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use crate::lines::Node;
 use serde_saphyr::Spanned;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// The text of a file.
@@ -41,9 +40,9 @@ impl Place {
         let mut line = document.referenced.line();
         let mut at = &document.value;
         for step in list.into_iter().flatten().chain(steps(path)) {
-            let Some((_, found)) = at.0.iter().find(|(name, _)| *name == step) else { break };
-            line = found.referenced.line();
-            at = &found.value;
+            let Some(found) = at.0.iter().find(|entry| entry.name == step) else { break };
+            line = found.value.referenced.line();
+            at = &found.value.value;
         }
         format!("{file}:{line}")
     }
@@ -66,90 +65,6 @@ fn steps(path: &str) -> Vec<String> {
     }
     steps.retain(|step| !step.is_empty());
     steps
-}
-
-/// The fields or items of a value, each with its place.
-#[derive(Debug, Default)]
-struct Node(Vec<(String, Spanned<Node>)>);
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Nodes)
-    }
-}
-
-struct Nodes;
-
-impl<'de> Visitor<'de> for Nodes {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            fields.push((name, map.next_value()?));
-        }
-        Ok(Node(fields))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element()? {
-            all.push((all.len().to_string(), item));
-        }
-        Ok(Node(all))
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Node::default())
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_bytes<E>(self, _: &[u8]) -> Result<Node, E> {
-        Ok(Node::default())
-    }
 }
 
 #[cfg(test)]
