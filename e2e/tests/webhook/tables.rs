@@ -55,15 +55,21 @@ fn table(kind: Kind) -> Result<Table> {
     serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", path.display()))
 }
 
-/// The object with a change; a key with a slash at its beginning is a JSON pointer.
+/// The object with a change; a key with a slash at its beginning is a JSON pointer, of which all but the last name must exist.
 fn changed(object: &Value, change: &Value) -> Result<Value> {
     let mut object = object.clone();
     let mut rest = change.clone();
     for (place, value) in change.as_object().context("a change is an object")? {
-        if place.starts_with('/') {
+        let Some((above, _)) = place.rsplit_once('/') else { continue };
+        let is_there = object.pointer(place).is_some();
+        let parent = object.pointer_mut(above).with_context(|| format!("nothing is at {above}"))?;
+        if let Some(fields) = parent.as_object_mut().filter(|_| !is_there) {
+            let name = place.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            fields.insert(name, value.clone());
+        } else {
             *object.pointer_mut(place).with_context(|| format!("nothing is at {place}"))? = value.clone();
-            rest.as_object_mut().and_then(|rest| rest.remove(place));
         }
+        rest.as_object_mut().and_then(|rest| rest.remove(place));
     }
     patch(&mut object, &rest);
     Ok(object)
@@ -90,8 +96,15 @@ impl Case {
             }
             Some(name) => {
                 let field_manager = Some(USER.to_owned());
-                let params = PatchParams { dry_run: true, field_manager, ..PatchParams::default() };
-                api.patch(name, &params, &Patch::Merge(change)).await
+                // A merge patch replaces a list; a change at a place within a list keeps what others have set there.
+                if change.as_object().is_some_and(|change| change.keys().any(|key| key.starts_with('/'))) {
+                    let stored = serde_json::to_value(api.get(name).await?)?;
+                    let params = PostParams { dry_run: true, field_manager };
+                    api.replace(name, &params, &serde_json::from_value(changed(&stored, change)?)?).await
+                } else {
+                    let params = PatchParams { dry_run: true, field_manager, ..PatchParams::default() };
+                    api.patch(name, &params, &Patch::Merge(change)).await
+                }
             }
         })
     }
