@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::JOB;
+use berth_e2e::kinds::{JOB, condition};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::jobs::lingers;
+use super::jobs::{PREBUILT, QUEUE, lingers};
 use super::tenant::Tenant;
+
+/// Time in which the controller of a JobSet has to report a stop before Berth asks for the pods itself. The controller reports nothing of a JobSet that
+/// is being deleted, or that has a foreign Job below it without the label of an attempt.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
 /// A JobSet that borrows all that is lent, with its pod on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
@@ -42,9 +46,49 @@ pub(crate) fn small<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
+/// A JobSet that asks for more than there is.
+pub(crate) fn asks_for_more<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.create(&t.job_set("js", "5")).await?;
+        t.s.workload("js", "waiting with a reason", |w| condition(w, "QuotaReserved") == "False").await.map(drop)
+    }
+    .boxed()
+}
+
 /// F1: it is suspended and names no queue any more.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.leave_queue(JOBSET, "js").await.map(drop) }.boxed()
+}
+
+/// F2: it names a Workload that does not exist.
+pub(crate) fn names_another_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let other = json!({"spec": {"suspend": true}, "metadata": {"labels": {PREBUILT: "none"}}});
+        t.patch(JOBSET, "js", &other).await.map(drop)
+    }
+    .boxed()
+}
+
+/// F10: it is being deleted, held by a finalizer, and names no queue any more.
+pub(crate) fn leaves_while_it_is_deleted<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        t.patch(JOBSET, "js", &json!({"metadata": {"finalizers": ["e2e.berth.dev/hold"]}})).await?;
+        JOBSET.delete(&t.client, &t.s.namespace, "js").await?;
+        t.patch(JOBSET, "js", &json!({"metadata": {"labels": {QUEUE: null}}})).await.map(drop)
+    }
+    .boxed()
+}
+
+/// F34: a JobSet that waits is un-suspended again and again.
+pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        for _ in 0..10 {
+            t.patch(JOBSET, "js", &json!({"spec": {"suspend": false}})).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+    .boxed()
 }
 
 /// F3: it becomes its own controller.

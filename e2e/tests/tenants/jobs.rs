@@ -1,8 +1,10 @@
 //! Writes of a tenant into Jobs.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
 use berth_e2e::jobset::JOBSET;
-use berth_e2e::kinds::{JOB, POD, text};
+use berth_e2e::kinds::{JOB, POD, condition, text};
 use berth_e2e::manifest::Job;
 use berth_e2e::wait::{self, STEP, Seen};
 use futures::FutureExt;
@@ -11,8 +13,10 @@ use serde_json::{Value, json};
 
 use super::tenant::Tenant;
 
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
-const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+pub(super) const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+/// Time that pods of [`lingers`] take to end.
+pub(crate) const LINGERS: Duration = Duration::from_secs(20);
 
 /// A Job that borrows all that is lent, with its pod on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
@@ -96,6 +100,19 @@ pub(crate) fn hides_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Re
     .boxed()
 }
 
+/// F4d: the same, and the small Job ends while the large one waits below it.
+pub(crate) fn outlives_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        hides_below_a_small_one(t).await?;
+        let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
+        for pod in t.s.pods_of("tiny").await? {
+            t.patch(POD, text(&pod, "/metadata/name"), &ends).await?;
+        }
+        t.s.job_is("tiny", "Complete", |job| condition(job, "Complete") == "True").await.map(drop)
+    }
+    .boxed()
+}
+
 /// F4c: a running Job says later that a small one controls it.
 pub(crate) fn moves_below_a_small_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
@@ -121,7 +138,7 @@ pub(crate) fn is_resumed_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     async move {
         for _ in 0..10 {
             t.patch(JOB, "x", &json!({"spec": {"suspend": false}})).await?;
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())
     }
@@ -146,7 +163,7 @@ pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
     .boxed()
 }
 
-/// A Job whose pods need twenty seconds to end, of the minute that they say they need.
+/// A Job whose pods need [`LINGERS`] to end, of the minute that they say they need.
 pub(crate) fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
     t.job(name, cpu).pod_spec(&json!({"terminationGracePeriodSeconds": 60})).termination_ms(20_000)
 }
@@ -161,7 +178,7 @@ pub(crate) fn deletes_its_pods<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()
                     POD.delete(&t.client, &t.s.namespace, text(&pod, "/metadata/name")).await?;
                 }
             }
-            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
         Ok(())
     }
@@ -179,7 +196,7 @@ pub(crate) fn pods_lose_their_labels<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
             for pod in t.s.pods_of("t").await? {
                 t.patch(POD, text(&pod, "/metadata/name"), &json!({"metadata": {"labels": nothing}})).await?;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
         Ok(())
     }
@@ -220,7 +237,7 @@ pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     async move {
         let mut job = t.job("poison", "1m").manifest();
         job["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1_570_163)]);
-        t.create(&job).await?;
+        ensure!(!t.create(&job).await? || !t.reviewed, "a Job of 1.57 MB is stored");
         Ok(())
     }
     .boxed()

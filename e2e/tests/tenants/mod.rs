@@ -1,8 +1,9 @@
 //! A tenant attacks the quota, with a client certificate and the rights of a user: what he writes never gets him more than his quota, and
 //! never keeps others from theirs, within bounds that each attack is measured by.
 //!
-//! All attacks are made with webhooks on. Attacks that need no pods of their own are also made while Berth is down and `failurePolicy` lets
-//! them in, and without webhooks: in `make test` the first of each root, in `make night` all (`BERTH_ATTACKS=all`).
+//! All attacks are made with webhooks on. Attacks that need no pods of their own, and those by pods that no review goes over, are also made while
+//! Berth is down and `failurePolicy` lets them in, and without webhooks: in `make test` the first of each root, in `make night` all
+//! (`BERTH_ATTACKS=all`), and some of them once more in a namespace with a LocalQueue `default`.
 //!
 //! Attacks that still succeed are in [`OPEN`] (SECURITY.md has them), and are made with `BERTH_ATTACKS=open` alone.
 
@@ -13,19 +14,21 @@ mod tenant;
 mod trainings;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use berth_e2e::control_plane::{ControlPlane, Options, client_from};
 use berth_e2e::jobset;
 use berth_e2e::manager::{self, ManagerOptions};
 use berth_e2e::nodes::{Pool, Tier};
+use berth_e2e::pace;
 use berth_e2e::process::Guarded;
 use berth_e2e::scenario::{Stage, run_each};
 use berth_e2e::wait::STEP;
 use berth_e2e::webhooks;
 use futures::future::BoxFuture;
 use kube::Client;
-use tenant::Tenant;
+use tenant::{LOOK, Tenant};
 
 /// Attacks at the same time.
 const AT_ONCE: usize = 8;
@@ -45,12 +48,22 @@ struct Attack {
     prepare: Step,
     /// The tenant's writes.
     strike: Step,
-    /// Outcome that is waited for where Berth was down meanwhile, before the attack is judged.
+    /// Outcome that is waited for beside the bound.
     then: Step,
+    /// Time beyond the bound in which the lender has its quota back.
+    slow: Duration,
 }
 
 const fn attack(name: &'static str, first: bool, prepare: Step, strike: Step) -> Attack {
-    Attack { name, first, prepare, strike, then: jobs::nothing }
+    Attack { name, first, prepare, strike, then: jobs::nothing, slow: Duration::ZERO }
+}
+
+impl Attack {
+    /// Waits for its outcome, and for the end of what runs beyond quota since `begun`, with that pause between two looks.
+    async fn settles(self, tenant: &Tenant<'_>, begun: Duration, pause: Duration) -> Result<()> {
+        let (then, settles) = tokio::join!((self.then)(tenant), tenant.settles(begun, pause));
+        then.and(settles)
+    }
 }
 
 /// Attacks with Jobs, JobSets and TrainingJobs.
@@ -64,7 +77,10 @@ const OF_JOBS: &[Attack] = &[
     attack("moves-below", false, jobs::borrows, jobs::moves_below_a_small_one),
     attack("deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
     attack("resumed-again", false, jobs::asks_for_more, jobs::is_resumed_again_and_again),
-    attack("deletes-its-pods", true, jobs::borrows_and_lingers, jobs::deletes_its_pods),
+    Attack {
+        slow: jobs::LINGERS,
+        ..attack("deletes-its-pods", true, jobs::borrows_and_lingers, jobs::deletes_its_pods)
+    },
     attack("resumed-and-slow", false, jobs::asks_for_more_and_lingers, jobs::is_resumed_again_and_again),
     attack("pods-left-behind", true, jobs::borrows, jobs::leaves_its_pods_behind),
     attack("relabelled-pods", true, jobs::borrows, jobs::pods_lose_their_labels),
@@ -79,15 +95,42 @@ const OF_JOBS: &[Attack] = &[
     attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable),
     attack("training-own-controller", true, trainings::borrows, trainings::its_job_names_another_controller),
     attack("training-job-grows", false, trainings::borrows, trainings::its_job_grows),
-    attack("set-deletes-job", false, job_sets::borrows_and_lingers, job_sets::its_job_is_deleted_again_and_again),
-    attack(
-        "training-deletes-job",
-        false,
-        trainings::borrows_and_lingers,
-        trainings::its_job_is_deleted_again_and_again,
-    ),
-    attack("training-grows-slowly", false, trainings::borrows_and_lingers, trainings::its_job_grows),
-    attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
+    Attack {
+        slow: jobs::LINGERS,
+        ..attack("set-deletes-job", false, job_sets::borrows_and_lingers, job_sets::its_job_is_deleted_again_and_again)
+    },
+    Attack {
+        slow: jobs::LINGERS,
+        ..attack(
+            "training-deletes-job",
+            false,
+            trainings::borrows_and_lingers,
+            trainings::its_job_is_deleted_again_and_again,
+        )
+    },
+    Attack {
+        slow: jobs::LINGERS,
+        ..attack("training-grows-slowly", false, trainings::borrows_and_lingers, trainings::its_job_grows)
+    },
+    Attack { slow: job_sets::SILENCE, ..attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job) },
+    attack("outlives-its-parent", false, jobs::small, jobs::outlives_a_small_one),
+    attack("set-other-workload", false, job_sets::borrows, job_sets::names_another_workload),
+    Attack {
+        slow: job_sets::SILENCE,
+        ..attack("set-deleted-and-gone", false, job_sets::borrows, job_sets::leaves_while_it_is_deleted)
+    },
+    attack("set-resumed", false, job_sets::asks_for_more, job_sets::is_resumed_again_and_again),
+];
+
+/// Some of them in a namespace with a LocalQueue `default`, made where all attacks are.
+const BESIDE_DEFAULT: &[Attack] = &[
+    attack("default-leaves-its-queue", false, jobs::borrows, jobs::leaves_its_queue),
+    attack("default-other-workload", false, jobs::borrows, jobs::names_another_workload),
+    attack("default-controls-itself", false, jobs::asks_for_more, jobs::controls_itself),
+    attack("default-own-controller", false, jobs::borrows, jobs::becomes_its_own_controller),
+    attack("default-hides-below", false, jobs::small, jobs::hides_below_a_small_one),
+    attack("default-relabelled-pods", false, jobs::borrows, jobs::pods_lose_their_labels),
+    attack("default-deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
 ];
 
 /// Attacks that still succeed.
@@ -102,7 +145,7 @@ const OF_PODS: &[Attack] = &[
     attack("set-ungated", false, jobs::nothing, pods::set_is_scaled_and_ungated),
 ];
 
-/// Attacks by pods that no review goes over, since they are made while Berth is down.
+/// Attacks by pods that no review goes over, since they are made while Berth is down or without webhooks.
 const LET_IN: &[Attack] = &[
     Attack { then: pods::is_admitted, ..attack("let-in-with-room", true, jobs::nothing, pods::is_let_in) },
     Attack { then: pods::is_gone, ..attack("let-in-beyond", true, jobs::nothing, pods::is_let_in_and_large) },
@@ -116,6 +159,8 @@ struct Ground {
     stage: Stage,
     tenant: Client,
     job_sets: Guarded,
+    /// True: each write is reviewed, or refused.
+    reviewed: bool,
 }
 
 impl Ground {
@@ -135,13 +180,18 @@ impl Ground {
         let webhooks = failure_policy.map(|_| port);
         let manager = ManagerOptions { webhooks, config: Some(CONFIG.to_owned()), ..ManagerOptions::default() };
         let stage = Stage::on(plane, &[Pool::cpu("cpu", 8, Tier::OnDemand)], manager).await?;
-        Ok(Ground { stage, tenant: client, job_sets })
+        Ok(Ground { stage, tenant: client, job_sets, reviewed: failure_policy == Some("Fail") })
     }
 
-    /// Runs one step of attacks, some at the same time. The observer's verdict on them is not asked: the tenant breaks promises.
-    async fn each<'a>(&'a self, attacks: &[Attack], step: impl Fn(Attack) -> BoxFuture<'a, Result<()>>) -> Result<()> {
+    /// Runs one step of attacks, that many at the same time. The observer's verdict on them is not asked: the tenant breaks promises.
+    async fn each<'a>(
+        &'a self,
+        attacks: &[Attack],
+        at_once: usize,
+        step: impl Fn(Attack) -> BoxFuture<'a, Result<()>>,
+    ) -> Result<()> {
         let runs = attacks.iter().map(|attack| (attack.name, step(*attack))).collect();
-        run_each(&self.stage, AT_ONCE, runs).await.map(drop)
+        run_each(&self.stage, at_once, runs).await.map(drop)
     }
 
     /// Stops the controller of JobSets, and then all else: it would wait for an API server that is gone.
@@ -159,10 +209,11 @@ impl Ground {
                 let tenant = this.tenant(attack).await?;
                 (attack.prepare)(&tenant).await?;
                 (attack.strike)(&tenant).await?;
-                tenant.judge().await
+                attack.settles(&tenant, pace::now(), LOOK).await?;
+                tenant.lender_is_served(attack.slow).await
             })
         };
-        let outcome = this.each(attacks, whole).await;
+        let outcome = this.each(attacks, AT_ONCE, whole).await;
         self.stop().await;
         outcome
     }
@@ -173,29 +224,34 @@ impl Ground {
         let prepare = |attack: Attack| -> BoxFuture<'_, Result<()>> {
             Box::pin(async move { (attack.prepare)(&this.tenant(attack).await?).await })
         };
-        this.each(attacks, prepare).await?;
+        this.each(attacks, AT_ONCE, prepare).await?;
         let dead = manager::leader(&self.stage.client).await?;
         self.stage.manager.kill();
         let this = &*self;
+        let again = |attack: Attack| Tenant::again(&this.stage, attack.name, &this.tenant);
         let strike = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move { (attack.strike)(&Tenant::again(&this.stage, attack.name, &this.tenant)).await })
+            Box::pin(async move { (attack.strike)(&again(attack)).await })
         };
-        this.each(attacks, strike).await?;
+        this.each(attacks, AT_ONCE, strike).await?;
         self.stage.manager.restart().await?;
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
+        // The bound of each begins now: all of them are looked at beside each other, and more of them less often.
+        let back = pace::now();
         let this = &*self;
-        let judge = |attack: Attack| -> BoxFuture<'_, Result<()>> {
-            Box::pin(async move {
-                let tenant = Tenant::again(&this.stage, attack.name, &this.tenant);
-                (attack.then)(&tenant).await?;
-                tenant.judge().await
-            })
+        let pause = LOOK * u32::try_from(attacks.len().div_ceil(AT_ONCE))?;
+        let again = |attack: Attack| Tenant::again(&this.stage, attack.name, &this.tenant);
+        let settles = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { attack.settles(&again(attack), back, pause).await })
         };
-        this.each(attacks, judge).await
+        this.each(attacks, attacks.len(), settles).await?;
+        let lender = |attack: Attack| -> BoxFuture<'_, Result<()>> {
+            Box::pin(async move { again(attack).lender_is_served(attack.slow).await })
+        };
+        this.each(attacks, AT_ONCE, lender).await
     }
 
     async fn tenant(&self, attack: Attack) -> Result<Tenant<'_>> {
-        Tenant::new(&self.stage, attack.name, &self.tenant).await
+        Tenant::new(&self.stage, attack.name, &self.tenant, self.reviewed).await
     }
 }
 
@@ -214,20 +270,21 @@ fn chosen(attacks: &[Attack]) -> Vec<Attack> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_webhooks() -> Result<()> {
-    let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS].concat() };
+    let more = if asked_for("all") { BESIDE_DEFAULT } else { &[] };
+    let all = if asked_for("open") { OPEN.to_vec() } else { [OF_JOBS, OF_PODS, more].concat() };
     Ground::new("tenants", Some("Fail")).await?.attacked(&all).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_webhooks() -> Result<()> {
-    Ground::new("tenants-off", None).await?.attacked(&chosen(OF_JOBS)).await
+    Ground::new("tenants-off", None).await?.attacked(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await
 }
 
 /// `failurePolicy: Ignore`, and Berth is down while the tenant writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;
-    let outcome = ground.attacked_while_down(&chosen(&[OF_JOBS, LET_IN].concat())).await;
+    let outcome = ground.attacked_while_down(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await;
     ground.stop().await;
     outcome
 }

@@ -1,7 +1,7 @@
 //! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and what he may not get there.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
@@ -17,12 +17,18 @@ use serde_json::{Value, json};
 
 /// The user of the client certificate.
 pub(crate) const USER: &str = "alice";
-/// Seconds from the tenant's write, or from Berth's return, after which no more runs than holds quota.
+/// Pause between two looks at a tenant.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// Seconds from the tenant's write, or from Berth's return, after which no more runs than holds quota, and from the lender's demand, after which
+/// the lender has its quota back.
 const BOUND: Duration = Duration::from_secs(10);
 /// For how long that must stay so.
 const CALM: Duration = Duration::from_secs(3);
 /// Thousandths of a cpu that the lender's queue has; the tenant's has none of its own and borrows them.
 const QUOTA: i128 = 2_000;
+
+/// Beginning of the names of namespaces with a LocalQueue `default`.
+const WITH_DEFAULT: &str = "default-";
 
 /// One tenant in a namespace with the LocalQueues `queue`, which borrows, and `lender`, which takes back.
 pub(crate) struct Tenant<'a> {
@@ -30,6 +36,8 @@ pub(crate) struct Tenant<'a> {
     pub(crate) s: Scenario<'a>,
     /// The tenant's client in the namespace.
     pub(crate) client: Client,
+    /// True: the webhooks are on, and answer.
+    pub(crate) reviewed: bool,
 }
 
 /// Review of a user's rights.
@@ -57,7 +65,7 @@ pub(crate) async fn roles(client: &Client) -> Result<()> {
 
 impl<'a> Tenant<'a> {
     /// A namespace, the tenant's two roles in it, and the queues.
-    pub(crate) async fn new(stage: &'a Stage, name: &str, client: &Client) -> Result<Tenant<'a>> {
+    pub(crate) async fn new(stage: &'a Stage, name: &str, client: &Client, reviewed: bool) -> Result<Tenant<'a>> {
         let s = stage.scenario(name).await?;
         for role in ["edit", "kueue-batch-user-role"] {
             let rbac = "rbac.authorization.k8s.io";
@@ -76,7 +84,10 @@ impl<'a> Tenant<'a> {
             s.apply(&manifest::cluster_queue(&s.name(own), &[with(cpu)], &more)).await?;
             s.apply(&manifest::local_queue(name, queue, &s.name(own))).await?;
         }
-        let tenant = Tenant { s, client: client.clone() };
+        if name.starts_with(WITH_DEFAULT) {
+            s.apply(&manifest::local_queue(name, "default", &s.name("borrower"))).await?;
+        }
+        let tenant = Tenant { s, client: client.clone(), reviewed };
         wait::until(STEP, "the tenant has his roles", || async {
             let lists = JOB.list(client, name).await.is_ok() && WORKLOAD.list(client, name).await.is_ok();
             Ok(Seen::when(lists, || "refused".to_owned()))
@@ -85,10 +96,10 @@ impl<'a> Tenant<'a> {
         Ok(tenant)
     }
 
-    /// The same tenant, in a namespace that is there.
+    /// The same tenant, in a namespace that is there, where Berth does not answer or lets everything in.
     pub(crate) fn again(stage: &'a Stage, name: &str, client: &Client) -> Tenant<'a> {
         let s = Scenario { stage, client: stage.client.clone(), namespace: name.to_owned() };
-        Tenant { s, client: client.clone() }
+        Tenant { s, client: client.clone(), reviewed: false }
     }
 
     /// A Job of the tenant in the queue that borrows; its pods run until they are deleted.
@@ -267,44 +278,49 @@ impl<'a> Tenant<'a> {
         }))
     }
 
-    /// How long more has run than holds quota, what ends and is charged aside; from then on no more does for a while.
-    async fn comes_into_bounds(&self) -> Result<Duration> {
-        let begun = pace::now();
-        // The last moment at which more ran.
-        let (mut last, mut seen) = (Duration::ZERO, String::new());
-        while pace::now() - begun < last + CALM {
+    /// How long after `begun` more has run than holds quota, what ends and is charged aside; from then on no more does for a while.
+    async fn comes_into_bounds(&self, begun: Duration, pause: Duration) -> Result<Duration> {
+        // The last moment at which more ran; the calm is waited for from the first look on.
+        let (first, mut last, mut seen) = (pace::now() - begun, Duration::ZERO, String::new());
+        while pace::now() - begun < last.max(first) + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {
                 (last, seen) = (pace::now() - begun, found);
             }
             ensure!(last <= BOUND, "after {:.1} s more runs than holds quota: {seen}", last.as_secs_f64());
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            tokio::time::sleep(pause).await;
         }
         Ok(last)
     }
 
-    /// No more runs than holds quota, what ends and is charged aside, within the bound and from then on; and whoever lends it has it back.
-    pub(crate) async fn judge(&self) -> Result<()> {
-        let took = self.comes_into_bounds().await?;
+    /// No more runs than holds quota, what ends and is charged aside, within the bound after `begun` and from then on.
+    pub(crate) async fn settles(&self, begun: Duration, pause: Duration) -> Result<()> {
+        let took = self.comes_into_bounds(begun, pause).await?;
+        println!("{}: in bounds after {:.1} s", self.s.namespace, took.as_secs_f64());
+        Ok(())
+    }
+
+    /// The lender is told why it waits, and has its quota back within the bound, or as much later as `slow` says.
+    pub(crate) async fn lender_is_served(&self, slow: Duration) -> Result<()> {
         let waits = Job::new(&self.s.namespace, "asks-too-much", "lender").cpu("99").manifest();
+        let asked = pace::now();
         self.s.apply(&waits).await?;
-        let asked = Instant::now();
         self.s.pending("asks-too-much").await.context("others are told why they wait")?;
-        let told = asked.elapsed();
+        let told = pace::now() - asked;
         let lender = Job::new(&self.s.namespace, "of-the-lender", "lender").cpu("2").endless().manifest();
+        let asked = pace::now();
         self.s.apply(&lender).await?;
-        let asked = Instant::now();
         self.s.admitted("of-the-lender").await.context("what was lent comes back")?;
+        let back = pace::now() - asked;
         self.s.nodes_of("of-the-lender", 1).await?;
-        let back = asked.elapsed();
-        self.comes_into_bounds().await.context("once it was taken back")?;
-        let seconds = |time: Duration| time.as_secs_f64();
+        self.comes_into_bounds(pace::now(), LOOK).await.context("once it was taken back")?;
         println!(
-            "{}: in bounds after {:.1} s, others told after {:.1} s, quota back after {:.1} s",
+            "{}: others told after {:.1} s, quota back after {:.1} s",
             self.s.namespace,
-            seconds(took),
-            seconds(told),
-            seconds(back)
+            told.as_secs_f64(),
+            back.as_secs_f64()
         );
+        ensure!(told <= BOUND, "the lender is told after {told:?} why it waits");
+        ensure!(back <= BOUND + slow, "the lender has its quota back after {back:?}");
         // The plane goes soon; what holds the machine until then is not needed.
         self.s.delete_all(&[JOB, POD]).await?;
         CLUSTER_QUEUE.delete(&self.s.client, "", &self.s.name("borrower")).await
