@@ -8,8 +8,7 @@
 //!
 //! A pod counts for the job or group for which it was made: labels and owner references that are changed later do not move it. It is judged
 //! if that job was queued when the pod was first seen. Pods of a job that Berth has stopped are their controllers' to delete, which L3 judges
-//! at rest. Three holes are open by SECURITY.md and break nothing here: an excess that ends with the grace periods of pods that are being
-//! deleted, a pod of a Job that is resized in place, and a pod that lost its controller while nobody led. Only time with a leader counts.
+//! at rest. An excess that ends with the grace periods of pods that are being deleted breaks nothing here. Only time with a leader counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use serde_json::Value;
 
 use super::balance::told;
 use super::pods::Pod;
-use super::read::{annotation, controller};
+use super::read::annotation;
 use super::requests::{self, Requests, add};
 use super::{Judge, Workload};
 use crate::kinds::{items, text};
@@ -45,8 +44,6 @@ pub(super) struct Claim {
     queued: bool,
     /// True: the pod waits behind a gate.
     waiting: bool,
-    /// True: the pod has a controller.
-    controlled: bool,
     /// True: the pod has neither ended nor waits.
     lives: bool,
     /// True: the pod has a node.
@@ -105,7 +102,7 @@ pub(super) struct Held {
 
 impl Claim {
     /// The claim of a state of a pod that is `of` a job or group today, after an earlier state.
-    fn of(object: &Value, of: &str, managed: bool, before: Option<&Claim>) -> Claim {
+    fn of(object: &Value, of: &str, before: Option<&Claim>) -> Claim {
         let waiting = text(object, "/spec/nodeName").is_empty() && !items(object, "/spec/schedulingGates").is_empty();
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
         let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
@@ -119,16 +116,11 @@ impl Claim {
             origin: kept.map_or_else(|| of.to_owned(), |before| before.origin.clone()),
             queued: kept.is_some_and(|before| before.queued),
             waiting,
-            controlled: !controller(object).is_empty(),
             lives: !waiting && !over,
             bound: !text(object, "/spec/nodeName").is_empty(),
             grace,
             stop_at: annotation(object, "berth.dev/stop-at").parse().ok(),
-            // SECURITY.md: a resize of a pod of a Job is not seen yet.
-            requests: match kept.filter(|_| !managed) {
-                Some(before) => before.requests.clone(),
-                None => requests::of_pod(object),
-            },
+            requests: requests::of_pod(object),
         }
     }
 }
@@ -150,21 +142,12 @@ fn is_released(pod: &Pod) -> bool {
 
 impl Judge {
     /// The claim of a state of a pod; `of` is the job or group to which it belongs by its labels and its controller.
-    pub(super) fn claim(
-        &self,
-        object: &Value,
-        (of, managed): (&str, bool),
-        before: Option<&Claim>,
-        at: Instant,
-    ) -> Claim {
-        let mut claim = Claim::of(object, of, managed, before);
+    pub(super) fn claim(&self, object: &Value, (of, managed): (&str, bool), before: Option<&Claim>) -> Claim {
+        let mut claim = Claim::of(object, of, before);
         let is_new = before.is_none_or(|before| before.origin != claim.origin || (before.waiting && claim.waiting));
         if is_new {
             claim.queued = !self.blind && (managed || self.is_queued(&claim.origin));
         }
-        // SECURITY.md: the garbage collector orphans pods while Berth cannot keep their quota.
-        let released = before.is_some_and(|before| before.controlled) && !claim.controlled;
-        claim.queued &= !(released && self.is_unled(at));
         claim
     }
 
@@ -174,10 +157,6 @@ impl Judge {
             || self.job_sets.get(owner).is_some_and(|set| set.managed)
             || self.training_jobs.contains_key(owner)
             || self.holding(owner).next().is_some()
-    }
-
-    fn is_unled(&self, at: Instant) -> bool {
-        self.unled.iter().any(|(begin, end)| *begin <= at && end.is_none_or(|end| at <= end))
     }
 
     /// Workloads of a job or group that hold quota.

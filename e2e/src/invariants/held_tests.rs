@@ -146,7 +146,7 @@ fn q7_orphaned_pod_needs_the_quota_of_its_job() {
         story.wait(60);
         assert_eq!(story.broken(), expected, "{conditions:?}");
     }
-    // No leader could keep its quota.
+    // The pod has lost its job while nobody led.
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.judge.nobody_leads(story.now);
@@ -157,7 +157,7 @@ fn q7_orphaned_pod_needs_the_quota_of_its_job() {
     story.judge.somebody_leads(story.now);
     story.see(WORKLOAD, orphaned(workload("w", "j", FINISHED, "2")));
     story.wait(60);
-    assert_eq!(story.broken(), NONE);
+    assert_eq!(story.broken(), ["Q7"]);
 }
 
 #[test]
@@ -235,12 +235,12 @@ fn q7_pods_of_jobs_without_a_queue_are_free() {
 }
 
 #[test]
-fn q7_resize_counts_for_managed_pods_and_not_for_jobs() {
+fn q7_resized_pod_needs_quota_for_its_new_size() {
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.see(POD, runs("p", "j", "3"));
     story.wait(60);
-    assert_eq!(story.broken(), NONE, "of a Job it is open");
+    assert_eq!(story.broken(), ["Q7"], "of a Job");
     let mut story = Story::new();
     story.see(WORKLOAD, workload("w", "p", ADMITTED, "2"));
     let managed = |cpu: &str| {

@@ -53,7 +53,7 @@ impl Judge {
         let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed") || (managed && (gated || never));
         let marked = !label(object, "kueue.x-k8s.io/podset").is_empty();
         let fresh = !self.pods.contains_key(&uid);
-        let claim = self.claim(object, (&owner, managed), before.as_ref(), change.at);
+        let claim = self.claim(object, (&owner, managed), before.as_ref());
         let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked, claim };
         let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
         let admitted = |w: &Workload| w.owner == owner && w.admitted && w.reserved && !w.deleting;
