@@ -206,6 +206,19 @@ async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Re
     s.apply(&part).await.context("a pod of a DaemonSet, with Berth down").map(drop)
 }
 
+/// A queued Job that has been admitted ends: the webhook of its pods asks nobody about writes of the Job controller, or about fields that do not count.
+async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
+    let s = Scenario { stage, client: stage.client.clone(), namespace: namespace.to_owned() };
+    let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});
+    for pod in s.pods_of("ends").await? {
+        let name = text(&pod, "/metadata/name");
+        ensure!(!text(&pod, "/metadata/labels/kueue.x-k8s.io~1podset").is_empty(), "{}", pod["metadata"]);
+        let changed = POD.patch(&s.client, namespace, name, &ends).await;
+        changed.context("an annotation of a pod of a queued job, with Berth down")?;
+    }
+    s.job_is("ends", "Complete", |job| condition(job, "Complete") == "True").await.map(drop)
+}
+
 /// As the operator chose: an opted-in object is created as it is and runs.
 async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     let [(job, _), others @ ..] = opted_in(s, "eager");
@@ -310,6 +323,9 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         s.simple_queue("1", &json!({})).await?;
         s.apply(&manifest::local_queue(&s.namespace, "default", &s.name("cq"))).await?;
         jobs::opted_in(&s, true).await?;
+        s.create(s.job("ends").endless()).await?;
+        s.admitted("ends").await?;
+        s.nodes_of("ends", 1).await?;
         s.apply(&job_set(&s.namespace, "whole", &json!({QUEUE: "queue"}))).await?
     };
     let dead = manager::leader(&client).await?;
@@ -320,6 +336,7 @@ pub(crate) async fn story(stage: &mut Stage, port: u16) -> Result<()> {
         let s = Scenario { stage, client: client.clone(), namespace: "blast".to_owned() };
         nothing_is_noticed(&s).await?;
         let_in_beside_the_systems(&s, "while-down").await?;
+        queued_job_ends(stage, "opted").await?;
         what_is_opted_in_is_refused(&s).await?;
         jobs_of_job_sets_are_let_in(&s, &set).await?;
         webhooks::install(&client, port, "Ignore").await?;
