@@ -321,10 +321,7 @@ impl Cluster {
             }
             Question::FindStuckPods { pods } => Outcome::Stuck(self.stuck_pods(&pods.uid)),
             Question::FindPodsOnNode => Outcome::OnNode(self.on_node.get(&object.name).cloned().unwrap_or_default()),
-            Question::FindLeftPods { uid, .. } => {
-                let left = self.left_behind.iter().filter(|(of, _)| of == uid);
-                Outcome::Left(left.map(|(_, pod)| pod.clone()).collect())
-            }
+            Question::FindLeftPods { uid, .. } => Outcome::Left(self.left_pods(uid)),
             Question::ReadObject => self.whole(object),
             Question::CountNodes { pods } => Outcome::Nodes(self.nodes_of(&pods.uid)),
             Question::AskAutoscalers { pods } => Outcome::Stuck(self.asked_pods(pods)),
@@ -362,7 +359,7 @@ impl Cluster {
                 here.retain(|checkpoint| !ids.contains(&checkpoint.id));
                 return Outcome::Applied { resource_version: String::new() };
             }
-            Request::Delete { uid, .. } if self.end_left(uid) => {
+            Request::Delete { uid, .. } if self.end_left(uid) && write.key.kind == Kind::Pod => {
                 return Outcome::Applied { resource_version: String::new() };
             }
             Request::Delete { uid, owned_first } => {

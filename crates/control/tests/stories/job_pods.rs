@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, cluster_queue, job};
 use crate::stories::jobsets::{jobset, part, slices, stopped};
 use crate::stories::kept_quota::{contested, name_of, urgent_has_its_turn};
+use crate::stories::training::training;
 
 /// One queue of a cpu in which the Job `t` runs, and its pod.
 fn running() -> (Cluster, ObjectKey) {
@@ -247,10 +248,66 @@ fn orphaned_pods_of_a_part_are_stopped() {
     assert!(cluster.workload_is(&workload, "Admitted"), "{:?}", cluster.writes);
 }
 
+/// A JobSet or a TrainingJob runs, with a pod of one of its Jobs, and the name of its Workload.
+fn running_part(kind: Kind) -> (Cluster, ObjectKey, String) {
+    let mut cluster = contested("4");
+    let (job, labels, workload) = if kind == Kind::TrainingJob {
+        cluster.put(kind, training("a", json!({})));
+        cluster.pass(5);
+        let uid = cluster.training("a")["metadata"]["uid"].clone();
+        let labels = json!({"berth.dev/training-job-uid": uid, "kueue.x-k8s.io/podset": "worker"});
+        ("a-worker", labels, cluster.workload_key("a").name)
+    } else {
+        cluster.put(kind, slices());
+        cluster.pass(2);
+        stopped(&mut cluster);
+        cluster.pass(5);
+        part(&mut cluster, "a-job-0");
+        let uid = jobset(&cluster)["metadata"]["uid"].clone();
+        let labels = json!({"jobset.sigs.k8s.io/jobset-uid": uid, "kueue.x-k8s.io/podset": "job"});
+        ("a-job-0", labels, name_of(&cluster, "jobset-a-"))
+    };
+    let pod = cluster.put_pod_of("a-pod", (job, &labels), &workload, "1");
+    cluster.pass(2);
+    assert!(cluster.workload_is(&workload, "Admitted") && is_there(&cluster, &pod), "{kind:?}: {:?}", cluster.writes);
+    (cluster, pod, workload)
+}
+
+/// The JobSet or TrainingJob is there, and its Job makes another pod.
+#[test]
+fn relabelled_pod_of_a_part_is_stopped() {
+    for kind in [Kind::JOB_SET, Kind::TrainingJob] {
+        let (mut cluster, pod, workload) = running_part(kind);
+        cluster.release_pod(&pod);
+        cluster.pass(5);
+        assert!(!is_there(&cluster, &pod), "{kind:?}: {:?}", cluster.writes);
+        let goes_on = cluster.workload_is(&workload, "Admitted") && !cluster.workload_is(&workload, "Evicted");
+        assert!(goes_on, "{kind:?}: {:?}", cluster.writes);
+    }
+}
+
+/// A pod of a JobSet or of a TrainingJob is made larger than its place, where its queue has no room for that.
+#[test]
+fn resized_pod_of_a_part_leaves_like_a_victim() {
+    for kind in [Kind::JOB_SET, Kind::TrainingJob] {
+        let (mut cluster, _, workload) = running_part(kind);
+        resize_pod(&mut cluster, "a-pod", "5");
+        cluster.pass(2);
+        let told: Vec<_> = cluster.notices.iter().filter(|one| one.reason == "EvictedDueToPodResized").collect();
+        assert_eq!(told.len(), 1, "{kind:?}: {:?}", cluster.writes);
+        assert!(told[0].message.starts_with("Pod a-pod asks for 5 of cpu"), "{told:?}");
+        assert!(cluster.workload_is(&workload, "Evicted"), "{kind:?}: {:?}", cluster.writes);
+    }
+}
+
 /// Makes a pod larger in place, or smaller.
-fn resize(cluster: &mut Cluster, cpu: &str) {
+fn resize_pod(cluster: &mut Cluster, name: &str, cpu: &str) {
     let requests = json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
-    cluster.edit(Kind::JobPod, "team", "t-a", &json!({"spec": {"containers": requests}}));
+    cluster.edit(Kind::JobPod, "team", name, &json!({"spec": {"containers": requests}}));
+}
+
+fn resize(cluster: &mut Cluster, cpu: &str) {
+    resize_pod(cluster, "t-a", cpu);
 }
 
 /// A pod of a Job is made larger than its place: its Workload leaves, and is tried again with pods of the old size.

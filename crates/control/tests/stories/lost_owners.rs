@@ -5,7 +5,9 @@ use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, job, made_before};
+use crate::stories::groups::running_set;
 use crate::stories::kept_quota::{contested, is, labels, name_of, running, urgent_has_its_turn, workload};
+use crate::stories::names::job_set;
 use crate::stories::one_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
@@ -149,6 +151,11 @@ fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
             cluster.put(kind, training("t", json!({})));
             "trainingjob-t-"
         }
+        Kind::Job(_) if kind == Kind::JOB_SET => {
+            cluster.job_sets_run = true;
+            cluster.put(kind, job_set("t"));
+            "jobset-t-"
+        }
         _ => {
             cluster.put(kind, job("t", "lq", "2", true));
             "job-t-"
@@ -162,7 +169,7 @@ fn to_be_orphaned(kind: Kind) -> (Cluster, ObjectKey, &'static str) {
 /// A job is deleted and its pods are left: they hold its quota until they have ended, and it is finished and let go then.
 #[test]
 fn orphaned_pods_hold_their_quota_until_they_end() {
-    for kind in [Kind::JOB, Kind::TrainingJob] {
+    for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
         for restarts in [false, true] {
             let (mut cluster, key, begins) = to_be_orphaned(kind);
             cluster.delete_orphaning(&key);
@@ -195,7 +202,7 @@ fn orphaned_pods_hold_their_quota_until_they_end() {
 /// Somebody else is to have their quota: the pods that were left are stopped, those that a Job makes again with that Job.
 #[test]
 fn evicted_workload_without_owner_stops_its_pods() {
-    for kind in [Kind::JOB, Kind::TrainingJob] {
+    for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
         let (mut cluster, key, begins) = to_be_orphaned(kind);
         cluster.delete_orphaning(&key);
         cluster.pass(30);
@@ -229,7 +236,7 @@ fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {
 /// hold its quota, and are stopped when somebody else is to have that.
 #[test]
 fn pods_being_orphaned_hold_their_quota_until_preempted() {
-    for kind in [Kind::JOB, Kind::TrainingJob] {
+    for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {
         for restarts in [false, true] {
             let (mut cluster, key, begins) = to_be_orphaned(kind);
             cluster.begin_orphaning(&key);
@@ -242,5 +249,27 @@ fn pods_being_orphaned_hold_their_quota_until_preempted() {
             assert!(urgent_has_its_turn(&mut cluster, "2"), "{kind:?} {restarts}: {:?}", cluster.writes);
             assert!(cluster.left_behind.is_empty(), "{kind:?} {restarts}: {:?}", cluster.writes);
         }
+    }
+}
+
+/// Pods of a StatefulSet that is deleted without them hold its quota, and are stopped when it has to go back.
+#[test]
+fn orphaned_pods_of_a_stateful_set_hold_their_quota() {
+    for restarts in [false, true] {
+        let (mut cluster, name) = running_set();
+        cluster.delete_orphaning(&Cluster::key(Kind::StatefulSet, "team", "web"));
+        cluster.left_behind.clear();
+        if restarts {
+            cluster.restart();
+        }
+        cluster.put(Kind::JOB, job("next", "lq", "4", true));
+        cluster.pass(120);
+        let run = |cluster: &Cluster| ["web-0", "web-1"].iter().filter(|name| cluster.pod(name).is_some()).count();
+        assert_eq!(run(&cluster), 2, "restarts {restarts}: {:?}", cluster.writes);
+        assert!(!cluster.is("next", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
+        cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
+        cluster.pass(30);
+        assert_eq!(run(&cluster), 0, "restarts {restarts}: {:?}", cluster.writes);
+        assert!(cluster.is("next", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
     }
 }

@@ -21,6 +21,7 @@ mod ends;
 mod events;
 mod faults;
 mod fields;
+mod followed;
 mod forged;
 mod forgotten;
 mod gangs;

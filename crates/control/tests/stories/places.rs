@@ -4,7 +4,7 @@
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
 
-use crate::stories::cluster::Cluster;
+use crate::stories::cluster::{Cluster, cluster_queue, job};
 use crate::stories::groups::{gated, member, replica, running_set};
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
@@ -168,4 +168,29 @@ fn pod_resized_above_its_quota_is_evicted() {
     let told = cluster.notices.iter().find(|notice| notice.reason == "EvictedDueToPodResized").expect("told");
     assert!(told.message.contains("100 of cpu"), "{}", told.message);
     assert_eq!(cluster.count(Purpose::FinishWorkload), 0, "it leaves like any victim: {:?}", cluster.writes);
+}
+
+/// A pod that is made larger stays as long as its queue has room for that, alone and in a group.
+#[test]
+fn resized_pod_is_charged_where_its_queue_has_room() {
+    for made in [pod("a", "1"), member("a", "1", 1, &[])] {
+        for restarts in [false, true] {
+            let mut cluster = pod_queue("6");
+            cluster.put(Kind::Pod, made.clone());
+            cluster.pass(5);
+            let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]);
+            cluster.edit(Kind::Pod, "team", "a", &json!({"spec": {"containers": containers}}));
+            cluster.pass(5);
+            if restarts {
+                cluster.restart();
+            }
+            cluster.put(Kind::JOB, job("next", "lq", "2", true));
+            cluster.pass(5);
+            assert!(runs(&cluster, "a"), "restarts {restarts}: {made}: {:?}", cluster.writes);
+            assert!(!cluster.is("next", "Admitted"), "5 of 6 are in use: {made}: {:?}", cluster.writes);
+            cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &[("default", "4")]));
+            cluster.pass(5);
+            assert!(!runs(&cluster, "a"), "restarts {restarts}: {made}: {:?}", cluster.writes);
+        }
+    }
 }

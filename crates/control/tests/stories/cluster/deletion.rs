@@ -22,7 +22,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object and leaves the objects that it owns behind, as `kubectl delete --cascade=orphan` does. One pod of it runs on.
+    /// Deletes an object and leaves the objects that it owns behind, as `kubectl delete --cascade=orphan` does. One pod of each Job runs on.
     pub fn delete_orphaning(&mut self, key: &ObjectKey) {
         self.begin_orphaning(key);
         self.end_orphaning(key);
@@ -42,15 +42,23 @@ impl Cluster {
         }
         self.store(key, going);
         let left = self.owned_by(&uid);
-        let job = left
+        let uid_of = |job: &ObjectKey| self.objects[job]["metadata"]["uid"].as_str().unwrap().to_owned();
+        let jobs = left
             .iter()
-            .find(|key| key.kind == Kind::JOB)
-            .map(|job| (job.name.clone(), self.objects[job]["metadata"]["uid"].as_str().unwrap().to_owned()));
+            .filter(|other| key.kind != Kind::JOB && other.kind == Kind::JOB)
+            .map(|job| Some((job.name.clone(), uid_of(job))));
+        let mut jobs: Vec<Option<(String, String)>> = jobs.collect();
+        if jobs.is_empty() {
+            jobs.push(None);
+        }
         for other in left.into_iter().filter(|other| other.kind != Kind::Workload) {
             self.let_go(&other);
         }
-        let pod = LeftPod { name: format!("{}-left", key.name), uid: format!("{uid}-left"), deleting: false, job };
-        self.left_behind.push((uid, pod));
+        for job in jobs {
+            let (name, own) = job.clone().unwrap_or_else(|| (key.name.clone(), uid.clone()));
+            let pod = LeftPod { name: format!("{name}-left"), uid: format!("{own}-left"), deleting: false, job };
+            self.left_behind.push((uid.clone(), pod));
+        }
     }
 
     /// The collector comes to the end of that.
@@ -81,6 +89,17 @@ impl Cluster {
         self.objects.iter().filter(|(_, object)| owned(object)).map(|(key, _)| key.clone()).collect()
     }
 
+    /// Pods that the deletion of their job has left behind, those of stopped Jobs aside.
+    pub(super) fn left_pods(&self, owner: &str) -> Vec<LeftPod> {
+        let has_stopped = |(name, uid): &(String, String)| {
+            let job = self.objects.get(&Self::key(Kind::JOB, "team", name));
+            job.is_some_and(|job| job["metadata"]["uid"] == json!(uid) && job["status"]["active"] == json!(0))
+        };
+        let left =
+            self.left_behind.iter().filter(|(of, pod)| of == owner && !pod.job.as_ref().is_some_and(has_stopped));
+        left.map(|(_, pod)| pod.clone()).collect()
+    }
+
     /// Pods that were left behind go: the one with that uid, or those of the Job with it.
     pub(super) fn end_left(&mut self, uid: &str) -> bool {
         let gone = |pod: &LeftPod| pod.uid == uid || pod.job.as_ref().is_some_and(|(_, job)| job == uid);
@@ -93,7 +112,8 @@ impl Cluster {
         self.delete_as(key, false);
     }
 
-    pub(super) fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
+    /// The same; with `owned_first` in the foreground.
+    pub fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
         let Some(mut object) = self.objects.get(key).cloned() else { return };
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
