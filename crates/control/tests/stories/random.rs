@@ -7,10 +7,23 @@ use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
 use crate::stories::elastic::{elastic, other, with_priorities};
 
-/// Runs of a law, so many where `BERTH_STORIES` does not set more of them.
+/// Seeds of the runs of a law: the usual number, or as many as `BERTH_STORIES` says. `BERTH_SHARD=2/4` gives the second of four parts of them.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let wanted = std::env::var("BERTH_STORIES").ok().and_then(|text| text.parse().ok());
-    1..wanted.unwrap_or(usual) + 1
+    let shard = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
+    part(wanted.unwrap_or(usual), &shard)
+}
+
+fn part(all: u64, shard: &str) -> std::ops::Range<u64> {
+    let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
+    let (part, of) = parts.filter(|(part, of)| (1..=*of).contains(part)).expect("BERTH_SHARD is to be like 2/4");
+    1 + all * (part - 1) / of..1 + all * part / of
+}
+
+#[test]
+fn shards_of_a_law_have_each_seed_once() {
+    let parts = ["1/3", "2/3", "3/3"].map(|shard| part(10, shard));
+    assert_eq!(parts.into_iter().flatten().collect::<Vec<_>>(), (1..11).collect::<Vec<_>>());
 }
 
 /// xorshift64*: small, and the same everywhere.

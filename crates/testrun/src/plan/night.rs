@@ -48,7 +48,9 @@ const SHIPPED: &str = "shipped";
 /// Asks for the real Kueue, built from its Go module. A user who names a folder in its place gets the Kueue of that folder.
 const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
 /// Parts into which ten million worlds a law are cut.
-pub(crate) const SHARDS: usize = 16;
+const SHARDS: usize = 16;
+/// Parts into which the worlds with a tenant's writes are cut.
+const TENANT_SHARDS: usize = 4;
 
 fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static str, &str)]) -> Wide {
     let set = set.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -77,6 +79,16 @@ pub(crate) fn parts() -> Vec<Part> {
                 wide("stories of swings", "control stories", "swings::jobs_do_not_swing", &[("BERTH_STORIES", "2000")]),
                 wide("a million objects", "control fuzz", "", &[("BERTH_FUZZ", "1000000")]),
                 wide("every expectation", "testkit leaves", "", &[("BERTH_LEAVES", "0")]),
+            ],
+        },
+        Part {
+            name: "stories".to_owned(),
+            what: "2,000 random stories of each of four laws: rest, usage beyond quota, kinds that cannot be listed, texts of two tenants",
+            runs: vec![
+                wide("worlds that come to rest", "control stories", "endings::", &[("BERTH_STORIES", "2000")]),
+                wide("usage beyond quota", "control stories", "overruns::", &[("BERTH_STORIES", "2000")]),
+                wide("kinds that cannot be listed", "control stories", "unlisted::", &[("BERTH_STORIES", "2000")]),
+                wide("texts of two tenants", "control stories", "neighbours::", &[("BERTH_STORIES", "2000")]),
             ],
         },
         Part {
@@ -125,6 +137,15 @@ pub(crate) fn parts() -> Vec<Part> {
             name: format!("worlds-{shard}"),
             what: "one of the parts of ten million worlds a law",
             runs: vec![wide("engine laws", "engine laws", "", &set), wide("quantities", "quantity random", "", &set)],
+        });
+    }
+    for shard in 1..=TENANT_SHARDS {
+        let of = format!("{shard}/{TENANT_SHARDS}");
+        let set = [("BERTH_STORIES", "5000"), ("BERTH_SHARD", of.as_str())];
+        parts.push(Part {
+            name: format!("tenants-{shard}"),
+            what: "one of the parts of 5,000 worlds with a tenant's writes",
+            runs: vec![wide("worlds with a tenant's writes", "control stories", "attacks::", &set)],
         });
     }
     parts
@@ -186,6 +207,12 @@ impl Wide {
 }
 
 impl Part {
+    /// The name without its number, and that number, where a run is cut into parts.
+    pub(crate) fn shard(&self) -> Option<(&str, usize)> {
+        let (run, number) = self.name.rsplit_once('-')?;
+        Some((run, number.parse().ok()?))
+    }
+
     /// Programs of other projects that its tests run: the real Kueue only where it is asked for.
     fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
         if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
