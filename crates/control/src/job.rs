@@ -37,7 +37,7 @@ use crate::job::placement::placements;
 use crate::policies::NamedClasses;
 use crate::workload::checks;
 use crate::workload::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
-use crate::workload::names::{create, made_for_another};
+use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
@@ -152,11 +152,11 @@ impl Case<'_> {
                 Some(other) => self.delete(other),
                 None => self.with_workload(workload),
             },
-            Some(_) if !self.job.suspended => self.suspend(MISSING),
-            Some(_) => made_for_another(self.ctx, self.key, workload, |reason, text| {
+            None if may_adopt(workload, &self.job.uid) => self.adopt(workload),
+            _ if !self.job.suspended => self.suspend(MISSING),
+            _ => made_for_another(self.ctx, self.key, workload, |reason, text| {
                 self.notice(EventType::Warning, reason, text)
             }),
-            None => self.adopt(workload),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::job::placement::placements;
 use crate::policies::{NamedClasses, Wanted, no_class};
 use crate::workload::checks;
 use crate::workload::follow::{Wishes, adopt, finish, follow, out_of_sync};
-use crate::workload::names::{create, made_for_another};
+use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::orphan::lost_by;
 use crate::workload::pods_ready;
 use crate::workload::status::{find_true, seconds};
@@ -326,7 +326,7 @@ impl Case<'_> {
         if let Some(prebuilt) = &self.pod.prebuilt_workload {
             let name = (self.name.0.clone(), prebuilt.to_string());
             return match self.ctx.view.workloads.get(&name) {
-                Some(found) if found.owner.is_none() => self.adopt(found),
+                Some(found) if found.owner.is_none() && may_adopt(found, &self.pod.uid) => self.adopt(found),
                 Some(found) => made_for_another(self.ctx, &self.key(), found, |reason, text| {
                     self.notice(EventType::Warning, reason, text)
                 }),

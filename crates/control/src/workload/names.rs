@@ -53,6 +53,14 @@ pub(crate) fn has_its_name(
     in_the_way(ctx, asker, other, what, |text| warn(event_reasons::WORKLOAD_NAME_CONFLICT, text))
 }
 
+/// Whether the job with that uid may become the controller of a prebuilt Workload that has none. The Workload of a deleted job holds the quota of the
+/// pods that this job has left running, so that no other job takes it over. A Workload that MultiKueue has copied from another cluster has the uid of
+/// the job over there.
+pub(crate) fn may_adopt(workload: &WorkloadView, uid: &str) -> bool {
+    let is_copy = || workload.labels.as_ref().is_some_and(|labels| labels.contains_key(api::labels::MULTIKUEUE_ORIGIN));
+    workload.job_uid.as_deref().is_none_or(|of| of == uid) || is_copy()
+}
+
 /// The prebuilt Workload that a job names is another object's.
 pub(crate) fn made_for_another(
     ctx: &Context<'_>,
@@ -79,6 +87,7 @@ fn in_the_way(
     }
     let whose = match &other.owner {
         Some(owner) => format!("belongs to {} {}/{}", owner.kind, other.namespace, owner.name),
+        None if other.job_uid.is_some() => "was left behind by another job".to_owned(),
         None => "belongs to no job".to_owned(),
     };
     let said = (

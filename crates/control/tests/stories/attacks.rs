@@ -34,8 +34,8 @@ struct World {
     /// Every job needs a queue, whether it names one or not.
     all_managed: bool,
     number: usize,
-    /// Cpus of each pod that a Job has left behind, and the Workload of the Job, by the pod's uid.
-    orphaned: BTreeMap<String, (i64, String)>,
+    /// Cpus of each pod that a Job with a Workload has left behind, by the pod's uid.
+    orphaned: BTreeMap<String, i64>,
     /// Writes of the tenant, for the message of a failure.
     done: Vec<String>,
 }
@@ -199,16 +199,10 @@ impl World {
         holders.any(|(_, one)| one["metadata"]["ownerReferences"][0]["uid"] == object["metadata"]["uid"])
     }
 
-    /// Cpus of pods that no Job counts: pods that were taken from their Job, and those that a Job has left behind, unless another job has made the
-    /// Workload its own, which `SECURITY.md` calls open.
+    /// Cpus of pods that no Job counts: pods that were taken from their Job, and those that a Job has left behind.
     fn uncounted(&self) -> i64 {
         let taken = self.all(Kind::JobPod).filter(|(_, pod)| pod["metadata"]["ownerReferences"].is_null());
-        let is_nobodys = |workload: &str| {
-            let workload = self.cluster.objects.get(&Cluster::key(Kind::Workload, "team", workload));
-            workload.is_none_or(|workload| workload["metadata"]["ownerReferences"][0].is_null())
-        };
         let left = self.cluster.left_behind.iter().filter_map(|(_, pod)| self.orphaned.get(&pod.uid));
-        let left = left.filter(|(_, workload)| is_nobodys(workload)).map(|(cpus, _)| cpus);
         taken.map(|(_, pod)| of_pod(&pod["spec"])).sum::<i64>() + left.sum::<i64>()
     }
 

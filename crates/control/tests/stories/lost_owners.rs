@@ -216,6 +216,50 @@ fn evicted_workload_without_owner_stops_its_pods() {
     }
 }
 
+/// Other jobs name the Workload of a job that was deleted without its pods: its quota stays with these, and the others are told.
+#[test]
+fn orphaned_workload_is_not_given_to_another_job() {
+    for (kind, cpu) in [(Kind::JOB, "2"), (Kind::JOB, "1"), (Kind::JOB_SET, "1"), (Kind::Pod, "2")] {
+        let (mut cluster, key, begins) = to_be_orphaned(Kind::JOB);
+        cluster.job_sets_run = true;
+        cluster.delete_orphaning(&key);
+        cluster.pass(5);
+        let mut thief = match kind {
+            Kind::Pod => pod("thief", cpu),
+            Kind::Job(_) if kind == Kind::JOB_SET => job_set("thief"),
+            _ => job("thief", "lq", cpu, true),
+        };
+        let name = name_of(&cluster, begins);
+        thief["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!(name);
+        cluster.put(kind, thief);
+        cluster.pass(30);
+        let story = format!("{kind:?} of {cpu}: {:?}", cluster.writes);
+        assert!(is(&cluster, begins, "QuotaReserved") && !is(&cluster, begins, "Finished"), "{story}");
+        assert_eq!(cluster.count(Purpose::AdoptWorkload), 0, "{story}");
+        assert_eq!(cluster.left_behind.len(), 1, "{story}");
+        let told = format!(
+            "Workload team/{name} was left behind by another job and is the one that this job names as made beforehand: \
+             name another one"
+        );
+        assert_eq!(cluster.notices.iter().filter(|one| one.message == told).count(), 1, "{story}");
+    }
+}
+
+/// A Workload that MultiKueue copies from another cluster has the uid of the job over there.
+#[test]
+fn workload_copied_from_another_cluster_is_adopted() {
+    let mut cluster = one_queue("2");
+    let mut copy = made_before(&job("t", "lq", "1", true)["spec"]["template"]);
+    copy["metadata"]["labels"] =
+        json!({"kueue.x-k8s.io/multikueue-origin": "origin", "kueue.x-k8s.io/job-uid": "uid-of-the-job-over-there"});
+    cluster.put(Kind::Workload, copy.clone());
+    let mut copied = job("t", "lq", "1", true);
+    copied["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = copy["metadata"]["name"].clone();
+    cluster.put(Kind::JOB, copied);
+    cluster.pass(10);
+    assert_eq!(cluster.job("t")["spec"]["suspend"], false, "{:?}", cluster.writes);
+}
+
 /// The Workload of a job that was deleted without it, and of which no pod is left, goes when it is deleted.
 #[test]
 fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {

@@ -103,6 +103,11 @@ impl World {
                 {
                     made["metadata"]["ownerReferences"] = controller;
                 }
+                if self.dice.below(6) == 0
+                    && let Some(workload) = self.pick(Kind::Workload)
+                {
+                    made["metadata"]["labels"][labels::PREBUILT_WORKLOAD_NAME] = json!(workload);
+                }
                 self.cluster.put(Kind::JOB, made);
                 name
             }
@@ -196,10 +201,8 @@ impl World {
         if !any_runs || was_left || !self.has_quota(object) || object["metadata"]["deletionTimestamp"].is_string() {
             return false;
         }
-        let workload = self.cluster.workload_of(&key.name).filter(|_| key.kind == Kind::JOB);
-        if let Some(workload) = workload {
-            let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
-            self.orphaned.insert(format!("{uid}-left"), (of_pod(&object["spec"]["template"]["spec"]), name));
+        if key.kind == Kind::JOB && self.cluster.workload_of(&key.name).is_some() {
+            self.orphaned.insert(format!("{uid}-left"), of_pod(&object["spec"]["template"]["spec"]));
         }
         self.cluster.delete_orphaning(key);
         true
