@@ -398,17 +398,17 @@ fn nobody_swings_on(ground: Ground, usual: u64) {
 
 #[test]
 fn jobs_do_not_swing_between_tiers_once_capacity_is_stable() {
-    nobody_swings_on(Ground::Queue, 60);
+    nobody_swings_on(Ground::Queue, 20);
 }
 
 #[test]
 fn jobs_do_not_swing_between_tiers_when_cohort_reclaims_quota() {
-    nobody_swings_on(Ground::Cohort, 30);
+    nobody_swings_on(Ground::Cohort, 10);
 }
 
 #[test]
 fn jobs_do_not_swing_between_tiers_with_two_flavors_each() {
-    nobody_swings_on(Ground::Families, 30);
+    nobody_swings_on(Ground::Families, 10);
 }
 
 /// Each rule keeps jobs from swinging: under a policy without it the laws, which are of the default one, are broken.

@@ -121,8 +121,11 @@ pub(crate) fn parts() -> Vec<Part> {
         },
         Part {
             name: "attacks".to_owned(),
-            what: "every attack of a tenant, also without webhooks and while Berth is down",
-            runs: vec![wide("attacks", "e2e tenants", "", &[("BERTH_ATTACKS", "all")])],
+            what: "every attack of a tenant, also without webhooks and while Berth is down; every fault at every kind of write",
+            runs: vec![
+                wide("attacks", "e2e tenants", "", &[("BERTH_ATTACKS", "all")]),
+                wide("faults at writes", "e2e crash", "", &[("BERTH_CRASH", "all")]),
+            ],
         },
         Part {
             name: "again".to_owned(),

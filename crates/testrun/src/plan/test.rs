@@ -90,6 +90,11 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
         row("laws over random worlds", &format!("{FEW_SEEDS} seeds each"), &format!("{SEEDS} seeds each")),
         row("examples in the documentation of crates", "-", "all; without any, no step"),
         row("end-to-end tests on real control planes", "`smoke`", &format!("all, in {LANES} lanes")),
+        row(
+            "faults at each kind of write (`e2e crash`)",
+            "-",
+            "all where quota depends on the write, else three of six",
+        ),
         row("end-to-end tests that measure times", "-", &format!("after the others, alone: `{}`", ALONE.join("`, `"))),
         row("the demo as a test", "-", "once"),
     ]
