@@ -12,10 +12,6 @@ use serde_json::json;
 use super::jobs::{PREBUILT, QUEUE, lingers};
 use super::tenant::Tenant;
 
-/// Time in which the controller of a JobSet has to report a stop before Berth asks for the pods itself. The controller reports nothing of a JobSet that
-/// is being deleted, or that has a foreign Job below it without the label of an attempt.
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
-
 /// A JobSet that borrows all that is lent, with its pod on a node.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {

@@ -112,13 +112,10 @@ const OF_JOBS: &[Attack] = &[
         slow: jobs::LINGERS,
         ..attack("training-grows-slowly", false, trainings::borrows_and_lingers, trainings::its_job_grows)
     },
-    Attack { slow: job_sets::SILENCE, ..attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job) },
+    attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
     attack("outlives-its-parent", false, jobs::small, jobs::outlives_a_small_one),
     attack("set-other-workload", false, job_sets::borrows, job_sets::names_another_workload),
-    Attack {
-        slow: job_sets::SILENCE,
-        ..attack("set-deleted-and-gone", false, job_sets::borrows, job_sets::leaves_while_it_is_deleted)
-    },
+    attack("set-deleted-and-gone", false, job_sets::borrows, job_sets::leaves_while_it_is_deleted),
     attack("set-resumed", false, job_sets::asks_for_more, job_sets::is_resumed_again_and_again),
 ];
 

@@ -16,7 +16,7 @@ use crate::write::{EventType, Purpose, Subresource};
 /// Time in which the job controller takes note of a start, or never will because the stop overtook it.
 const UNSEEN_START_SECONDS: i64 = 3;
 /// Time in seconds for the controller of a job that is made of Jobs to report that it has stopped. A Job in its way may keep it from any report.
-const SILENT_SECONDS: i64 = 10;
+const SILENT_SECONDS: i64 = 5;
 
 impl Case<'_> {
     /// Stops an evicted job: suspends it, gives the user's template back, and releases the quota when the pods are gone.

@@ -4,7 +4,7 @@ use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};
 
 use crate::stories::checkpoints::{preempting, set_policy};
-use crate::stories::cluster::Cluster;
+use crate::stories::cluster::{Cluster, job};
 use crate::stories::faults::with_every_fault;
 use crate::stories::kept_quota::{contested, urgent_has_its_turn};
 use crate::stories::one_queue;
@@ -415,10 +415,8 @@ fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));
 }
 
-/// A Job in its way keeps the controller of JobSets from doing and saying anything: the Jobs of an evicted JobSet are stopped all the same, and
-/// its quota goes back when none of their pods is left.
-#[test]
-fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
+/// A JobSet that runs, and whose controller reports nothing any more because a Job is in its way.
+fn with_silent_controller() -> Cluster {
     let mut cluster = contested("4");
     cluster.put(Kind::JOB_SET, slices());
     cluster.pass(2);
@@ -432,11 +430,30 @@ fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
     cluster.edit(Kind::JOB_SET, "team", "a", &json!({"status": runs}));
     cluster.pass(5);
+    cluster
+}
+
+/// The Jobs of an evicted JobSet are stopped although its controller is silent, and its quota goes back when none of their pods is left.
+#[test]
+fn evicted_job_set_whose_controller_is_silent_gives_its_quota_back() {
+    let mut cluster = with_silent_controller();
     let uid = jobset(&cluster)["metadata"]["uid"].as_str().unwrap().to_owned();
     cluster.pods_left.push(uid);
     assert!(!urgent_has_its_turn(&mut cluster, "4"), "pods are left: {:?}", cluster.writes);
     assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
     cluster.pods_left.clear();
     cluster.pass(10);
+    assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
+}
+
+/// The quota of a JobSet whose controller is silent is back within the bound of `SECURITY.md`, ten seconds.
+#[test]
+fn lender_waits_less_than_ten_seconds_for_silent_job_set() {
+    let mut cluster = with_silent_controller();
+    cluster.set_class("high", 10);
+    let mut urgent = job("urgent", "lq", "4", true);
+    urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    cluster.put(Kind::JOB, urgent);
+    cluster.pass(9);
     assert!(cluster.is("urgent", "Admitted"), "{:?}", cluster.writes);
 }
