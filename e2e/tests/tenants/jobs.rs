@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use berth_e2e::jobset::JOBSET;
 use berth_e2e::kinds::{JOB, POD, condition, text};
 use berth_e2e::manifest::Job;
@@ -227,6 +227,22 @@ pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
         })
         .await?;
         t.create(&t.job("next", "2").manifest()).await?;
+        Ok(())
+    }
+    .boxed()
+}
+
+/// N3: pods are left behind, and two Jobs name the Workload that holds their quota: one of its size, and a smaller one.
+pub(crate) fn leaves_its_pods_and_names_their_workload<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
+    async move {
+        let workload = t.s.workload_of("t").await?.context("the Workload of the Job")?;
+        let name = text(&workload, "/metadata/name").to_owned();
+        leaves_its_pods_behind(t).await?;
+        for (job, cpu) in [("same", "2"), ("smaller", "1")] {
+            let mut named = t.job(job, cpu).manifest();
+            named["metadata"]["labels"][PREBUILT] = json!(name);
+            t.create(&named).await?;
+        }
         Ok(())
     }
     .boxed()

@@ -16,7 +16,7 @@ mod trainings;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use berth_e2e::control_plane::{ControlPlane, Options, client_from};
 use berth_e2e::jobset;
 use berth_e2e::manager::{self, ManagerOptions};
@@ -52,13 +52,19 @@ struct Attack {
     then: Step,
     /// Time beyond the bound in which the lender has its quota back.
     slow: Duration,
+    /// True: a review refuses at least one of the tenant's writes.
+    refused: bool,
 }
 
 const fn attack(name: &'static str, first: bool, prepare: Step, strike: Step) -> Attack {
-    Attack { name, first, prepare, strike, then: jobs::nothing, slow: Duration::ZERO }
+    Attack { name, first, prepare, strike, then: jobs::nothing, slow: Duration::ZERO, refused: false }
 }
 
 impl Attack {
+    const fn is_refused(self) -> Attack {
+        Attack { refused: true, ..self }
+    }
+
     /// Waits for its outcome, and for the end of what runs beyond quota since `begun`, with that pause between two looks.
     async fn settles(self, tenant: &Tenant<'_>, begun: Duration, pause: Duration) -> Result<()> {
         let (then, settles) = tokio::join!((self.then)(tenant), tenant.settles(begun, pause));
@@ -68,14 +74,14 @@ impl Attack {
 
 /// Attacks with Jobs, JobSets and TrainingJobs.
 const OF_JOBS: &[Attack] = &[
-    attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue),
+    attack("leaves-its-queue", true, jobs::borrows, jobs::leaves_its_queue).is_refused(),
     attack("drops-its-queue", false, jobs::borrows, jobs::drops_its_queue),
-    attack("other-workload", true, jobs::borrows, jobs::names_another_workload),
+    attack("other-workload", true, jobs::borrows, jobs::names_another_workload).is_refused(),
     attack("controls-itself", true, jobs::asks_for_more, jobs::controls_itself),
-    attack("own-controller", false, jobs::borrows, jobs::becomes_its_own_controller),
+    attack("own-controller", false, jobs::borrows, jobs::becomes_its_own_controller).is_refused(),
     attack("hides-below", false, jobs::small, jobs::hides_below_a_small_one),
-    attack("moves-below", false, jobs::borrows, jobs::moves_below_a_small_one),
-    attack("deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted),
+    attack("moves-below", false, jobs::borrows, jobs::moves_below_a_small_one).is_refused(),
+    attack("deleted-and-gone", false, jobs::borrows, jobs::leaves_while_it_is_deleted).is_refused(),
     attack("resumed-again", false, jobs::asks_for_more, jobs::is_resumed_again_and_again),
     Attack {
         slow: jobs::LINGERS,
@@ -83,16 +89,17 @@ const OF_JOBS: &[Attack] = &[
     },
     attack("resumed-and-slow", false, jobs::asks_for_more_and_lingers, jobs::is_resumed_again_and_again),
     attack("pods-left-behind", true, jobs::borrows, jobs::leaves_its_pods_behind),
-    attack("relabelled-pods", true, jobs::borrows, jobs::pods_lose_their_labels),
+    attack("pods-left-and-named", false, jobs::borrows, jobs::leaves_its_pods_and_names_their_workload),
+    attack("relabelled-pods", true, jobs::borrows, jobs::pods_lose_their_labels).is_refused(),
     attack("resized-pods", true, jobs::borrows, jobs::pods_are_resized),
-    attack("too-large", true, jobs::nothing, jobs::is_too_large_to_be_written),
+    attack("too-large", true, jobs::nothing, jobs::is_too_large_to_be_written).is_refused(),
     attack("unknown-set", false, jobs::nothing, jobs::names_an_unknown_job_set),
-    attack("set-leaves-queue", false, job_sets::borrows, job_sets::leaves_its_queue),
-    attack("set-own-controller", false, job_sets::borrows, job_sets::becomes_its_own_controller),
+    attack("set-leaves-queue", false, job_sets::borrows, job_sets::leaves_its_queue).is_refused(),
+    attack("set-own-controller", false, job_sets::borrows, job_sets::becomes_its_own_controller).is_refused(),
     attack("set-grows", false, job_sets::small, job_sets::its_job_grows),
     attack("set-left-jobs", false, job_sets::borrows, job_sets::leaves_its_jobs_behind),
     attack("set-kept-job", false, job_sets::borrows, job_sets::its_job_is_kept),
-    attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable),
+    attack("unreadable-grows", false, jobs::one_pod_at_once, jobs::grows_unreadable).is_refused(),
     attack("training-own-controller", true, trainings::borrows, trainings::its_job_names_another_controller),
     attack("training-job-grows", false, trainings::borrows, trainings::its_job_grows),
     Attack {
@@ -114,7 +121,7 @@ const OF_JOBS: &[Attack] = &[
     },
     attack("set-hides-job", false, job_sets::small, job_sets::hides_a_large_job),
     attack("outlives-its-parent", false, jobs::small, jobs::outlives_a_small_one),
-    attack("set-other-workload", false, job_sets::borrows, job_sets::names_another_workload),
+    attack("set-other-workload", false, job_sets::borrows, job_sets::names_another_workload).is_refused(),
     attack("set-deleted-and-gone", false, job_sets::borrows, job_sets::leaves_while_it_is_deleted),
     attack("set-resumed", false, job_sets::asks_for_more, job_sets::is_resumed_again_and_again),
 ];
@@ -136,9 +143,9 @@ const OPEN: &[Attack] = &[];
 /// Attacks with pods, and with kinds that are made of pods: without webhooks nothing gates a pod.
 const OF_PODS: &[Attack] = &[
     attack("excess-ungated", false, pods::group, pods::excess_is_ungated),
-    attack("role-changed", false, pods::group_of_one, pods::role_is_changed),
-    attack("joins-group", false, pods::borrows, pods::joins_a_group),
-    attack("forged-job", false, jobs::nothing, pods::names_a_job_that_has_ended),
+    attack("role-changed", false, pods::group_of_one, pods::role_is_changed).is_refused(),
+    attack("joins-group", false, pods::borrows, pods::joins_a_group).is_refused(),
+    attack("forged-job", false, jobs::nothing, pods::names_a_job_that_has_ended).is_refused(),
     attack("set-ungated", false, jobs::nothing, pods::set_is_scaled_and_ungated),
 ];
 
@@ -205,7 +212,10 @@ impl Ground {
             Box::pin(async move {
                 let tenant = this.tenant(attack).await?;
                 (attack.prepare)(&tenant).await?;
+                let before = tenant.refusals();
                 (attack.strike)(&tenant).await?;
+                let refused = tenant.refusals() > before;
+                ensure!(refused || !attack.refused || !tenant.reviewed, "no review refused a write of the tenant");
                 attack.settles(&tenant, pace::now(), LOOK).await?;
                 tenant.lender_is_served(attack.slow).await
             })
@@ -223,6 +233,7 @@ impl Ground {
         };
         this.each(attacks, AT_ONCE, prepare).await?;
         let dead = manager::leader(&self.stage.client).await?;
+        self.stage.observer.nobody_leads();
         self.stage.manager.kill();
         let this = &*self;
         let again = |attack: Attack| Tenant::again(&this.stage, attack.name, &this.tenant);
@@ -232,6 +243,7 @@ impl Ground {
         this.each(attacks, AT_ONCE, strike).await?;
         self.stage.manager.restart().await?;
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
+        self.stage.observer.somebody_leads();
         // The bound of each begins now: all of them are looked at beside each other, and more of them less often.
         let back = pace::now();
         let this = &*self;

@@ -1,12 +1,14 @@
 //! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and what he may not get there.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::repository;
 use berth_e2e::kinds::{self, CLUSTER_QUEUE, JOB, Kind, POD, STATEFUL_SET, WORKLOAD, condition, items, text};
 use berth_e2e::manifest::{self, Job, group, quota};
+use berth_e2e::observer::Scope;
 use berth_e2e::pace;
 use berth_e2e::quota_tree::{reserved, thousandths};
 use berth_e2e::scenario::{Scenario, Stage};
@@ -38,6 +40,8 @@ pub(crate) struct Tenant<'a> {
     pub(crate) client: Client,
     /// True: the webhooks are on, and answer.
     pub(crate) reviewed: bool,
+    /// Number of the tenant's writes that were refused.
+    refusals: AtomicUsize,
 }
 
 /// Review of a user's rights.
@@ -87,7 +91,7 @@ impl<'a> Tenant<'a> {
         if name.starts_with(WITH_DEFAULT) {
             s.apply(&manifest::local_queue(name, "default", &s.name("borrower"))).await?;
         }
-        let tenant = Tenant { s, client: client.clone(), reviewed };
+        let tenant = Tenant { s, client: client.clone(), reviewed, refusals: AtomicUsize::new(0) };
         wait::until(STEP, "the tenant has his roles", || async {
             let lists = JOB.list(client, name).await.is_ok() && WORKLOAD.list(client, name).await.is_ok();
             Ok(Seen::when(lists, || "refused".to_owned()))
@@ -99,7 +103,7 @@ impl<'a> Tenant<'a> {
     /// The same tenant, in a namespace that is there, where Berth does not answer or lets everything in.
     pub(crate) fn again(stage: &'a Stage, name: &str, client: &Client) -> Tenant<'a> {
         let s = Scenario { stage, client: stage.client.clone(), namespace: name.to_owned() };
-        Tenant { s, client: client.clone(), reviewed: false }
+        Tenant { s, client: client.clone(), reviewed: false, refusals: AtomicUsize::new(0) }
     }
 
     /// A Job of the tenant in the queue that borrows; its pods run until they are deleted.
@@ -208,8 +212,23 @@ impl<'a> Tenant<'a> {
             matches!(cause, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 404 && status.code != 409)
         });
         ensure!(refused, "{:?}", error.context(format!("the tenant's {what}")));
+        self.refusals.fetch_add(1, Ordering::Relaxed);
         println!("{}: refused: {}", self.s.namespace, format!("{error:#}").chars().take(300).collect::<String>());
         Ok(false)
+    }
+
+    /// Number of the tenant's writes that were refused so far.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
+    /// Asks what the observer has judged at every revision, of the promises that a tenant cannot break either: pods run by quota, and quota comes back.
+    async fn keeps_quota(&self) -> Result<()> {
+        let broken = self.s.stage.observer.violations(&Scope::of(&self.s.namespace)).await?;
+        let of_quota = broken.iter().filter(|one| ["Q7", "Q8"].contains(&one.invariant));
+        let broken: Vec<String> = of_quota.map(ToString::to_string).collect();
+        ensure!(broken.is_empty(), "{}", broken.join("\n"));
+        Ok(())
     }
 
     /// Waits until a Job of the tenant is admitted and as many of its pods have a node.
@@ -321,6 +340,7 @@ impl<'a> Tenant<'a> {
         );
         ensure!(told <= BOUND, "the lender is told after {told:?} why it waits");
         ensure!(back <= BOUND + slow, "the lender has its quota back after {back:?}");
+        self.keeps_quota().await?;
         // The plane goes soon; what holds the machine until then is not needed.
         self.s.delete_all(&[JOB, POD]).await?;
         CLUSTER_QUEUE.delete(&self.s.client, "", &self.s.name("borrower")).await
