@@ -4,7 +4,10 @@ use berth_control::event::{Change, Observation};
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
-use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
+use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::groups::member;
+use crate::stories::names::job_set;
+use crate::stories::pods::pod;
 use crate::stories::random::{Dice, seeds};
 use crate::stories::training::training;
 
@@ -12,7 +15,9 @@ const TENANTS: [&str; 2] = ["team", "next-door"];
 
 /// One ClusterQueue for two namespaces, in which the higher priority takes quota from the lower one.
 fn two_tenants(quota: &str) -> Cluster {
-    let mut cluster = Cluster::new();
+    let mut settings = settings();
+    settings.job_kinds.insert(Kind::Pod);
+    let mut cluster = Cluster::with(settings);
     let namespace = json!({"metadata": {"name": TENANTS[1], "labels": {"team": "b"}}});
     let namespace = Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()));
     cluster.control.observe(namespace, cluster.now);
@@ -25,6 +30,30 @@ fn two_tenants(quota: &str) -> Cluster {
     }
     cluster.set_class("high", 100);
     cluster
+}
+
+/// Each tenant's LocalQueue is of a ClusterQueue of its own, of which each lends to the other and takes back.
+fn two_borrowers() -> Cluster {
+    let mut cluster = two_tenants("2");
+    for (queue, tenant) in [("cq", TENANTS[0]), ("cq2", TENANTS[1])] {
+        let mut made = cluster_queue(queue, Some("all"), &[("default", "2")]);
+        made["spec"]["preemption"] = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
+        cluster.put(Kind::ClusterQueue, made);
+        cluster.put(Kind::LocalQueue, of(tenant, local_queue("lq", queue)));
+    }
+    cluster
+}
+
+/// Something that waits in the queue of a tenant: a Job, a TrainingJob, a JobSet, a pod, or a member of a group.
+fn asks(dice: &mut Dice, name: &str) -> (Kind, Value) {
+    let cpu = (1 + dice.below(4)).to_string();
+    match dice.below(7) {
+        0 => (Kind::TrainingJob, training(name, json!({}))),
+        1 => (Kind::JOB_SET, job_set(name)),
+        2 => (Kind::Pod, pod(name, &cpu)),
+        3 => (Kind::Pod, member(name, "1", 2, &[])),
+        _ => (Kind::JOB, job(name, "lq", &cpu, true)),
+    }
 }
 
 fn of(tenant: &str, mut object: Value) -> Value {
@@ -71,17 +100,15 @@ fn preemptor_event_names_victim_in_its_own_namespace() {
 fn messages_in_random_stories_name_no_object_of_another_namespace() {
     for seed in seeds(20) {
         let mut dice = Dice::new(seed);
-        let mut cluster = two_tenants("3");
+        let mut cluster = if seed % 2 == 0 { two_borrowers() } else { two_tenants("3") };
+        cluster.job_sets_run = true;
         let mut jobs: Vec<(Kind, &str, String)> = Vec::new();
         for event in 0..25 {
             let tenant = TENANTS[dice.below(2)];
             match dice.below(6) {
                 0..=2 => {
                     let name = format!("made-{event}");
-                    let (kind, made) = match dice.below(3) {
-                        0 => (Kind::TrainingJob, training(&name, json!({}))),
-                        _ => (Kind::JOB, job(&name, "lq", &(1 + dice.below(4)).to_string(), true)),
-                    };
+                    let (kind, made) = asks(&mut dice, &name);
                     let made = if dice.below(2) == 0 { urgent(made) } else { made };
                     cluster.put(kind, of(tenant, made));
                     jobs.push((kind, tenant, name));
