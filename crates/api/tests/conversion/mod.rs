@@ -243,8 +243,8 @@ fn workload(nodes: usize) -> Value {
     })
 }
 
-/// Longest time on a core of one conversion, with reading the request and writing the answer. The limit is the promise itself: half of the
-/// conversions must keep it.
+/// Longest time on a core of one conversion, with reading the request and writing the answer. The limit is the promise itself, and holds for the mean:
+/// the clock of a thread goes on in steps of a millisecond and more, so that the time of one conversion is nothing or a whole step.
 const MOST: Duration = Duration::from_millis(1);
 
 /// Time that this thread has had a core: beside other work the clock says nothing of the conversion.
@@ -253,33 +253,31 @@ fn on_a_core() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
+/// Conversions of one measurement.
+const TIMES: u32 = 400;
 
 #[test]
 fn conversion_of_one_workload_stays_within_time_limit() {
     for nodes in [8, 1000] {
         let mut object = workload(nodes);
         let mut version = Version::V1beta1;
-        let (mut alone, mut whole, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..400 {
+        let (mut alone, mut whole, mut bytes) = (Duration::ZERO, Duration::ZERO, 0);
+        for _ in 0..TIMES {
             let review =
                 json!({"request": {"uid": "u", "desiredAPIVersion": version.api_version(), "objects": [object]}})
                     .to_string();
             bytes = bytes.max(review.len());
             let start = on_a_core();
             let (answer, converted) = respond(review.as_bytes()).unwrap();
-            whole.push(on_a_core() - start);
+            whole += on_a_core() - start;
             assert!(converted && answer.len() > 1000);
             let fields = object.as_object_mut().unwrap();
             let start = on_a_core();
             convert(fields, version).unwrap();
-            alone.push(on_a_core() - start);
+            alone += on_a_core() - start;
             version = if version == Version::V1beta1 { Version::V1beta2 } else { Version::V1beta1 };
         }
-        let (alone, whole) = (median(&mut alone), median(&mut whole));
+        let (alone, whole) = (alone / TIMES, whole / TIMES);
         println!(
             "conversion of a Workload on {nodes} nodes, up to {bytes} bytes: {} us, with reading and writing the review {} us",
             alone.as_micros(),
