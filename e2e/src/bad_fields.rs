@@ -17,7 +17,7 @@ use crate::manifest::patch;
 /// The kinds whose schemas are Berth's own.
 const KINDS: [Kind; 3] = [TRAINING_JOB, QUEUE_POLICY, CHECKPOINT_STORE];
 
-/// Lists of a value, the words about it, and the form of the value in the answer, by field.
+/// Per field, its bad values: each entry has the value, a part of the refusal, and the value as the refusal shows it.
 type Listed = BTreeMap<String, Vec<Vec<Value>>>;
 
 /// A good spec, values that it must not have, and values to which it must not be changed once the object exists.
@@ -121,7 +121,7 @@ impl Asks<'_> {
         self.refusal(self.kind.api(self.client, self.namespace).create(&params, &object).await)
     }
 
-    /// The same for a change to the object that exists.
+    /// Patches the existing object; `None` if the API server accepts the change, otherwise its refusal.
     async fn patch(&self, change: &Value) -> Result<Option<Value>> {
         let params = PatchParams { dry_run: true, field_manager: Some(USER.to_owned()), ..PatchParams::default() };
         let api = self.kind.api(self.client, self.namespace);
@@ -335,7 +335,7 @@ fn place(schema: &Value, field: &str) -> Option<String> {
 /// A rule with the beginning of its message.
 struct Rule {
     told: String,
-    /// It compares with the old object, and does not apply to a new one.
+    /// True if the rule compares with the old object, so that it does not apply to a new object.
     of_changes: bool,
 }
 

@@ -187,7 +187,7 @@ impl Kind {
     /// When the API server does not answer.
     pub async fn list(self, client: &Client, namespace: &str) -> Result<Vec<Value>> {
         let request = Request::new(self.api(client, namespace).resource_url()).list(&ListParams::default())?;
-        // Read once: a list of typed objects would be read twice.
+        // The answer is decoded to JSON directly: a typed list would be decoded to the type first and then converted to JSON.
         let mut list: Value = client.request(request).await.with_context(|| format!("listing {}", self.plural))?;
         let mut items = match list["items"].take() {
             Value::Array(items) => items,

@@ -16,7 +16,7 @@ use crate::manifest::merge;
 use crate::own_folder::OwnFolder;
 use crate::process::{Guarded, Launch, free_ports};
 
-/// The variable of the environment that asks for it.
+/// The environment variable that enables tests with the real Kueue.
 const ASKED: &str = "KUEUE";
 /// Namespace of Kueue's release.
 pub const NAMESPACE: &str = "kueue-system";

@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// A scenario of its own namespace, called as the scenario; further names should begin with [`Scenario::name`].
+    /// Starts a scenario in a new namespace with the scenario's name. Names of other objects should begin with [`Scenario::name`].
     ///
     /// # Errors
     /// When the namespace cannot be created.
@@ -105,7 +105,7 @@ pub struct Scenario<'a> {
     pub stage: &'a Stage,
     /// An administrator's client.
     pub client: Client,
-    /// Its namespace.
+    /// Namespace of the scenario.
     pub namespace: String,
 }
 

@@ -35,7 +35,7 @@ const fn configuration(kind: &'static str, plural: &'static str) -> Kind {
 /// A free port for the webhooks of one manager.
 ///
 /// # Errors
-/// When the machine has none.
+/// When the machine has no free port.
 pub fn port() -> Result<u16> {
     let [port] = free_ports()?;
     Ok(port)

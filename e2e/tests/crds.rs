@@ -83,7 +83,7 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         "metadata": {"generateName": "probe-", "namespace": "default"}, "spec": class});
     let kind = Kind { api_version: "kueue.x-k8s.io/v1beta1", ..WORKLOAD };
     wait::until(REBUILT, "the other version is stored", || async {
-        // A handler may go between two requests, so that a probe is left; each has a name of its own.
+        // The API server may replace the handler between two requests, so that a probe is not deleted: each probe has a name of its own.
         let sent = serde_json::from_value(probe.clone())?;
         let made = kind.api(client, "default").create(&PostParams::default(), &sent).await?.metadata.name;
         let name = made.unwrap_or_default();
@@ -93,7 +93,7 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         Ok(Seen::when(found, || read["spec"].to_string()))
     })
     .await?;
-    // And those of the other kinds with it.
+    // The handlers of the other kinds are replaced at about the same time.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }

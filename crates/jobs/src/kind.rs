@@ -25,7 +25,7 @@ pub trait JobKind: Debug + Sized + 'static {
     const GROUP: &'static str;
     /// The version that is read and written.
     const VERSION: &'static str;
-    /// Both, as in owner references.
+    /// Group and version, as in owner references.
     const API_VERSION: &'static str;
     /// Plural, as in the URL.
     const PLURAL: &'static str;
@@ -36,13 +36,13 @@ pub trait JobKind: Debug + Sized + 'static {
     const REPORTER: &'static str;
     /// Label by which pods name the uid of their job.
     const UID_LABEL: &'static str;
-    /// Its queue may be named in an annotation too.
+    /// True if a job may also name its queue in an annotation.
     const QUEUE_IN_ANNOTATION: bool = false;
     /// [`JobKind::unlock_patch`] has something to write to its status.
     const WRITES_STATUS: bool = false;
     /// Part of every cluster; else Berth does without it where its CRD is not installed.
     const BUILT_IN: bool = false;
-    /// Its jobs are made of batch/v1 Jobs, which are admitted with them.
+    /// True if the controller of the kind makes batch/v1 Jobs, which are admitted together with the object.
     const MADE_OF_JOBS: bool = false;
     /// Field of the spec that lists these Jobs, each with the `template` of one: a queue that such a template names governs nothing.
     const JOBS_IN: Option<&'static str> = None;
@@ -53,7 +53,7 @@ pub trait JobKind: Debug + Sized + 'static {
 
     /// Metadata of a job.
     fn metadata(job: &Self::Object) -> &ObjectMeta;
-    /// The same, to be changed.
+    /// Mutable metadata of a job.
     fn metadata_mut(job: &mut Self::Object) -> &mut ObjectMeta;
     /// LocalQueue that governs the job.
     fn queue_name(job: &Self::Object) -> Option<&str> {
@@ -80,7 +80,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn attempt(_: &Self::Object) -> Option<i32> {
         None
     }
-    /// Its pods, where another job may be made of it.
+    /// Number and requests of the job's pods, if another job may control this job.
     fn part_size(_: &Self::Object) -> Option<PartSize> {
         None
     }
@@ -94,20 +94,20 @@ pub trait JobKind: Debug + Sized + 'static {
     fn pods_there(_: &Self::Object) -> i32 {
         0
     }
-    /// Its controller says that it is suspended.
+    /// True if the status written by the job's controller says that the job is suspended.
     fn says_suspended(job: &Self::Object) -> bool;
     /// Suspended, its controller has taken note of that, and no pod is left that it knows of.
     fn is_still(job: &Self::Object) -> bool {
         Self::has_suspend(job) && Self::says_suspended(job) && !Self::is_active(job)
     }
-    /// Its controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be
-    /// one that its controller has not brought up to date yet.
+    /// True if the job's controller has taken note of a stop after a start, and no pod is left. Before that, a quiet status may only be one that its
+    /// controller has not brought up to date yet.
     fn has_come_to_rest(job: &Self::Object) -> bool;
-    /// Its controller has taken note of the last start.
+    /// True if the job's controller has taken note of the last start.
     fn has_seen_start(job: &Self::Object) -> bool;
     /// The end of the job, once it has ended.
     fn finished(job: &Self::Object) -> Option<Finish>;
-    /// Its pod sets.
+    /// Pod sets of the job.
     ///
     /// # Errors
     /// Names the field or annotation that cannot be read, with its value.
@@ -116,7 +116,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn template_path(index: usize) -> String;
     /// All pods are ready or have succeeded.
     fn pods_ready(job: &Self::Object) -> bool;
-    /// All pods that it has to run have succeeded: its end is what comes next.
+    /// True if all pods that the job has to run have succeeded, so that only its end is still to be reported.
     fn pods_succeeded(_job: &Self::Object) -> bool {
         false
     }

@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// One state of a job.
 #[derive(Clone, Debug)]
 pub struct JobState {
-    /// Its kind.
+    /// Kind of the job.
     pub kind: JobType,
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`, 0 when it has none.
     pub version: u64,
-    /// Its controller, if it has one.
+    /// Controller of the job, if it has one.
     pub owner: Option<Box<JobOwner>>,
     /// Being deleted.
     pub deleting: bool,
@@ -47,7 +47,7 @@ pub struct JobState {
     pub max_execution_seconds: Option<i32>,
     /// Suspended in its spec, whatever is left in its templates.
     pub suspended: bool,
-    /// Its stop is under way: its templates are not yet as the user wrote them.
+    /// True while a stop is under way: the templates are not yet as the user wrote them.
     pub stopping: bool,
     /// A template carries what a start has put there.
     pub placed: bool,
@@ -87,13 +87,13 @@ pub struct JobState {
     pub role: Option<Box<RoleState>>,
     /// Labels by which a bastion runner marks its jobs, as far as this job has them.
     pub runner_labels: Box<[(&'static str, Box<str>)]>,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of the job's creation, in milliseconds since 1970.
     pub created: i64,
     /// `metadata.generation`: 1 until its spec is changed.
     pub generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
-    /// Digests of its pod sets, kept where they are needed often, because making them costs a walk over the templates. The inner `None` is a job
-    /// that cannot be read.
+    /// Digests of the job's pod sets, kept for jobs that need them often, because computing them reads all templates. The inner `None` is a job that
+    /// cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
     /// The packed JSON has only the fields that patches need.

@@ -42,11 +42,11 @@ const AUTHORS: Limits = Limits {
 pub enum Verdict {
     /// The user may.
     Allowed,
-    /// The user may not, in RBAC's words.
+    /// The user may not; the text is the message of RBAC.
     Forbidden(Arc<str>),
     /// The API server does not know the token.
     Unknown,
-    /// Too many others are asked about at this moment.
+    /// The API server was not asked, because too many questions about other users are open.
     Busy,
     /// The API server gave no answer, and why.
     Unanswered(Arc<str>),
@@ -72,7 +72,7 @@ pub struct Deed<'a> {
     pub verb: &'a str,
     /// API group of the resource.
     pub group: &'a str,
-    /// Its plural.
+    /// Plural of the resource.
     pub resource: &'a str,
     /// The namespace.
     pub namespace: &'a str,

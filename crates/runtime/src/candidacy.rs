@@ -12,16 +12,16 @@ use tokio::task::JoinHandle;
 
 /// Participation of a process in the election.
 pub(crate) enum Candidacy {
-    /// It does not lead yet.
+    /// The process does not take part in the election yet.
     Waits {
-        /// Its name in the election.
+        /// Name of the process in the election.
         identity: String,
         /// Receives the state when the process leads.
         state: watch::Sender<State>,
     },
-    /// It takes part in the election.
+    /// The process takes part in the election.
     Stands(elector::Handle),
-    /// There is no election, and it leads.
+    /// There is no election, and the process leads.
     Leads(watch::Sender<State>),
 }
 
@@ -30,7 +30,7 @@ impl Candidacy {
         matches!(self, Self::Waits { .. })
     }
 
-    /// It takes part from now on, or leads where there is no election.
+    /// Lets the process take part in the election, or lead if there is no election.
     pub(crate) fn begin(self, client: &Client, election: Option<&Election>) -> Self {
         match (self, election) {
             (Self::Waits { identity, state }, Some(election)) => {

@@ -23,17 +23,18 @@ use tokio::time::Instant;
 
 /// Most observations taken before a step.
 const BATCH: usize = 8192;
-/// Most questions that are answered in one turn: a client may be slow, and never holds up a decision for good.
+/// Most queries that are answered in one turn, so that many clients cannot delay decisions for long.
 const QUERIES: usize = 8;
 /// Longest sleep: the heartbeat must go on, and a jump of the wall clock is noticed within it.
 const NAP: Duration = Duration::from_secs(5);
 
-/// Least time between two steps, and the time per step after [`BURST`] of them without a rest: under load what arrives
-/// meanwhile is decided together. The first change after a rest is decided at once.
+/// Least time between two steps. After [`BURST`] steps without a rest it is [`INTERVAL`], so that changes that arrive in between are decided
+/// together. The first change after a rest is decided at once.
 const GAP: Duration = Duration::from_millis(10);
 /// Time per step under lasting load.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Steps that keep to the gap only: a job's way through a quiet operator takes fewer.
+/// Number of steps in a row that wait for [`GAP`] only, and not for [`INTERVAL`]. A single job in a quiet cluster takes fewer steps from its creation
+/// to its start.
 const BURST: u32 = 20;
 
 /// A question to the thread that owns control.

@@ -200,8 +200,8 @@ fn mutating() -> String {
     out
 }
 
-/// Expression for an owner of that kind, made of Jobs, of an object with a name and the label of a Job that it makes. The kind alone would
-/// be a claim of the object's author; control checks the rest.
+/// CEL expression that is true for a Job that belongs to an owner of that kind, by its name and by the label with the owner's uid. The owner's kind
+/// alone proves nothing, because the author of the Job writes it; control checks the rest.
 fn part_of(kind: &JobInfo) -> String {
     format!(
         "{} &&\n      object.metadata.?name.orValue('').startsWith(owner.name + '-') &&\n      \

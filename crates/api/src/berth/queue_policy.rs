@@ -1,5 +1,4 @@
-//! QueuePolicy: settings of ClusterQueues that Kueue does not have. A queue without one behaves as in Kueue, except for the departures in
-//! docs/decisions.
+//! QueuePolicy: settings of ClusterQueues that Kueue does not have. A queue without one behaves as in Kueue, except for the pages in docs/departures.
 
 use std::collections::BTreeMap;
 

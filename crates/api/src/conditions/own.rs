@@ -138,27 +138,27 @@ pub mod own_types {
 /// Condition types of TrainingJobs beside `Admitted`.
 pub mod training_types {
     strings! {
-        /// It waits in its queue.
+        /// Queued=True: the job waits in its queue.
         QUEUED = "Queued";
-        /// All pods of its last admission have been ready.
+        /// Running=True: all pods of the job's last admission have been ready.
         RUNNING = "Running";
-        /// It is suspended.
+        /// Suspended=True: the job is suspended.
         SUSPENDED = "Suspended";
         /// The object makes no progress until a user changes something.
         STALLED = "Stalled";
-        /// It has succeeded.
+        /// Succeeded=True: the job has succeeded.
         SUCCEEDED = "Succeeded";
-        /// It has failed.
+        /// Failed=True: the job has failed.
         FAILED = "Failed";
-        /// The number of its workers may change; the message has the details.
+        /// Elastic=True: the number of the job's workers may change; the message has the details.
         ELASTIC = "Elastic";
-        /// Its pods were not ready in time; also the reason of that eviction, and an event.
+        /// SchedulingTimeout=True: the job's pods were not ready in time; also the reason of that eviction, and of an event.
         SCHEDULING_TIMEOUT = "SchedulingTimeout";
-        /// It was asked to save its work before it is stopped; also an event.
+        /// CheckpointRequested=True: the job was asked to save its work before it is stopped; also the reason of an event.
         CHECKPOINT_REQUESTED = "CheckpointRequested";
-        /// It has not saved within its interval.
+        /// CheckpointOverdue=True: the job has not saved within its interval.
         CHECKPOINT_OVERDUE = "CheckpointOverdue";
-        /// Its store does not answer.
+        /// CheckpointStoreUnavailable=True: the CheckpointStore of the job does not answer.
         CHECKPOINT_STORE_UNAVAILABLE = "CheckpointStoreUnavailable";
     }
 }

@@ -52,7 +52,7 @@ pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
     pub control: Control,
-    /// Another process, which sees the same and does not lead.
+    /// Another replica, which sees the same objects and does not lead.
     standby: Option<Control>,
     pub now: Timestamp,
     pub objects: BTreeMap<ObjectKey, Value>,
@@ -65,13 +65,13 @@ pub struct Cluster {
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
     /// happens all the same.
     pub faults: Vec<Fault>,
-    /// Answers of the API server to every write of a purpose to objects whose names begin like that; it makes none of these writes.
+    /// Answers of the API server to every write of a purpose to objects whose names begin with that prefix; none of these writes is applied.
     pub answers: Vec<(Purpose, &'static str, Outcome)>,
     /// Purposes whose next write is lost: it may be applied at an unexpected time ([`Self::land`]).
     pub loses: Vec<Purpose>,
     /// Writes that were lost.
     pub lost: Vec<Write>,
-    /// Conflicts come from nowhere: nobody else has written.
+    /// True if the API server reports conflicts although no other client has written.
     pub conflicts_lie: bool,
     /// Uids of deleted jobs whose pods still terminate.
     pub pods_left: Vec<String>,
@@ -187,7 +187,7 @@ impl Cluster {
         self.put_as(kind, object, None);
     }
 
-    /// The same; one that is new gets that uid.
+    /// Puts an object; a new object gets that uid.
     pub fn put_as(&mut self, kind: Kind, mut object: Value, given: Option<&str>) {
         let metadata = object["metadata"].as_object_mut().unwrap();
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();

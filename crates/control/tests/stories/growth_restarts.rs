@@ -97,7 +97,7 @@ fn two_that_could_grow() -> Cluster {
 
 #[test]
 fn checkpoint_stays_valid_for_scale_up_while_another_job_grows() {
-    // Whenever it saves, before, in or after the look in which the other one grows: one checkpoint is enough.
+    // One checkpoint is enough, whether `a` saves before, in or after the step in which `b` grows.
     for second in 12..30 {
         let mut cluster = two_that_could_grow();
         cluster.pass_judged(second, "idle");

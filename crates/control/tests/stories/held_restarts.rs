@@ -1,4 +1,4 @@
-//! Restarts of elastic TrainingJobs that other changes, or failures, meet half way.
+//! Restarts of elastic TrainingJobs during which other changes or failures happen.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use jiff::SignedDuration;

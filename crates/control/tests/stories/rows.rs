@@ -1,5 +1,4 @@
-//! Rows of docs/compatibility.md, and differences of docs/decisions, that no other story shows: reasons of conditions, and behaviour that changes
-//! with a gate.
+//! Rows of docs/compatibility.md, and of docs/departures, that no other story shows: reasons of conditions, and behaviour that changes with a gate.
 
 use berth_control::measure::Measure;
 use berth_control::write::{Kind, ObjectKey, Purpose};
@@ -178,7 +177,7 @@ fn waiting_workload_that_is_deactivated_shows_deactivated_reason() {
     assert_eq!(reason(&cluster, "waits", "QuotaReserved"), "Deactivated");
 }
 
-/// Goes on for as long as there is something to write at this moment; the reasons that a condition has on the way.
+/// Makes steps until Berth has nothing to write at the current time. Returns the reasons that the condition had in between, each once.
 fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {

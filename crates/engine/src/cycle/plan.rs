@@ -211,7 +211,7 @@ impl World {
             && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }
 
-    /// Whether fickle classes are to be looked at because other workloads were admitted.
+    /// Whether a tree with new admissions has parked classes that an admission of other workloads may let fit ([`Self::is_fickle`]).
     fn has_stirred(&self) -> bool {
         let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())

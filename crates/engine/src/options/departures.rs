@@ -1,35 +1,35 @@
-//! Where Berth departs from Kueue on purpose.
+//! The differences from Kueue that Berth makes on purpose.
 
-/// Where Berth departs from Kueue on purpose, each with its page in `docs/decisions`. All are in force unless somebody asks for
-/// Kueue's decisions to the letter, as who compares with them does.
+/// The differences from Kueue that Berth makes on purpose, each with its page in `docs/departures`. All are in force, unless a caller asks for
+/// Kueue's exact decisions in order to compare with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departures {
-    /// Nobody is preempted for whom the preemptor was evicted, directly or through others (`0005-no-eviction-loops.md`).
+    /// No workload is preempted by one that was evicted in its favour, directly or through others (`0005-no-eviction-loops.md`).
     pub no_circles: bool,
-    /// A preemptor keeps its claim on what it preempted for, in place of looking anew (`0005-no-eviction-loops.md`).
+    /// A preemptor keeps its claim on the quota that it preempted for, instead of searching again (`0005-no-eviction-loops.md`).
     pub claims: bool,
     /// An admitted workload fits beside the victims of its cycle, which still hold their quota (`0001-fit-beside-victims.md`).
     pub fit_beside_victims: bool,
     /// A scan that began behind the first flavor starts over before its workload is parked (`0002-flavor-scan-starts-over.md`).
     pub scan_over: bool,
-    /// Victims are enough only where quota of `pods` is, too (`0023-pods-count-for-victims.md`).
+    /// Victims are enough only if they also free enough quota of `pods` (`0023-pods-count-for-victims.md`).
     pub pods_count: bool,
     /// A workload that has tried all flavors is parked, however its scans ended (`0025-scans-come-to-an-end.md`).
     pub scans_end: bool,
-    /// A head of a BestEffortFIFO queue that loses to what is only booked lets those behind it have their turn (`0012-losers-stand-aside.md`).
+    /// If a head of a BestEffortFIFO queue loses only to usage that is reserved for the rest of the cycle, the workloads behind it are tried
+    /// (`0012-losers-stand-aside.md`).
     pub stand_aside: bool,
     /// A flavor is a fit only if each resource fits, whatever is preferred (`0003-hidden-preemption.md`).
     pub all_must_fit: bool,
-    /// Pods that ask for a kind of capacity are given no flavor that lacks the label while another of its group has it
+    /// Pods that select a kind of capacity get no flavor without that label while another flavor of its group has it
     /// (`0018-capacity-selectors-pin.md`).
     pub capacity_pins: bool,
-    /// A pod set that is given no flavor, since it asks for nothing that counts, does not end the search for the others
+    /// A pod set that gets no flavor, because it requests no counted resource, does not end the search for the other pod sets
     /// (`0016-all-pod-sets-are-given-quota.md`).
     pub all_pod_sets: bool,
-    /// The flavors that a pod is given can be of one node: no two of them have different values for a node label
-    /// (`0057-flavors-of-one-node.md`).
+    /// One node can have all flavors of a pod: no two of them have different values for a node label (`0057-flavors-of-one-node.md`).
     pub one_node: bool,
-    /// Between workloads of equal priority and time a lot of namespace and second decides, then the name (`0035-equal-times.md`).
+    /// Between workloads of equal priority and time, a hash of namespace and second decides (the lot), then the name (`0035-equal-times.md`).
     pub equals_by_lot: bool,
     /// A workload that is passed over for an equal that did not fit gets the reason of that one (`0036-equals-are-told-why.md`).
     pub equals_told_why: bool,

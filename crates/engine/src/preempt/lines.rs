@@ -15,7 +15,7 @@ use crate::world::store::Rank;
 
 #[derive(Clone, Debug)]
 enum Rest<'a> {
-    /// The holders of quota in stored order: the part that is read, and the part after it.
+    /// The workloads of the queue that hold quota, in stored order: the list that is read now, and the list that follows it.
     Kept(sorted::Iter<'a, Rank>, Option<&'a Sorted<Rank>>),
     Listed(std::vec::IntoIter<Candidate<'a>>),
 }

@@ -18,7 +18,7 @@ pub(crate) struct Held {
     pub(crate) usage: Usage,
     /// Full usage given, if it is more than the charge: the workload replaces a slice that holds quota, too.
     pub(crate) whole: Option<Box<Usage>>,
-    /// Pods given per pod set, if they are not all.
+    /// Number of admitted pods per pod set; `None` if all pods are admitted.
     pub(crate) counts: Option<Box<[i64]>>,
     pub(crate) at: Millis,
     /// Time of its last checkpoint.

@@ -34,8 +34,8 @@ impl Store {
         heir.is_none_or(|heir| heir.uid == workload.uid).then_some((held, older))
     }
 
-    /// The replacement slice of a workload that holds quota. If there are several, the one that is charged a difference already, else the first
-    /// that was given quota. Another choice would charge that one its full usage, without room for it.
+    /// The replacement slice of a workload that holds quota. If there are several, the one that is charged a difference already, else the first that
+    /// was given quota. With another choice, the slice that is charged a difference would be charged its full usage, for which there may be no room.
     fn heir(&self, uid: &Arc<str>) -> Option<WorkloadId> {
         let first = (Arc::clone(uid), WorkloadId::at(0));
         let slices = self.slices.range(first..).take_while(|(known, _)| known == uid);

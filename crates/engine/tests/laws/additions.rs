@@ -99,7 +99,8 @@ impl<'a> Life<'a> {
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
-        // A cycle that only goes on scanning flavors moves nothing; only a plan knows how long that may go on.
+        // A cycle may only continue a scan of flavors, without an admission or eviction. Only a plan knows how many such cycles can follow each
+        // other.
         while quiet <= 8 {
             // Free quota changes from cycle to cycle in a plan, so a plan is not judged.
             let rooms = (bounds.is_some() && quiet < 8).then(|| self.rooms());

@@ -398,7 +398,7 @@ fn plan_equals_its_cycles_made_one_by_one() {
         let plan = objects.world().plan(NOW, ALL);
         let (mut world, mut quiet) = (objects.world(), 0);
         let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
-        // A cycle that only goes on scanning flavors moves nothing, and one workload after another may do so.
+        // A cycle may only continue a scan of flavors, without an admission or eviction, and many such cycles may follow each other.
         while quiet < 600 {
             let step = world.plan_cycles(NOW, ALL, 1);
             quiet = if step.admissions.is_empty() && step.evictions.is_empty() { quiet + 1 } else { 0 };

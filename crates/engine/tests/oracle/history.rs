@@ -1,5 +1,5 @@
-//! Cycles one after another, with the state between them: pending and parked workloads, preemptors that wait for victims, and the progress of
-//! scans over flavors. Written from Kueue's documented behaviour and from the pages in `docs/decisions`, apart from the engine.
+//! Cycles one after another, with the state between them: pending and parked workloads, preemptors that wait for victims, and the progress of scans
+//! over flavors. Written from Kueue's documented behaviour and from the pages in `docs/departures`, without a look at the engine.
 
 mod heads;
 mod plans;

@@ -39,7 +39,7 @@ pub(crate) struct Case {
     original: Option<Value>,
     /// The StatefulSet of a pod, if it is known.
     pub(crate) set: Option<Value>,
-    /// Pods of a group, each a change of the object.
+    /// Pods of a group, each given as changes to the file's object.
     #[serde(default)]
     pub(crate) pods: Vec<Value>,
     #[serde(skip)]

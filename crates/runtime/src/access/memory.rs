@@ -32,7 +32,7 @@ pub(super) struct Limits {
     pub(super) deadline: Duration,
     /// How long an answer counts that allows.
     pub(super) good: Duration,
-    /// How long an answer counts that does not allow.
+    /// Time for which a negative answer is cached.
     pub(super) bad: Duration,
 }
 

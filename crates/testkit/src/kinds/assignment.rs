@@ -33,7 +33,7 @@ struct Input {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Older {
     workload: Option<String>,
-    /// For people: it is the ClusterQueue of the new slice.
+    /// Not read: the old slice is always in the ClusterQueue of the new slice. The field is for readers of the case.
     #[serde(rename = "clusterQueue")]
     _cluster_queue: Option<String>,
     total_requests: Option<Vec<Total>>,

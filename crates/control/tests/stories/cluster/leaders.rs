@@ -54,7 +54,7 @@ fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observatio
 /// Label of managed pods.
 pub(super) const MANAGED: &str = "kueue.x-k8s.io/managed";
 
-/// A pod as the watch shows it that finds it by its labels, `None` where none does.
+/// The observation of a pod by the watch whose label selector matches the pod; `None` if no watch does.
 fn pod(object: &Value, gone: bool) -> Option<Observation> {
     let pod = Box::new(serde_json::from_value(object.clone()).unwrap());
     let change = if gone { Change::Delete(pod) } else { Change::Apply(pod) };
@@ -115,7 +115,7 @@ impl Cluster {
         self.settings.job_kinds = kinds.iter().copied().collect();
     }
 
-    /// Somebody deletes the namespace: it takes its pods first, and nothing else while one of them is left.
+    /// A user deletes the namespace: its pods are deleted first, and nothing else while a pod is left.
     pub fn end_namespace(&mut self) {
         self.ends = Some(self.now);
         for control in [Some(&mut self.control), self.standby.as_mut()].into_iter().flatten() {
@@ -127,18 +127,18 @@ impl Cluster {
         }
     }
 
-    /// Another process takes over: it knows nothing but what it lists.
+    /// Another replica becomes the leader, and knows only what it lists.
     pub fn restart(&mut self) {
         self.restart_hearing_last(None);
     }
 
-    /// The same, and of objects of one kind it hears after all others.
+    /// Another replica becomes the leader, and lists the objects of one kind last.
     pub fn restart_hearing_last(&mut self, kind: Option<Kind>) {
         self.control = self.listed(kind);
         self.control.lead(Some(Term(2)));
     }
 
-    /// Another process takes over that may not list objects of a kind.
+    /// Another replica becomes the leader, and may not list objects of a kind.
     pub fn restart_without(&mut self, kind: Kind) {
         self.unlisted = Some(kind);
         self.control = self.listed(None);
@@ -171,7 +171,7 @@ impl Cluster {
         self.standby = Some(self.listed(None));
     }
 
-    /// That one takes over.
+    /// The standby replica becomes the leader.
     pub fn fail_over(&mut self) {
         self.control = self.standby.take().expect("somebody stands by");
         self.control.lead(Some(Term(2)));
