@@ -20,13 +20,13 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A server with one bucket, which ends when it is dropped, or a folder.
 pub enum Bucket {
-    /// It speaks S3.
+    /// A server with the API of S3.
     S3(S3),
-    /// It speaks the protocol of Google Cloud Storage.
+    /// A server with the API of Google Cloud Storage.
     Gcs(Gcs),
-    /// It speaks the protocol of Azure Blob Storage.
+    /// A server with the API of Azure Blob Storage.
     Azure(Azure),
-    /// It is a folder.
+    /// A folder.
     Folder(Folder),
 }
 
@@ -43,7 +43,7 @@ impl Bucket {
         }
     }
 
-    /// Its URI, as pods get it.
+    /// URI of the bucket, as pods get it.
     #[must_use]
     pub fn uri(&self) -> String {
         match self {

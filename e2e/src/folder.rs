@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 /// A folder for checkpoints. It is removed with the folder around it.
 #[derive(Debug)]
 pub struct Folder {
-    /// Its path, for Berth and for pods.
+    /// Path of the folder, for Berth and for pods.
     pub path: String,
     client: FolderClient,
 }

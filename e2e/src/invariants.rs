@@ -79,7 +79,7 @@ struct Workload {
     job_uid: String,
     /// The owner that it has, or had before its reference was removed.
     origin: String,
-    /// Its owner is of a kind that Berth starts and stops.
+    /// True if the owner is of a kind that Berth starts and stops.
     of_known_kind: bool,
     /// Key of the slice that it takes the place of.
     replaces: String,
@@ -100,7 +100,7 @@ struct Workload {
     evicted_at: Option<Timestamp>,
     finished: bool,
     deleting: bool,
-    /// It is gated, on hold or waits for pods in place of others, so that no queue counts it.
+    /// True if the Workload is gated, on hold or waits for replacement pods, so that no queue counts it.
     held_back: bool,
 }
 

@@ -143,19 +143,19 @@ impl Job {
         self
     }
 
-    /// Its pods run until they are deleted.
+    /// Lets the pods run until they are deleted.
     #[must_use]
     pub fn endless(self) -> Job {
         self.pod_annotation("e2e.berth.dev/outcome", "never")
     }
 
-    /// Its pods run this long.
+    /// Lets each pod run for that time.
     #[must_use]
     pub fn run_ms(self, milliseconds: u32) -> Job {
         self.pod_annotation("e2e.berth.dev/run-ms", &milliseconds.to_string())
     }
 
-    /// Its pods take this long to end after their deletion.
+    /// Lets each pod take that time to end after its deletion.
     #[must_use]
     pub fn termination_ms(self, milliseconds: u32) -> Job {
         self.pod_annotation("e2e.berth.dev/termination-ms", &milliseconds.to_string())

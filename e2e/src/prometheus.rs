@@ -15,7 +15,7 @@ use crate::kinds::{items, text};
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, Seen};
 
-/// It replays nothing and is up within this time.
+/// Time within which Prometheus is up, since it has no old data to read.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Name of the scrape job.

@@ -29,7 +29,7 @@ fn training(s: &Scenario<'_>, name: &str, framework: &str, command: &[&str], mor
         "spec": spec})
 }
 
-/// Its pods, when `wanted` of them run.
+/// Waits until `wanted` pods of the job run, and returns them.
 async fn pods(s: &Scenario<'_>, name: &str, wanted: i64) -> Result<Vec<Value>> {
     wait::until(STEP, &format!("the pods of {name} run"), || async {
         let mut all = POD.list(&s.client, &s.namespace).await?;

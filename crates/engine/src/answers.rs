@@ -105,7 +105,7 @@ pub struct Eviction {
     pub reason: &'static str,
     /// Path of cohorts and queue of the preemptor, `/root/../cq`.
     pub preemptor_path: String,
-    /// The same for the victim.
+    /// Path of cohorts and queue of the victim, `/root/../cq`.
     pub preemptee_path: String,
     /// Number of surplus pods that it gives up in place of leaving.
     pub gives_up: Option<i64>,

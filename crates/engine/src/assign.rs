@@ -59,7 +59,7 @@ pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, orac
     assignment
 }
 
-/// The same where nobody is to leave for it: only what is free counts.
+/// Assigns flavors without preemption: only free quota counts.
 pub(crate) fn assign_free(store: &Store, tree: &mut Tree, request: &Request<'_>) -> Assignment {
     let mut nobody = |_: &Store, _: &mut Tree, _: CellId, _: Units| (PreemptionPossibility::NoCandidates, 0);
     assign(store, tree, request, &mut nobody)

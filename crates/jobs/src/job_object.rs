@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub trait JobObject: Debug + Send + Sync + Any {
     /// Metadata.
     fn metadata(&self) -> &ObjectMeta;
-    /// The same, to be changed.
+    /// Mutable metadata of the job.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
     /// [`crate::JobKind::part_names`].
     fn part_names(&self) -> Vec<(String, i32)>;

@@ -59,7 +59,7 @@ impl JobInfo {
 
 /// A kind of job that [`crate::KINDS`] lists.
 pub trait ListedKind: JobKind {
-    /// Its names and functions for code that does not know the kind: a static of this crate, so that whatever reads and writes its objects
+    /// Names and functions of the kind, for code that does not know the kind: a static of this crate, so that whatever reads and writes its objects
     /// is compiled once and not in each crate that names the kind.
     const INFO: &'static JobInfo;
 }

@@ -80,7 +80,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn attempt(_: &Self::Object) -> Option<i32> {
         None
     }
-    /// Number and requests of the job's pods, if another job may control this job.
+    /// Number of the job's pods at once and a digest of their requests, for a kind of which other jobs are made.
     fn part_size(_: &Self::Object) -> Option<PartSize> {
         None
     }

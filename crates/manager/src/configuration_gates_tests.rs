@@ -49,7 +49,7 @@ fn file(gates: &BTreeMap<&'static str, bool>) -> Result<Loaded, String> {
     load(&format!("{FILE}featureGates: {{{}}}\n", named.join(", ")), &given())
 }
 
-/// The other value of a gate, and off for the gates that are on and need it.
+/// Settings in which a gate has its other value, and in which the gates that need it are off.
 fn flipped(gate: &Gate) -> BTreeMap<&'static str, bool> {
     let mut set = BTreeMap::from([(gate.name, !gate.on)]);
     loop {

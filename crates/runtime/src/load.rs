@@ -25,7 +25,7 @@ const STRAINED: (f64, f64) = (3.0, 8.0);
 #[derive(Debug)]
 pub struct Load {
     state: Mutex<State>,
-    /// Somebody waits for quota: what gives quota back moves jobs then.
+    /// True while a workload waits for quota: writes that free quota then count as writes that move jobs.
     wanted: AtomicBool,
 }
 

@@ -20,9 +20,9 @@ pub struct Pace {
     interval: Duration,
     /// How far turns may run ahead of the interval.
     lead: Duration,
-    /// When the last turn began.
+    /// Time at which the last turn began.
     last: Option<Duration>,
-    /// When the next turn were due if all had kept the interval.
+    /// Time at which the next turn would be due if all turns had kept the interval.
     due: Duration,
 }
 

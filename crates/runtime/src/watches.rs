@@ -67,11 +67,11 @@ struct Kind {
     needs: Option<ApiResource>,
     /// The observation that says whether the cluster serves the needed kind.
     tells: Option<fn(bool) -> Observation>,
-    /// It is watched only where the configuration names this kind.
+    /// The kind is watched only if the configuration names this integration.
     integration: Option<control::Kind>,
     /// Only objects with this label are watched.
     selector: Option<String>,
-    /// The others go on without its objects where they cannot be listed.
+    /// True if Berth may lead although objects of this kind cannot be listed.
     dispensable: bool,
     /// The kind of which nothing is decided without these objects.
     holds_up: Option<control::Kind>,
@@ -112,7 +112,7 @@ impl Kind {
         Self { needs: Some(self.resource.clone()), ..self }
     }
 
-    /// The other kinds go on where objects of this one cannot be listed.
+    /// Marks the kind as one without which Berth may lead if its objects cannot be listed.
     fn dispensable(self) -> Self {
         Self { dispensable: true, ..self }
     }

@@ -26,7 +26,7 @@ enum Change {
 
 use Change::{Altered, Doubled, Removed};
 
-/// A change that may go unnoticed.
+/// A change of an expectation that the runner is allowed not to notice, with the reason.
 struct Exempt {
     /// Kind of the case; empty for all.
     kind: &'static str,
@@ -185,7 +185,7 @@ struct At {
     field: String,
     /// Number of layers of names below it.
     named: usize,
-    /// Its keys are expectations of their own, each of which a case may leave out.
+    /// True for the root of the expectations: a case may leave out each of its keys.
     root: bool,
 }
 
@@ -375,7 +375,7 @@ fn own() -> Vec<Passed> {
 /// Places at which each field of a kind can be changed: the case and the pointer.
 type Places = BTreeMap<(String, String, Change), Vec<(usize, String)>>;
 
-/// The same for exempt changes, by the line of [`EXEMPT`].
+/// Exempt changes that were tried, by the line of [`EXEMPT`].
 type Exempted = BTreeMap<usize, Vec<(usize, String, Change)>>;
 
 fn places(cases: &[Passed]) -> (Places, Exempted) {

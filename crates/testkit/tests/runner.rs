@@ -42,7 +42,7 @@ fn right_and_wrong() -> (String, String) {
     (right, wrong)
 }
 
-/// The same case with a gate that Berth does not have.
+/// The given case with a gate that Berth does not have.
 fn beyond(right: &str) -> String {
     let beyond = right.replace("featureGates: {}", "featureGates: {SchedulerLibraryIntegration: true}");
     assert_ne!(right, beyond);

@@ -84,7 +84,7 @@ pub enum Unreadable {
     /// The body is no review at all, so that there is nothing to answer to.
     #[error("the body is no {KIND} of {API_VERSION}: {0}")]
     Review(String),
-    /// The same, of a question about versions.
+    /// The body is no ConversionReview with a request, so that there is nothing to answer to.
     #[error("the body is no ConversionReview with a request: {0}")]
     Conversion(String),
     /// An object in the review cannot be decoded.

@@ -271,7 +271,7 @@ fn owners_of_new() -> String {
     format!("{} ||\n      !({MADE_FOR_IT})\n", condition("not-admitted-with-its-owner", &none))
 }
 
-/// The same, and DaemonSets, whose pods have their nodes.
+/// CEL conditions that the pod is controlled neither by an owner with which pods are admitted nor by a DaemonSet, whose pods belong to their nodes.
 fn owners_without() -> String {
     let daemon_set = controlled_by_none("object", &[owner_of("apps", "DaemonSet")]);
     let of_none = condition("not-of-a-daemon-set", &daemon_set);

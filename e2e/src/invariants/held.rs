@@ -32,7 +32,8 @@ const TIME_TO_SAVE: Duration = Duration::from_secs(30);
 /// Time in which an evicted Workload without pods gives its quota back: Berth keeps it for 20 s where the answer to a creation was lost, and
 /// that of a pod until the garbage collector has deleted the Workload.
 const RELEASED: Duration = Duration::from_secs(60);
-/// The same of a JobSet, whose controller makes a few requests a second for all JobSets together.
+/// Time within which the quota of an evicted JobSet is free after its last pod: the JobSet controller makes only a few requests a second for all
+/// JobSets together.
 const JOB_SET_RELEASED: Duration = Duration::from_secs(150);
 
 /// Part of a pod that counts for the quota of its job.

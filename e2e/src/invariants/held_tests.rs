@@ -8,7 +8,7 @@ use crate::kinds::{self, CLUSTER_QUEUE, JOB, POD, TRAINING_JOB, WORKLOAD};
 
 const NONE: [&str; 0] = [];
 
-/// That pod, on a node, with that much cpu.
+/// The given pod on a node, with that much cpu.
 pub(super) fn on_node(mut pod: Value, cpu: &str) -> Value {
     pod["spec"] = json!({"nodeName": "node", "containers": [{"resources": {"requests": {"cpu": cpu}}}]});
     pod
@@ -19,7 +19,7 @@ pub(super) fn runs(uid: &str, job: &str, cpu: &str) -> Value {
     on_node(pod(uid, job, "Running"), cpu)
 }
 
-/// The same while it is being deleted.
+/// The given pod while it is being deleted.
 pub(super) fn deleted(mut pod: Value, grace: u64) -> Value {
     pod["metadata"]["deletionTimestamp"] = json!("2026-11-29T12:00:00Z");
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);

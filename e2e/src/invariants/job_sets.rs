@@ -32,7 +32,7 @@ pub(super) struct JobSet {
     pub(super) suspended: bool,
     /// Time since which it is suspended, or is not.
     pub(super) since: Instant,
-    /// It runs, and Berth has started it.
+    /// True if the JobSet runs and Berth has started it.
     started: bool,
     pub(super) ended: bool,
     pub(super) spec: Spec,

@@ -13,7 +13,7 @@ use crate::kinds::{self, condition, items, text};
 
 /// A managed job that runs without a reservation is suspended within this time.
 const SUSPENDED_WITHIN: Duration = Duration::from_secs(10);
-/// The same for the pods of a JobSet: its controller suspends the Jobs first, which takes as long where everything is busy.
+/// Time within which the pods of a suspended JobSet end: its controller first suspends the Jobs, which takes long on a busy machine.
 const SET_SUSPENDED_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Job {
     /// The job of another kind that it is part of.
     pub(super) whole: String,
     pub(super) suspended: bool,
-    /// It is being deleted, its pods before it.
+    /// True if the Job is being deleted, its pods first.
     pub(super) leaves: bool,
     /// Time since which it is suspended, or is not.
     pub(super) since: Instant,

@@ -20,11 +20,11 @@ pub(super) struct Pod {
     pub(super) owner: String,
     pub(super) live: bool,
     pub(super) deleting: bool,
-    /// It waits behind the gate of admission.
+    /// True while the pod waits behind the gate of admission.
     gated: bool,
-    /// It carries Berth's mark: a start had placed its template.
+    /// True if the pod has Berth's label: it was made from a template that a start had changed.
     pub(super) marked: bool,
-    /// Its part in the quota of its job.
+    /// The quota that the pod uses.
     pub(super) claim: Claim,
 }
 

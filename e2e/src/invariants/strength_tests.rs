@@ -13,7 +13,7 @@ fn template(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}})
 }
 
-/// That job, with that cpu request and that number of pods.
+/// A Job with that cpu request and that number of pods.
 fn asking(suspend: bool, manager: &str, cpu: &str, pods: u32) -> Value {
     let mut object = job("j", suspend, manager, json!({}));
     object["spec"]["template"] = template(cpu);

@@ -25,7 +25,7 @@ fn made_before(job: &Job, spec: &Value, set: &Value) -> Value {
     object
 }
 
-/// Its Workload has no quota, and its condition names the field.
+/// Waits until the job's Workload has no quota, with that reason and that message.
 async fn waits(s: &Scenario<'_>, job: &str, reason: &str, message: &str) -> Result<()> {
     s.workload(job, &format!("QuotaReserved=False, {reason}: {message}"), |workload| {
         let told = condition_object(workload, "QuotaReserved").cloned().unwrap_or_default();

@@ -28,7 +28,7 @@ async fn asking_queue(s: &Scenario<'_>, more: &Value) -> Result<()> {
     s.simple_queue("1", &spec).await
 }
 
-/// The job has run; its request is withdrawn.
+/// A job runs to its end, and Berth deletes its ProvisioningRequest.
 async fn runs_and_withdraws(s: &Scenario<'_>) -> Result<()> {
     comes(s, JOB, "train", "Complete", |job| condition(job, "Complete") == "True").await?;
     s.finished("train").await?;
@@ -49,7 +49,7 @@ pub(crate) fn asks_for_it<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Another user has made a PodTemplate of the name that the job's own is to have.
+/// A user has made a PodTemplate with the name that the PodTemplate of the job needs.
 pub(crate) fn name_is_taken<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         asking_queue(s, &json!({"stopPolicy": "Hold"})).await?;

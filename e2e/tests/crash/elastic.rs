@@ -43,7 +43,7 @@ pub(crate) fn shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// The same with workers that read their number once: all of them start again.
+/// An elastic job whose workers learn their number once: all of them start again.
 pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"jobType": "JAXJob"})).await?;
@@ -54,7 +54,7 @@ pub(crate) fn restarts<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// The same with one that saves its work: it is asked to save before.
+/// An elastic job that saves checkpoints: Berth asks it to save before the scale-down.
 pub(crate) fn saves_before_it_shrinks<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         runs_with_four(s, &json!({"checkpoint": {"interval": "10m"}})).await?;

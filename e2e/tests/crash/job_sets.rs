@@ -66,7 +66,7 @@ async fn both_run(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// It runs where the policy puts it, is stopped, and looks then as its user wrote it.
+/// A JobSet runs where the policy puts it, is stopped, and then has the template that its user wrote.
 pub(crate) fn runs_elsewhere<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         closed_queue(s).await?;

@@ -91,7 +91,7 @@ pub(crate) fn runs<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// Its user suspends a running one; another one gets its quota, and it comes back.
+/// The user suspends a running TrainingJob; another one gets its quota, and the first is resumed later.
 pub(crate) fn pauses<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;

@@ -22,15 +22,15 @@ const MOST_WRITES: u64 = 10;
 const CROWD: u64 = 12;
 const TENTHS: u64 = 75;
 
-/// The same of Jobs.
+/// Jobs that come at once, and the most writes for each of them, in tenths.
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
 /// Writes for a Job that is alone, its Workload included: the Workload is created, gets quota and is admitted at once, is started, ready,
 /// finished, and released. The second number is the most statuses of a queue: one waits, it runs, and it is over.
 const ALONE: (u64, u64) = (6, 3);
-/// The same for a JobSet of eight Jobs, whose Workload may be written once in between with the Jobs that are over. One more write comes
-/// where a slow machine takes longer from the end of the first Job to that of the JobSet than Berth waits for more ends.
+/// The two numbers for a JobSet of eight Jobs that is alone: its Workload may be written once in between with the Jobs that have succeeded. One more
+/// write comes where a slow machine takes longer from the end of the first Job to that of the JobSet than Berth waits for more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 

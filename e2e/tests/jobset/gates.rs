@@ -73,7 +73,7 @@ async fn started(s: &Scenario<'_>) -> Result<Vec<Value>> {
     Ok(pods)
 }
 
-/// It is started, stopped and started again, and its gate is opened by its user alone.
+/// A JobSet with a user's scheduling gate is started, stopped and started again: only the user removes the gate.
 pub(crate) async fn of_its_user_stay(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gated").await?;
     queues(&s, "0", "16").await?;
@@ -111,7 +111,7 @@ async fn write(s: &Scenario<'_>, spec: &Value) -> Result<Value> {
     JOBSET.patch(&s.client, &s.namespace, "plain", &json!({"spec": spec})).await
 }
 
-/// That write is refused by the controller's own webhook.
+/// Checks that the webhook of the JobSet controller refuses the spec.
 async fn is_refused(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     let error = write(s, spec).await.err().with_context(|| format!("accepted: {spec}"))?;
     let error = format!("{error:#}");

@@ -206,7 +206,7 @@ async fn tiers(s: &Scenario<'_>, rungs: &[Rung]) -> Result<()> {
     Ok(())
 }
 
-/// Its queue tries on-demand capacity first, and the JobSet names spot first.
+/// A JobSet that names spot first gets spot, although its queue tries on-demand capacity first.
 async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
     let s = stage.scenario("named-tiers").await?;
     tiers(&s, &[ON_DEMAND, SPOT]).await?;

@@ -55,7 +55,7 @@ pub(crate) async fn taken_down_the_ladder(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// It asks for spot; by policy alone it tries the reservation, which has no nodes, and goes on demand.
+/// A job with a selector for spot: by the policy, it tries the reservation, which has no nodes, and gets on-demand capacity.
 async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     ladder(s, "nowhere", "4").await?;
     let tiers = json!({
@@ -75,7 +75,7 @@ async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     is_restored(s, &created).await
 }
 
-/// It asks for a reservation that has no nodes, and the zone has none on demand either: it ends on spot, in a queue of its own.
+/// A job with a selector for a reservation without nodes, in a zone without on-demand nodes: it ends on spot, in a queue of its own.
 async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     let name = |tier: &str| s.name(&format!("deep-{tier}"));
     let [spot, demand, reserved] = ["spot", "on-demand", "reserved"].map(|tier| (tier, name(tier)));

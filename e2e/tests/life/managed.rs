@@ -29,7 +29,7 @@ pub(super) fn job_set(s: &Scenario<'_>, name: &str, labels: &Value) -> Value {
         "spec": {"suspend": false, "replicatedJobs": [{"name": "job", "template": {"spec": {"template": {"spec": pods()}}}}]}})
 }
 
-/// The same of a JobSet, which the webhook stores suspended.
+/// A JobSet without a queue: the webhook stores it suspended, and it starts when it names a queue.
 async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
     let plain = job_set(s, "plain-set", &json!({}));
     let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -55,7 +55,7 @@ async fn job_set_without_queue(s: &Scenario<'_>) -> Result<()> {
     JOBSET.delete(&s.client, &s.namespace, "plain-set").await
 }
 
-/// The same of a pod, which the webhook stores behind a gate.
+/// A pod without a queue: the webhook stores it behind a gate, and it starts when it names a queue.
 async fn pod_without_queue(s: &Scenario<'_>) -> Result<()> {
     let gated = |pod: &Value| items(pod, "/spec/schedulingGates").iter().any(|gate| text(gate, "/name") == GATE);
     let metadata =

@@ -31,7 +31,7 @@ pub(crate) async fn stored_in_one_version(world: &World) -> Result<()> {
     say(json!(["v1beta2"])).await
 }
 
-/// They become those of a release that is not there yet, and Kueue goes on with them.
+/// The CRDs become part of a Helm release of Berth that is not installed yet, and Kueue continues to use them.
 pub(crate) async fn adopted(world: &World) -> Result<()> {
     adoption::belong_to(&world.client, "kueue").await?;
     adoption::adopt(&world.plane).await

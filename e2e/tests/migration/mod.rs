@@ -278,7 +278,7 @@ fn told_at_the_start(manager: &Manager) -> Result<()> {
     Ok(())
 }
 
-/// Both serve reviews until Kueue's webhooks go; then only Berth, which still follows.
+/// Kueue and Berth serve reviews until Kueue's webhooks are deleted; then only Berth does, which does not lead yet.
 async fn webhooks_change_hands(world: &World) -> Result<()> {
     // The lease holds for as long as it says.
     kueue::lead(&world.client, true).await?;

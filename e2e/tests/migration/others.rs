@@ -60,7 +60,7 @@ async fn is(world: &World, kind: Kind, name: &str, what: &str, check: impl Fn(&V
     is_in(world, NAMESPACE, kind, name, what, check).await
 }
 
-/// The same in another namespace.
+/// Waits until `check` holds for an object in that namespace.
 async fn is_in(
     world: &World,
     namespace: &str,

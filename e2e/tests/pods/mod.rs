@@ -107,7 +107,7 @@ pub(crate) async fn conclude(s: Scenario<'_>) -> Result<()> {
     s.conclude().await
 }
 
-/// Another process takes over when some pods of a group have been created and others not.
+/// Another replica becomes the leader when some pods of a group have been created and others not.
 async fn another_leader_finishes_what_was_begun(stage: &mut Stage) -> Result<()> {
     let manager_down = {
         let s = stage.scenario("restart").await?;

@@ -123,7 +123,8 @@ pub(crate) async fn a_stateful_set_scales_to_zero_and_back(stage: &Stage) -> Res
     conclude(s).await
 }
 
-/// Both name spot first, and their queue on-demand capacity: a Deployment asks for each of its pods, a StatefulSet for all at once.
+/// A Deployment and a StatefulSet name spot first, and their queue tries on-demand capacity first: each pod of the Deployment gets spot, and all pods
+/// of the StatefulSet at once.
 pub(crate) async fn they_take_the_tier_that_they_name(stage: &Stage) -> Result<()> {
     let s = stage.scenario("parent-tiers").await?;
     let (demand, spot) = (s.name("on-demand"), s.name("spot"));

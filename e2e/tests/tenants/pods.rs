@@ -168,12 +168,12 @@ pub(crate) fn is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.create(&pod(t, "in", "2", &json!({}))).await.map(drop) }.boxed()
 }
 
-/// The same, of more than anybody lends.
+/// R4: a pod that requests more than other queues lend is created without a review.
 pub(crate) fn is_let_in_and_large<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.create(&pod(t, "in", "5", &json!({}))).await.map(drop) }.boxed()
 }
 
-/// The same, of two pods of a group, one of which is too large.
+/// R4: two pods of a group, one of which is too large, are created without a review.
 pub(crate) fn group_is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&member(t, "a", "1", 2)).await?;
@@ -182,7 +182,7 @@ pub(crate) fn group_is_let_in<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
     .boxed()
 }
 
-/// The same, of a pod that says all that a review would have written, but for the gate.
+/// R4: a pod is created without a review, with all fields that a review would have written except for the gate.
 pub(crate) fn is_let_in_as_reviewed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let reviewed = json!({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}, "finalizers": ["kueue.x-k8s.io/managed"],

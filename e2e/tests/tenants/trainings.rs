@@ -27,7 +27,7 @@ pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     run(t, json!({"e2e.berth.dev/outcome": "never"}), 1).boxed()
 }
 
-/// The same; its pods need twenty seconds to end, of the minute that they say they need.
+/// A TrainingJob that borrows all that is lent, whose pods have a grace period of a minute and end after twenty seconds.
 pub(crate) fn borrows_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     run(t, json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "20000"}), 60).boxed()
 }
@@ -44,12 +44,12 @@ pub(crate) fn its_job_is_deleted_again_and_again<'a>(t: &'a Tenant<'_>) -> BoxFu
     .boxed()
 }
 
-/// Its Job becomes its own controller, so that nobody would stop it.
+/// The Job of the TrainingJob becomes its own controller, so that its TrainingJob does not control it any more.
 pub(crate) fn its_job_names_another_controller<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move { t.put_below((JOB, "t-worker"), (JOB, "t-worker")).await.map(drop) }.boxed()
 }
 
-/// Its Job is made larger.
+/// The tenant makes the Job of the TrainingJob larger.
 pub(crate) fn its_job_grows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(JOB, "t-worker", &json!({"spec": {"parallelism": 20, "completions": 20}})).await?;

@@ -88,7 +88,7 @@ async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Its priority class does not exist: a condition reports it, and the job runs when the class exists.
+/// A TrainingJob whose priority class does not exist: a condition reports it, and the job runs when the class exists.
 async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     let class = s.name("late-class");
     let mut job = training(s, "classless", "JAXJob", &json!({}));

@@ -106,7 +106,7 @@ pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// It is in the queue longer than it may be.
+/// A TrainingJob waits longer than its `maxWaitTime`, and fails.
 pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("max-wait").await?;
     let s = &scenario;

@@ -135,7 +135,8 @@ async fn let_in_beside_the_systems(s: &Scenario<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// They go on without a Workload, now that Berth is back and has seen those of other namespaces.
+/// Checks that the Jobs in these namespaces were neither suspended nor changed, and have no Workloads, after Berth is back and has seen other
+/// namespaces.
 async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Result<()> {
     for namespace in SYSTEM {
         for name in names {

@@ -102,13 +102,13 @@ fn object(resource: &str) -> Result<Value> {
 /// The ways in which a good review is spoilt.
 #[derive(Clone, Copy)]
 enum Spoilt {
-    /// It ends too early.
+    /// The body ends too early.
     CutOff,
-    /// It is something else.
+    /// The body is not JSON.
     Rubbish,
-    /// It is nested deeper than anything may be.
+    /// The body is nested deeper than allowed.
     Nested,
-    /// It is a review of an object that has a value of another type somewhere.
+    /// A review of an object in which some value has another type.
     Odd,
 }
 
@@ -199,7 +199,7 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
     let mut random = Random(1);
     let targets = targets()?;
-    // Memory that the allocator keeps after the first bodies is not the subject.
+    // The first round is not measured, because the allocator keeps memory after it.
     round(stage, port, total / 10, &targets, &mut random).await?;
     let before = Usage::of(stage.manager.pid()?)?;
     let begun = Instant::now();

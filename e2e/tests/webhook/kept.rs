@@ -62,8 +62,8 @@ async fn applied_again(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same by server-side apply: the API server reports that Berth has written the field, before any webhook is called; by force it is put
-/// back.
+/// A manifest is applied again by server-side apply: the API server reports a conflict before it calls any webhook, since Berth has written the
+/// field. With force, the webhook restores the field.
 async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     let path = &file(s, &s.job("declared").endless(), "declared")?;
     let apply = |more: &[&'static str]| [&["apply", "--server-side"][..], more, &["-f", path.as_str()][..]].concat();

@@ -34,13 +34,13 @@ const AT_ONCE: usize = 2;
 const SERVED: u32 = 10;
 /// The part of this rate that must be reached: on a machine that is busy with other work, the times say nothing.
 const REACHED: f64 = 0.9;
-/// Seconds of them.
+/// Time for which objects are created, in seconds.
 const SECONDS: u32 = 12;
 /// Most measurements before a time that is too long counts.
 const ROUNDS: u32 = 3;
-/// An object is read in its other version beside every sixth of them.
+/// An object is read in its other version beside every sixth creation.
 const READ_EVERY: u32 = 6;
-/// The same of a large one, which takes a core as long as many small ones do.
+/// A large object is read in its other version beside every thirtieth creation, because it takes as much time as many small ones.
 const LARGE_EVERY: u32 = 30;
 /// Pod sets of a wide Workload: as many as one may have.
 const POD_SETS: usize = 18;
@@ -48,11 +48,11 @@ const POD_SETS: usize = 18;
 const DOMAINS: usize = 4_000;
 /// Handler time that 99 of 100 reviews may take, in seconds, in the release build.
 const P99: f64 = 0.005;
-/// The same of conversions.
+/// Handler time that 99 of 100 conversions may take, in seconds.
 const CONVERSION: f64 = 0.001;
-/// The same of Workloads with as many pod sets as there may be: at most 1 ms where it was measured, and room for slower machines.
+/// Handler time that 99 of 100 conversions of Workloads with the most pod sets may take: 1 ms was measured, and the rest is room for slower machines.
 const WIDE: f64 = 0.0025;
-/// The same of Workloads with thousands of places, which have 300 KB in v1beta1: at most 2.5 ms where it was measured.
+/// Handler time that 99 of 100 conversions of Workloads with thousands of domains may take, which have 300 KB in v1beta1: 2.5 ms was measured.
 const PLACED: f64 = 0.01;
 /// Factor for the tests' own build, which is hardly optimised: it takes up to three times as long for a large object.
 const UNOPTIMISED: f64 = 2.5;

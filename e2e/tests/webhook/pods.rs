@@ -45,7 +45,7 @@ async fn shown(s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     shown_to(&s.client, s, pod).await
 }
 
-/// The same for a request of that client.
+/// The pod that the API server would store for a request of that client.
 async fn shown_to(client: &Client, s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let created = POD.api(client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;

@@ -26,10 +26,10 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
-    /// It runs; else it waits.
+    /// True if the object runs, false if it waits.
     #[serde(default)]
     runs: bool,
-    /// It ran, and is ending: a StatefulSet by its replicas, other kinds by deletion. Its pods must take a while for that.
+    /// True if the object ran and is ending: a StatefulSet by its replicas, other kinds by deletion. Its pods must take a while for that.
     #[serde(default)]
     leaves: bool,
     /// Fields that are merged into the good object.

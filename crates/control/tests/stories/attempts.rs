@@ -23,7 +23,7 @@ fn running(policy: &Value) -> Cluster {
     cluster
 }
 
-/// Its controller makes its Jobs for an attempt.
+/// The JobSet controller makes the Jobs of the JobSet for an attempt.
 fn make_jobs(cluster: &mut Cluster, attempt: Option<&str>) {
     for name in ["a-job-0", "a-job-1"] {
         cluster.delete(&Cluster::key(Kind::JOB, "team", name));
@@ -34,7 +34,7 @@ fn make_jobs(cluster: &mut Cluster, attempt: Option<&str>) {
     cluster.pass(2);
 }
 
-/// Its controller says how many of its Jobs have succeeded, and how often it was restarted.
+/// The JobSet controller writes how many Jobs have succeeded, and how often the JobSet was restarted.
 fn says(cluster: &mut Cluster, succeeded: i32, restarts: i32) {
     let jobs = json!([{"name": "job", "ready": 0, "active": 2 - succeeded, "succeeded": succeeded}]);
     let status = json!({"conditions": [], "restarts": restarts, "restartsCountTowardsMax": restarts, "replicatedJobsStatus": jobs});

@@ -1,4 +1,4 @@
-//! Somebody sets the wall clock while jobs run and wait: it ends none of them, and none of them gets more time.
+//! An administrator sets the wall clock while jobs run and wait: no job ends because of it, and no job gets more time.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Clocks {
         self.cluster.control.tick(self.cluster.now, steady);
     }
 
-    /// Both clocks go on.
+    /// Lets the wall clock and the monotonic clock go on by that many seconds.
     fn pass(&mut self, seconds: i64) {
         self.cluster.pass(seconds);
         self.steady += seconds;

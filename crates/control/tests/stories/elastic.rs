@@ -183,7 +183,7 @@ fn elastic_job_gives_up_workers_to_preemptor_and_regrows_later() {
     assert_eq!(cluster.workers("a"), 4);
 }
 
-/// The same of a job that saves.
+/// An elastic TrainingJob that saves checkpoints.
 pub fn saving(name: &str) -> Value {
     let mut job = elastic(name, json!({}));
     job["spec"]["checkpoint"] = json!({"interval": "10m"});

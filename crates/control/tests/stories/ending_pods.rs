@@ -24,7 +24,7 @@ struct Run {
     workload: String,
 }
 
-/// Both kinds, in a queue of that many cpus more than they hold.
+/// A JobSet and a TrainingJob that run, each in a queue with `more` cpus beyond its reservation.
 fn runs(more: i64) -> [Run; 2] {
     let mut set = one_queue(&(4 + more).to_string());
     set.job_sets_run = true;
@@ -77,14 +77,14 @@ impl Run {
         assert_eq!(shown(&self.cluster, "cq"), all, "{:?}: {:?}", self.kind, self.cluster.writes);
     }
 
-    /// Another process leads from now on: one that begins, or one that has seen everything.
+    /// Another replica becomes the leader: a new one if `restarts`, otherwise the standby, which has seen everything.
     fn changes_hands(&mut self, restarts: bool) {
         if restarts { self.cluster.restart() } else { self.cluster.fail_over() }
     }
 }
 
-/// Somebody deletes a Job, and it is made again at once, while the pods of the old one end: both are charged, whichever watch shows more, and whichever
-/// process leads.
+/// A user deletes a Job, and its controller makes it again at once, while the pods of the old one end: both are charged, whichever watch shows more,
+/// and whichever process leads.
 #[test]
 fn pods_of_deleted_part_are_charged_until_they_have_ended() {
     for (pods_first, restarts) in [(false, None), (true, None), (false, Some(true)), (true, Some(false))] {
@@ -235,7 +235,7 @@ fn charge_of_deleted_job_outlives_its_name() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// The same of a TrainingJob and a JobSet, of which pods of a deleted Job are left.
+/// A TrainingJob or a JobSet is deleted while pods of a Job of it that was deleted before still end: these pods stay charged until they have ended.
 #[test]
 fn pods_of_deleted_part_are_charged_after_the_job_is_gone() {
     for named in [false, true] {

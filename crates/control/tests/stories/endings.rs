@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Somebody who may edit the jobs of the namespace does.
+    /// A tenant makes a random edit of a job of the namespace.
     fn tenant_edits(&mut self, kind: Kind, name: &str) {
         let change = match self.dice.below(9) {
             0 => json!({"spec": {"suspend": true}}),
@@ -130,7 +130,7 @@ impl World {
         self.cluster.edit(kind, "team", name, &change);
     }
 
-    /// Somebody writes an admission for another number of pods, or one without a count.
+    /// Another client writes an admission for another number of pods, or one without a count.
     fn forge(&mut self, name: &str) {
         let workload = &self.cluster.objects[&Cluster::key(Kind::Workload, "team", name)];
         let sets = workload["spec"]["podSets"].as_array().cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::stories::cluster::{Cluster, settings};
 use crate::stories::tiers::ladder_on;
 use crate::stories::training::training;
 
-/// It runs, and its finished Workload is kept for so long.
+/// A cluster in which TrainingJob `a` runs, and in which finished Workloads are retained for that time.
 fn running(retain_finished_ms: Option<i64>) -> Cluster {
     let mut settings = settings();
     settings.retain_finished_ms = retain_finished_ms;
@@ -68,7 +68,7 @@ fn finished_workload_deleted_by_hand_stays_until_end_is_reported() {
     assert_over(&cluster, "deleted by hand");
 }
 
-/// It has ended while nobody led, and its Workload does not say so yet.
+/// The TrainingJob ended while no replica led, and its Workload does not say so yet.
 #[test]
 fn workload_deleted_before_it_finishes_does_not_rerun_ended_training() {
     let mut cluster = running(None);

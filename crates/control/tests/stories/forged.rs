@@ -341,7 +341,7 @@ fn part_kept_by_finalizer_is_stopped_and_frees_its_quota() {
     }
 }
 
-/// Both were changed in a run that was up, and a finalizer keeps one of them.
+/// A client changes both Jobs of a TrainingJob while all its pods are ready, and a finalizer keeps one of them.
 #[test]
 fn run_with_slowly_deleted_altered_part_is_not_evicted() {
     let more = json!({"jobType": "TFJob", "resources": {"maxReplicas": 1},

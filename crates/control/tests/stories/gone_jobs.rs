@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::Cluster;
 use crate::stories::training::{cluster, suspend, training};
 
-/// It has run for a thousand seconds; its gang has a minute.
+/// A cluster in which TrainingJob `a` has run for a thousand seconds; its `schedulingTimeout` is a minute.
 fn running(more: Value) -> Cluster {
     let mut cluster = cluster("2");
     let store = json!({"metadata": {"name": "main"}, "spec": {"s3": {"bucket": "b"}}});
@@ -31,12 +31,12 @@ fn delete(cluster: &mut Cluster, job: &str) {
     cluster.delete(&Cluster::key(Kind::JOB, "team", job));
 }
 
-/// The Job of its workers ends so.
+/// Lets the Job of the workers of `a` end with that condition.
 fn end(cluster: &mut Cluster, how: &str) {
     end_of(cluster, "a-worker", how);
 }
 
-/// The same of another Job.
+/// Lets a Job end with that condition.
 fn end_of(cluster: &mut Cluster, job: &str, how: &str) {
     let at = cluster.now.to_string();
     let end = json!({"type": how, "status": "True", "message": "words", "lastTransitionTime": at, "lastProbeTime": at});

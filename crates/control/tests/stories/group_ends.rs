@@ -260,7 +260,8 @@ fn finished_group_goes_with_its_pods_and_frees_its_name() {
     assert!(run(&cluster, &["one", "two"]), "{:?}", cluster.writes);
 }
 
-/// One of the pods that end makes room for itself: with the last that owns the Workload that would be lost.
+/// The pods of a group are deleted while a new one comes. Berth lets the last old pod go only after the new pod is an owner of the Workload, which
+/// would be deleted with its last owner.
 #[test]
 fn new_pods_own_group_workload_before_its_last_owner_goes() {
     let mut cluster = pod_queue("2");

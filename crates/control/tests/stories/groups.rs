@@ -376,13 +376,14 @@ pub fn set_workload(cluster: &Cluster) -> &Value {
     found
 }
 
-/// A pod of it, as its controller and the webhook make it, held as an earlier Berth held such pods.
+/// A pod of the StatefulSet in the group of its Workload, as its controller and the webhook make it, with the finalizer that an earlier Berth gave
+/// such pods.
 pub fn replica(cluster: &mut Cluster, index: i32) {
     let name = set_workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     replica_in(cluster, &name, index);
 }
 
-/// The same, in that group.
+/// A pod of the StatefulSet in the group with that name, as its controller and the webhook make it.
 pub fn replica_in(cluster: &mut Cluster, name: &str, index: i32) {
     let mut made = pod(&format!("web-{index}"), "1");
     let notes = json!({"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/prebuilt-workload-name": name,

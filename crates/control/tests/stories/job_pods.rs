@@ -13,7 +13,7 @@ fn running() -> (Cluster, ObjectKey) {
     running_in("1")
 }
 
-/// The same with that many cpus.
+/// A queue of that many cpus in which the Job `t` runs, and its pod.
 fn running_in(quota: &str) -> (Cluster, ObjectKey) {
     let mut cluster = contested(quota);
     cluster.put(Kind::JOB, job("t", "lq", "1", true));
@@ -33,7 +33,7 @@ fn of_pods(cluster: &Cluster) -> [usize; 3] {
     [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
 }
 
-/// Somebody takes the labels off a pod by which its Job knows it, and the Job makes another one: the pod gets the reason in its status, and is
+/// A client removes the labels by which a Job counts its pod, and the Job controller makes another one: the pod gets the reason in its status, and is
 /// deleted.
 #[test]
 fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
@@ -49,7 +49,8 @@ fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     assert!(cluster.is("t", "Admitted") && !cluster.is("t", "Evicted"));
 }
 
-/// The same, with the label by which it is found, in one write: it is not found any more, and stopped all the same.
+/// A client removes these labels and the label by which the watch finds the pod, in one write: the watch does not show the pod any more, and Berth
+/// stops it nevertheless.
 #[test]
 fn pod_that_loses_all_its_labels_is_stopped() {
     let (mut cluster, pod) = running();
@@ -61,7 +62,7 @@ fn pod_that_loses_all_its_labels_is_stopped() {
     assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
 }
 
-/// Its Job would not lose it by that, and nobody would see what comes after.
+/// Without the label `podset` the Job still counts the pod, but Berth would not see later changes of the pod.
 #[test]
 fn pod_that_loses_its_podset_label_is_stopped() {
     let (mut cluster, pod) = running();

@@ -39,7 +39,7 @@ fn is(cluster: &Cluster, kind: &str) -> bool {
     condition(cluster, kind)["status"] == json!("True")
 }
 
-/// Its user lets its Workload go on or not.
+/// The user sets `spec.active` of the JobSet's Workload.
 fn set_active(cluster: &mut Cluster, active: bool) {
     let name = workload(cluster)["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": active}}));
@@ -67,7 +67,7 @@ pub fn part(cluster: &mut Cluster, name: &str) {
     );
 }
 
-/// Its controller takes note of the stop.
+/// The JobSet controller writes that the JobSet is suspended.
 pub fn stopped(cluster: &mut Cluster) {
     let condition = json!([{"type": "Suspended", "status": "True", "reason": "SuspendedJobs", "message": "jobset is suspended",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
@@ -349,7 +349,7 @@ fn job_set_that_cannot_start_as_admitted_finishes_with_reason() {
     assert!(cluster.is("next", "Admitted"), "its quota is free");
 }
 
-/// Its controller says how many of its two Jobs run.
+/// The JobSet controller writes how many of the two Jobs run.
 fn reports(cluster: &mut Cluster, running: i32) {
     let suspended = if running == 0 { "True" } else { "False" };
     let conditions = json!([{"type": "Suspended", "status": suspended, "reason": "Reported", "message": "reported",

@@ -222,7 +222,7 @@ fn job_that_no_longer_requests_quota_finishes_its_workload() {
     }
 }
 
-/// Its Workload says that it keeps its quota, and while it has none, why it gets none.
+/// The Workload of a job that left its queue says that it keeps its quota, or why it gets none.
 #[test]
 fn workload_whose_job_left_its_queue_reports_the_reason() {
     let mut cluster = running();
@@ -282,7 +282,7 @@ fn job_naming_another_workload_switches_to_that_workload() {
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", &own)), "{:?}", cluster.writes);
 }
 
-/// Somebody's finalizer keeps a job that is being deleted, and its queue is taken away: it is driven out all the same.
+/// A user's finalizer keeps a job that is being deleted, and the job's queue label is removed: other jobs can preempt it nevertheless.
 #[test]
 fn terminating_job_that_left_its_queue_can_be_preempted() {
     let mut cluster = running();
@@ -294,7 +294,8 @@ fn terminating_job_that_left_its_queue_can_be_preempted() {
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
 }
 
-/// The same of one whose Workload is deleted, too: that waits for its pods, which nobody else stops.
+/// A job that is being deleted is kept by a finalizer, and its Workload is deleted, too: Berth stops the pods, since no other controller does, and
+/// frees the quota.
 #[test]
 fn terminating_job_with_deleted_workload_is_stopped_and_frees_quota() {
     let mut cluster = running();

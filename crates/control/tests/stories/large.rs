@@ -87,7 +87,7 @@ fn large_jobs_created_together_get_workloads_with_one_read_each() {
     assert_eq!(cluster.count(Purpose::ReadJob), 40, "each once");
 }
 
-/// Somebody edits all of them at once: as few are on their way at a time as when they are made, and each Workload follows.
+/// All large jobs are edited at once: Berth reads as few at a time as at their creation, and each Workload follows its job.
 #[test]
 fn large_jobs_edited_together_are_read_few_at_a_time() {
     let mut cluster = one_queue("0");

@@ -13,7 +13,7 @@ fn allowing(settings: Settings, most: i64) -> Cluster {
     allowing_of(settings, "nvidia.com/gpu", most)
 }
 
-/// The same, where GPUs are counted by that resource.
+/// A queue with plenty of cpus and eight GPUs of that resource, of which a job may have `most`.
 fn allowing_of(settings: Settings, resource: &str, most: i64) -> Cluster {
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));

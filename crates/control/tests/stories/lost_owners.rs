@@ -12,7 +12,7 @@ use crate::stories::one_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
-/// Somebody takes the owner reference off the Workload of a running job: the job takes it back, and no pod runs outside of quota.
+/// A client removes the owner reference from the Workload of a running job: Berth writes the reference again, and no pod runs outside of quota.
 #[test]
 fn workload_without_owner_reference_comes_back_to_its_job() {
     let mut cluster = contested("4");
@@ -45,7 +45,7 @@ fn workload_without_owner_reference_comes_back_to_job_without_queue() {
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
 }
 
-/// Somebody else's Workload has the name that the job's own is to have: the job says so, once, and goes on when the name is free.
+/// Another object's Workload has the name that the job's Workload needs: the job gets one event, and gets its Workload when the name is free.
 #[test]
 fn job_whose_workload_name_is_taken_reports_conflict_once() {
     let mut cluster = one_queue("1");
@@ -113,7 +113,7 @@ fn deleted_workload_without_own_finalizer_holds_no_quota() {
     assert!(!cluster.workload_is(&name, "QuotaReserved"), "{:?}", cluster.writes);
 }
 
-/// Nobody has made anything of a Workload without owner: it is preempted at once, and comes back when there is room.
+/// A Workload without an owner has no job to stop: it loses its quota at once when it is preempted, and gets it again when there is room.
 #[test]
 fn workload_without_owner_frees_its_quota_when_evicted() {
     let group = json!({"kueue.x-k8s.io/is-group-workload": "true"});
@@ -199,7 +199,7 @@ fn orphaned_pods_hold_their_quota_until_they_end() {
     }
 }
 
-/// Somebody else is to have their quota: the pods that were left are stopped, those that a Job makes again with that Job.
+/// Another workload preempts the quota of orphaned pods: Berth stops these pods, and if a Job would make them again, the Job as well.
 #[test]
 fn evicted_workload_without_owner_stops_its_pods() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {

@@ -59,7 +59,7 @@ fn waiting(cluster: &Cluster) -> String {
     found
 }
 
-/// Somebody admits it: so many pods of each pod set.
+/// Another client admits the Workload, with that many pods of each pod set.
 fn admit(cluster: &mut Cluster, workload: &str, given: &[(&str, i32)], conditions: &[&str]) {
     let sets = given.iter().map(|(name, count)| {
         json!({"name": name, "count": count, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": count.to_string()}})
@@ -87,7 +87,7 @@ fn evictions(cluster: &Cluster) -> Vec<&str> {
     told.filter_map(|notice| notice.reason.strip_prefix("EvictedDueTo")).collect()
 }
 
-/// It waits as before, and starts in full when there is room.
+/// Checks that the Workload waits again, and starts with all pods when there is room.
 fn queues_again(cluster: &mut Cluster, kind: &str, all: usize) {
     assert_eq!(starts(cluster), 0, "{kind}: {:?}", cluster.writes);
     let workload = waiting(cluster);

@@ -194,7 +194,7 @@ fn pods_of_a_deleted_job_are_charged_until_they_are_gone() {
     assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
 }
 
-/// Nobody can say at first which queue is to be charged, and later it is another one.
+/// At first no ClusterQueue can be charged, because the LocalQueue does not exist; later the LocalQueue names another ClusterQueue.
 #[test]
 fn usage_beyond_quota_follows_local_queue_to_another_cluster_queue() {
     let mut cluster = one_queue("2");
@@ -352,8 +352,8 @@ fn pod_beyond_quota_that_changes_group_is_charged_once() {
     assert_eq!(shown(&cluster, "cq"), both("2"), "{:?}", cluster.writes);
 }
 
-/// Somebody has made a LocalQueue for a ClusterQueue that takes nothing of his namespace, and starts a job of it himself: that queue is not
-/// charged, as long as it does not take the namespace.
+/// A tenant has made a LocalQueue for a ClusterQueue that does not select the namespace, and unsuspends a job of it: that queue is not charged, as
+/// long as it does not take the namespace.
 #[test]
 fn cluster_queue_that_excludes_the_namespace_is_not_charged() {
     let mut cluster = one_queue("2");

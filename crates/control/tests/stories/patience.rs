@@ -39,7 +39,7 @@ fn chief_and_workers(without: &[&'static str]) -> Cluster {
     cluster
 }
 
-/// The same as a group of two pods.
+/// A group of the pods `lead` and `work` in two tiers; the tiers `without` have no nodes.
 fn lead_and_worker(without: &[&'static str]) -> Cluster {
     let mut settings = crate::stories::cluster::settings();
     settings.job_kinds.insert(Kind::Pod);

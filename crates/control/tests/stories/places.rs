@@ -9,12 +9,12 @@ use crate::stories::groups::{gated, member, replica, running_set};
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 
-/// Somebody takes the gate of a pod away.
+/// A client removes the gate of a pod, and the pod starts.
 fn let_loose(cluster: &mut Cluster, name: &str) {
     cluster.edit(Kind::Pod, "team", name, &json!({"spec": {"schedulingGates": []}}));
 }
 
-/// Somebody else keeps a pod, so that the reason in its status can be read.
+/// Adds a finalizer to a pod, or removes it, so that the reason in the status of a deleted pod can be read.
 fn keep(cluster: &mut Cluster, name: &str, keep: bool) {
     let ours = "kueue.x-k8s.io/managed";
     let finalizers = if keep { json!([ours, "example.com/keep"]) } else { json!([]) };

@@ -435,7 +435,7 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
     );
 }
 
-/// Another controller's pod: the review has gated it for the annotation alone, before it names a queue.
+/// A pod of another controller that names no queue yet: the webhook has gated it because of the annotation `pod-suspending-parent`.
 #[test]
 fn pod_held_by_its_parent_starts_with_a_queue_name() {
     let mut cluster = pod_queue("1");

@@ -43,7 +43,7 @@ fn asked(more: &Value) -> Cluster {
     asked_with(more, |_| {})
 }
 
-/// The same after a change of the cluster.
+/// A queue whose jobs need capacity, and a job in it that is created after a change of the cluster.
 pub fn asked_with(more: &Value, change: impl FnOnce(&mut Cluster)) -> Cluster {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, more);

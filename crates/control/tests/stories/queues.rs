@@ -266,7 +266,7 @@ fn local_queue_active_condition_says_why_it_takes_no_jobs() {
     assert_eq!(active(Kind::LocalQueue, "lq", elsewhere), ["False", "ClusterQueueDoesNotExist", no_queue]);
 }
 
-/// Somebody adds a condition to the LocalQueue, and the watch does not show it yet.
+/// Another client adds a condition to the LocalQueue, and the watch does not show it yet.
 fn add_unseen_condition(cluster: &mut Cluster) {
     let object = cluster.objects.get_mut(&Cluster::key(Kind::LocalQueue, "team", "lq")).unwrap();
     object["metadata"]["resourceVersion"] = json!("5000");
@@ -309,7 +309,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     assert_eq!(cluster.writes.len(), writes, "quiet at rest: {:?}", &cluster.writes[writes..]);
 }
 
-/// Somebody deletes an object that has a finalizer.
+/// A user deletes an object that has a finalizer.
 pub fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
     let object = cluster.objects[&Cluster::key(kind, "", name)].clone();
     assert!(!object["metadata"]["finalizers"].as_array().unwrap().is_empty(), "{object}");

@@ -60,7 +60,7 @@ fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
     assert_eq!(*evictions, json!([{"reason": "CapacityReclaimed", "underlyingCause": "", "count": 1}]));
 }
 
-/// Its pod becomes ready on the node that goes, after the job was evicted from it: no other job would get that capacity.
+/// A pod of the evicted job becomes ready on the node that goes: this does not show that the tier has capacity.
 #[test]
 fn pod_ready_after_reclaim_eviction_does_not_clear_stock_out() {
     let mut cluster = ladder("4");

@@ -90,7 +90,8 @@ fn strict_fifo_queue_passes_over_head_with_refused_reservation() {
     assert!(cluster.is("behind", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// Nobody knows whether the last of its writes was made: others get the rest of the quota, and not the part that it may have.
+/// The outcome of the workload's last reservation is unknown: other workloads get the rest of the quota, but not the part that this workload may
+/// hold.
 #[test]
 fn unanswered_reservation_keeps_its_quota_charged() {
     let mut cluster = poisoned(one_queue("2"), no_answer());
@@ -166,7 +167,7 @@ fn write_refused_for_workload_is_reported_on_its_job() {
     }
 }
 
-/// Its victims would come back, and be evicted again with each of its tries.
+/// Otherwise its victims would be admitted again, and be evicted again each time it is tried.
 #[test]
 fn workload_with_refused_reservation_preempts_only_once() {
     let mut cluster = one_queue("1");

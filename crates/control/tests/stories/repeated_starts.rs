@@ -20,7 +20,7 @@ fn runs(cluster: &Cluster) -> bool {
     cluster.job("a")["spec"]["suspend"] == json!(false)
 }
 
-/// Somebody suspends it.
+/// Another client suspends the running Job.
 fn suspend(cluster: &mut Cluster) {
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
 }

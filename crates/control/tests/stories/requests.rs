@@ -146,7 +146,7 @@ fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
     }
 }
 
-/// Its pods would be refused, and what they take beside their containers is not known.
+/// The API server would refuse the job's pods, and the overhead of the missing RuntimeClass is not known.
 #[test]
 fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut cluster = one_queue("2");

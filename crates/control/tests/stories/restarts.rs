@@ -206,7 +206,7 @@ fn scaling_restarts_reach_same_end_after_failed_or_lost_writes() {
     }
 }
 
-/// Its pods have a quarter of a minute to get nodes.
+/// Settings of a TrainingJob whose pods have a quarter of a minute to get nodes.
 fn short() -> Value {
     json!({"schedulingConfig": {"schedulingTimeout": "15s"}})
 }

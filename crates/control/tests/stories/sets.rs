@@ -34,7 +34,7 @@ fn queues() -> Cluster {
     cluster
 }
 
-/// The same machines in three tiers, one pod of each.
+/// A cluster with a queue of three tiers, each with quota for one pod of the StatefulSet.
 fn ladder() -> Cluster {
     let mut settings = settings();
     settings.job_kinds.extend([Kind::Pod, Kind::StatefulSet]);

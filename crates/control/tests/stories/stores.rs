@@ -13,7 +13,7 @@ fn declare(cluster: &mut Cluster, name: &str) {
     declare_in(cluster, name, "b");
 }
 
-/// The same in that bucket.
+/// Declares the CheckpointStore with that bucket.
 fn declare_in(cluster: &mut Cluster, name: &str, bucket: &str) {
     let object = json!({"metadata": {"name": name}, "spec": {"s3": {"bucket": bucket}, "prefix": "all"}});
     let object = serde_json::from_value(object).unwrap();
@@ -37,7 +37,7 @@ fn save(cluster: &mut Cluster, job: &str, step: i64) {
     save_in(cluster, "b", job, step);
 }
 
-/// The same in another bucket.
+/// The pods of a job have completed a checkpoint in that bucket.
 fn save_in(cluster: &mut Cluster, bucket: &str, job: &str, step: i64) {
     let checkpoint = Checkpoint {
         id: format!("step-{step}"),

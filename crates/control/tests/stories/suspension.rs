@@ -45,7 +45,7 @@ fn standing(cluster: &Cluster) -> (bool, bool) {
     (workload["spec"]["active"] != json!(false), !mark.is_null())
 }
 
-/// Somebody else than its TrainingJob sets `spec.active`.
+/// A client sets `spec.active` of the Workload, without suspending the TrainingJob.
 fn activate(cluster: &mut Cluster, active: bool) {
     let workload = cluster.workload_key("a").name;
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": active}}));

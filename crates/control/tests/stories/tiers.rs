@@ -16,7 +16,7 @@ pub fn ladder(cpu: &str) -> Cluster {
     ladder_on(Cluster::new(), cpu)
 }
 
-/// The same on this cluster.
+/// Adds a queue with three tiers, worst first, `cpu` each, to this cluster.
 pub fn ladder_on(mut cluster: Cluster, cpu: &str) -> Cluster {
     for tier in ["spot", "on-demand", "reserved"] {
         let mut flavor = flavor(tier, json!({"tier": tier}));

@@ -31,7 +31,7 @@ pub fn started(quota: &str, more: Value) -> Cluster {
     cluster
 }
 
-/// Its user suspends the TrainingJob `a`, or resumes it.
+/// The user suspends TrainingJob `a`, or resumes it.
 pub fn suspend(cluster: &mut Cluster, suspend: bool) {
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));
 }

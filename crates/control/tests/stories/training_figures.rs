@@ -29,7 +29,7 @@ pub fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
     found(&cluster.control.drain_measures(), name)
 }
 
-/// The same among these.
+/// The measures with that name: labels as text, increments or milliseconds.
 pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     let text = |labels: &Vec<(&'static str, String)>| {
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")

@@ -82,7 +82,7 @@ fn running(quota: &str) -> Cluster {
     cluster
 }
 
-/// Its controller sees that it is suspended, it is started, and its Jobs are made.
+/// Starts the JobSet: its controller sees that it is suspended, Berth starts it, and its Jobs are made.
 fn starts(cluster: &mut Cluster) {
     stopped(cluster);
     cluster.pass(5);
@@ -93,7 +93,7 @@ fn starts(cluster: &mut Cluster) {
     cluster.pass(2);
 }
 
-/// Its controller stops its Jobs.
+/// The JobSet controller stops the Jobs of the JobSet.
 fn stops(cluster: &mut Cluster) {
     let names: Vec<String> =
         cluster.objects.keys().filter(|key| key.kind == Kind::JOB).map(|key| key.name.clone()).collect();
@@ -212,7 +212,7 @@ fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
 }
 
-/// Its controller stops the Jobs that it knows; any other Job runs on.
+/// The JobSet controller stops the Jobs that it knows. Berth suspends any other Job with this JobSet as its controller.
 #[test]
 fn jobs_still_running_after_their_job_set_ended_are_suspended() {
     let mut cluster = running("4");
@@ -243,7 +243,7 @@ fn job_naming_an_ended_job_set_as_controller_is_suspended() {
     assert!(is_suspended(&cluster, "late"), "{:?}", cluster.writes);
 }
 
-/// It has the name of a role, and its TrainingJob may not go on: from then on it is a job like any other.
+/// A Job has the name of a role of a TrainingJob that has ended: from then on it is queued like any other Job.
 #[test]
 fn job_left_by_ended_training_job_needs_its_own_quota() {
     let mut settings = settings();
@@ -285,7 +285,7 @@ fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
     told.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
 }
 
-/// Its controller would start them again: nobody can win.
+/// The JobSet controller would start suspended Jobs again without end, so Berth only warns.
 #[test]
 fn jobs_with_queue_below_queueless_job_set_run_with_warning() {
     let mut cluster = one_queue("1");

@@ -119,7 +119,7 @@ fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
     }
 }
 
-/// Its job has gone meanwhile: that is found out when the kind can be listed, and its quota is given back then.
+/// A job is deleted while its kind cannot be listed: Berth frees its quota when the kind can be listed again.
 #[test]
 fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
     for (kind, object) in kinds() {
@@ -144,7 +144,7 @@ fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
     }
 }
 
-/// Somebody takes the owner reference off: the owner is unknown then, so that nothing is finished or given back.
+/// A client removes the owner reference of a Workload: the owner is unknown then, so Berth neither finishes the Workload nor frees its quota.
 #[test]
 fn workload_without_owner_is_left_alone_while_a_kind_is_unlisted() {
     for (kind, object) in kinds() {

@@ -32,9 +32,9 @@ struct Step {
 pub(super) enum Standing {
     /// There is no flavor.
     Without,
-    /// Somebody would have to leave, and nobody can be made to.
+    /// A fit needs preemption, and there are no candidates.
     Waiting,
-    /// Somebody has to leave.
+    /// A fit needs preemption, and there are candidates.
     Preempting,
     /// The flavor fits.
     Fitting,

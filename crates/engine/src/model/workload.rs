@@ -5,7 +5,7 @@ use crate::model::{Millis, PodSetAssignment, PodSetSpec, Preempts, Tier, Workloa
 /// The old slice that a replacement slice replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// Its UID.
+    /// UID of the workload.
     pub uid: String,
     /// Quota that it was given.
     pub pod_sets: Vec<PodSetAssignment>,

@@ -95,7 +95,7 @@ impl World {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// The same, with a reason of its own.
+    /// Puts a head back into its queue for that reason.
     pub fn put_back_for(
         &mut self,
         uid: &str,

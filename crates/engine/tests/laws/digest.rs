@@ -39,7 +39,7 @@ fn digest() -> u64 {
     digest
 }
 
-/// Another process that computes it.
+/// Starts another process that computes the digest.
 fn start(environment: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "laws::digest::plans_are_the_same_to_the_byte_in_every_process", "--nocapture"]);

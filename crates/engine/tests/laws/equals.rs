@@ -14,7 +14,7 @@ fn is_pending(spec: &WorkloadSpec) -> bool {
     matches!(spec.state, WorkloadState::Pending { .. })
 }
 
-/// Its place in a queue.
+/// Sort key of a workload in its queue.
 fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
@@ -24,7 +24,7 @@ fn are_equal(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     a.local_queue == b.local_queue && a.pod_sets == b.pod_sets && a.preempts == b.preempts
 }
 
-/// The same world with some workloads that have the request of another one of their queue.
+/// The world with some workloads changed, so that they request the same as another workload of their queue.
 fn with_equals(mut objects: Objects, dice: &mut Dice) -> Objects {
     let mut models = BTreeMap::new();
     for spec in objects.workloads.iter_mut().filter(|spec| is_pending(spec)) {

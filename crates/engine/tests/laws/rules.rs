@@ -70,7 +70,7 @@ fn is_whole(admission: &Admission, spec: &WorkloadSpec) -> bool {
         })
 }
 
-/// Its place in a queue.
+/// Sort key of a workload in its queue.
 fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }

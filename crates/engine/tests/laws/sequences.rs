@@ -45,7 +45,7 @@ enum Step {
         /// A second pod set of one pod with the same request.
         second: bool,
     },
-    /// Another priority.
+    /// A change of a workload's priority.
     Rank {
         id: u8,
         priority: u8,

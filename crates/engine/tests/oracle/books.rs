@@ -232,7 +232,7 @@ impl Books {
         Self { queues, cohorts, forest, holders, booked: self.booked.clone(), used: OnceCell::new() }
     }
 
-    /// The same objects with another preemption policy of a queue, and with workloads that must not be preempted.
+    /// A copy of these objects with another preemption policy of one queue, and with workloads that must not be preempted.
     pub(crate) fn seen_by(&self, queue: &str, preemption: Preemption, barred: &BTreeSet<String>) -> Self {
         let mut books = self.clone();
         if books.queues[queue].preemption != preemption

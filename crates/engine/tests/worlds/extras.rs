@@ -51,7 +51,7 @@ pub(crate) fn stir(objects: &mut Objects, dice: &mut Dice) {
     }
 }
 
-/// Some of the tiers, best first or not.
+/// The list of all tiers, rotated and cut at random.
 fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
     let mut tiers = TIERS.to_vec();
     tiers.rotate_left(dice.below(3) as usize);

@@ -98,7 +98,7 @@ fn shown(bound: Option<&Quantities>, resource: &str) -> String {
     bound.and_then(|bound| bound.get(resource)).map(|quantity| quantity.0.clone()).unwrap_or_default()
 }
 
-/// The same pod with its limits as requests, so that they are added up as requests are.
+/// A copy of the pod with its limits as requests, so that limits are added up in the same way as requests.
 fn limits_alone(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     let turned = |resources: &mut Option<ResourceRequirements>| {

@@ -2,9 +2,9 @@
 
 /// Name of the integration in Kueue's configuration.
 pub const POD_FRAMEWORK: &str = "pod";
-/// The same of Deployments; also the value of the annotation on their pods.
+/// Name of the integration for Deployments; also the value of the annotation on their pods.
 pub const DEPLOYMENT_FRAMEWORK: &str = "deployment";
-/// The same of StatefulSets.
+/// Name of the integration for StatefulSets; also the value of the annotation on their pods.
 pub const STATEFUL_SET_FRAMEWORK: &str = "statefulset";
 /// Reporter of events about pods.
 pub const POD_REPORTER: &str = "pod-kueue-controller";

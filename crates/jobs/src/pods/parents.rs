@@ -116,7 +116,7 @@ struct Managed<'a> {
     template: &'a PodTemplateSpec,
     /// The queue that its pods wait for; without one they wait until it names one.
     queue: Option<&'a str>,
-    /// It names none itself, and is given that.
+    /// True if the object names no queue itself and gets the queue `default`.
     given: bool,
 }
 

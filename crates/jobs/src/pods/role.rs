@@ -33,7 +33,7 @@ pub(super) fn shape(spec: &PodSpec) -> Value {
     shape_with(spec, |quantities| json!(quantities))
 }
 
-/// The same with amounts as `amounts` writes them.
+/// The shape of a pod, with amounts as `amounts` writes them.
 pub(crate) fn shape_with(spec: &PodSpec, amounts: fn(Option<&Quantities>) -> Value) -> Value {
     let containers = |list: &[Container]| -> Vec<Value> {
         let shape = |container: &Container| {

@@ -57,7 +57,7 @@ pub struct PodState {
     pub uid: Box<str>,
     /// `metadata.resourceVersion`, 0 when it has none.
     pub version: u64,
-    /// When it was created, in seconds since 1970.
+    /// Time of the pod's creation, in seconds since 1970.
     pub created: i64,
     /// Time of the request to delete it, in seconds since 1970.
     pub deleted: Option<i64>,
@@ -67,13 +67,13 @@ pub struct PodState {
     pub phase: Phase,
     /// A node has it.
     pub bound: bool,
-    /// It waits for its admission.
+    /// True while the pod waits behind the gate of admission.
     pub gated: bool,
-    /// It was started by Kueue, and still waits for its place in a topology.
+    /// True if Kueue has started the pod, and the pod still waits for its place in a topology.
     pub placing: bool,
-    /// Its containers start again whenever they end (`restartPolicy: Always`): it succeeds only because it is deleted.
+    /// True if the containers start again whenever they end (`restartPolicy: Always`), so that the pod succeeds only because it is deleted.
     pub restarts: bool,
-    /// It is ready.
+    /// True if the pod is ready.
     pub ready: bool,
     /// Our finalizer is on it.
     pub held: bool,
@@ -84,7 +84,7 @@ pub struct PodState {
     pub reviewed: bool,
     /// True if a condition has the reason for its deletion.
     pub condemned: bool,
-    /// Its controller.
+    /// Controller of the pod.
     pub owner: Option<Box<JobOwner>>,
     /// LocalQueue that governs it.
     pub queue_name: Option<Box<str>>,
@@ -104,7 +104,7 @@ pub struct PodState {
     pub parent: Option<Box<str>>,
     /// Node selectors of a started pod of a group that has its place in a topology.
     pub selectors: Option<Box<BTreeMap<String, String>>>,
-    /// Its group, when it is in one.
+    /// Group of the pod, if it is in one.
     pub group: Option<Box<Membership>>,
     /// Message about its end.
     pub message: Option<Box<str>>,
@@ -201,25 +201,25 @@ impl PodState {
         !self.reviewed && self.runs() && !self.placing && !self.deleting() && !self.condemned
     }
 
-    /// It is being deleted.
+    /// True if the pod is being deleted.
     #[must_use]
     pub fn deleting(&self) -> bool {
         self.deleted.is_some()
     }
 
-    /// None of its containers runs or ever will.
+    /// True if no container of the pod runs or will run.
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed) || self.never_runs()
     }
 
-    /// It runs, or may at any moment.
+    /// True if the pod runs or may run at any moment.
     #[must_use]
     pub fn runs(&self) -> bool {
         !self.gated && !self.ended()
     }
 
-    /// It counts as one of its group's pods: it waits, runs, or has succeeded.
+    /// True if the pod counts as one of its group's pods: it waits, runs, or has succeeded.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.succeeded() || (!matches!(self.phase, Phase::Succeeded | Phase::Failed) && !self.never_runs())
@@ -242,7 +242,7 @@ impl PodState {
         self.deleting() && (!self.bound || self.gone)
     }
 
-    /// Its role: the name of its pod set.
+    /// Role of the pod, which is the name of its pod set.
     #[must_use]
     pub fn role(&self) -> &str {
         self.group.as_ref().map_or(DEFAULT_POD_SET_NAME, |group| &group.role)

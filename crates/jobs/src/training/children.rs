@@ -48,10 +48,10 @@ pub struct Child {
 /// Reason why an admitted TrainingJob cannot be started. The reason does not pass with time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Its spec makes no pods.
+    /// The spec of the TrainingJob cannot be turned into pods.
     #[error("{}", summary(.0))]
     Invalid(Vec<FieldError>),
-    /// Its pods cannot be placed as it was admitted.
+    /// The pods cannot be placed on the flavors of the admission.
     #[error(transparent)]
     Placement(#[from] PlacementError),
 }

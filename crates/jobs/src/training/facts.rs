@@ -21,7 +21,7 @@ pub struct TrainingFacts {
     pub queue: String,
     /// WorkloadPriorityClass.
     pub priority_class: Option<String>,
-    /// It waits for its user.
+    /// True if `spec.suspend` is set.
     pub suspended: bool,
     /// Longest time to run, in seconds.
     pub max_execution_seconds: Option<i32>,
@@ -37,7 +37,7 @@ pub struct TrainingFacts {
     pub max_checkpoints: i32,
     /// Bounds and pace of the number of workers, when that may change.
     pub elastic: Option<Elastic>,
-    /// It saves checkpoints: it says so in its spec, or has said that it did.
+    /// True if the job saves checkpoints: its spec has `checkpoint`, or it has reported one.
     pub saves: bool,
 }
 

@@ -12,7 +12,7 @@ pub struct Saved {
     pub at: Timestamp,
     /// Step of the training, where it is known.
     pub step: Option<i64>,
-    /// Its location, if known.
+    /// Location of the checkpoint, if known.
     pub uri: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct Continuation<'a> {
     pub saved: Option<&'a Saved>,
 }
 
-/// Environment variables with these settings.
+/// Environment variables that tell the training program where to save, and from which checkpoint to resume.
 pub(super) fn checkpoint_variables(told: Continuation<'_>) -> Vec<(&'static str, String)> {
     let saved = told.saved;
     let place = told.save_to.map(|uri| ("BERTH_CHECKPOINT_URI", uri.to_owned()));

@@ -60,7 +60,7 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
 pub struct TrainingEnd {
     /// The role.
     pub role: String,
-    /// It succeeded; else it failed.
+    /// True if the job succeeded, false if it failed.
     pub success: bool,
     /// The words of its Job.
     pub message: String,
@@ -104,7 +104,7 @@ pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> 
     Some(TrainingEnd { role: role.to_owned(), success: finish.success, message: finish.message.clone() })
 }
 
-/// The same in its own words.
+/// The end of the TrainingJob for the Workload, with the message of the Job that ended it.
 #[must_use]
 pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
     training_end(roles).map(|end| end.finish())

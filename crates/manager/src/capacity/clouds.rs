@@ -57,7 +57,7 @@ impl Nodes {
         }
     }
 
-    /// The same nodes, for pods that must not run where one of these labels is.
+    /// These nodes, for flavors that forbid nodes with one of these labels.
     fn avoiding(self, labels: &[&str]) -> Self {
         Self { forbidden: labels.iter().map(|label| (*label).to_owned()).collect(), ..self }
     }

@@ -115,7 +115,7 @@ pub(super) fn named(object: &Value) -> String {
     shown(&text(object, "/kind"), &text(object, "/metadata/namespace"), &text(object, "/metadata/name"))
 }
 
-/// The same for an object that is not at hand.
+/// How messages name an object, by its kind, namespace and name.
 pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace.is_empty(), name.is_empty()) {
         (_, true) => kind.to_owned(),

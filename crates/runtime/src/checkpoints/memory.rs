@@ -32,7 +32,7 @@ impl From<Marker> for Said {
 }
 
 impl Said {
-    /// The same without metadata that costs anything.
+    /// A copy without the metadata of the checkpoint, which may be large.
     pub(super) fn brief(&self) -> Self {
         let nothing = self.metadata.as_ref().filter(|metadata| metadata.is_empty());
         Self { metadata: nothing.cloned(), ..*self }

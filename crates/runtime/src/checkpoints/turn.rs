@@ -106,7 +106,7 @@ impl Drop for Call {
     }
 }
 
-/// Somebody waits for a call, until this is dropped.
+/// Marks that a caller waits for the result of a call, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Wanted(Arc<AtomicBool>);
 

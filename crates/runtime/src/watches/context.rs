@@ -79,7 +79,7 @@ impl Context {
         self.tell_of(observation, listed, None).await
     }
 
-    /// The same for an object that takes up room.
+    /// Passes an observation on, and counts the memory of its object until the loop has taken it.
     pub(super) async fn tell_of(
         &self,
         observation: Observation,

@@ -27,7 +27,7 @@ pub struct Stored {
     pub published_at: Option<Timestamp>,
     /// Since when the present authority signs in place of the previous one.
     pub switched_at: Option<Timestamp>,
-    /// Somebody asks for a new authority.
+    /// True if an annotation of the Secret requests a new authority.
     pub asked: bool,
 }
 

@@ -28,8 +28,8 @@ impl Cluster {
         self.end_orphaning(key);
     }
 
-    /// The same, as long as the collector cannot write Workloads: it has taken the references off all other objects, while a finalizer of its own
-    /// keeps the owner.
+    /// Begins such a deletion, in the state in which the garbage collector cannot write Workloads: it has removed the owner references of all other
+    /// objects, and its finalizer keeps the owner.
     pub fn begin_orphaning(&mut self, key: &ObjectKey) {
         let uid = self.objects[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         let mut going = self.objects[key].clone();

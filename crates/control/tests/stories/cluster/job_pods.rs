@@ -16,7 +16,7 @@ impl Cluster {
         self.put_pod_of(name, (job, &json!({})), &workload, cpu)
     }
 
-    /// The same of a Job that has no Workload of its own; with these labels beside those of its Job.
+    /// A pod that the controller of a Job without a Workload of its own has made, with these labels beside those of the Job.
     pub fn put_pod_of(&mut self, name: &str, (job, labels): (&str, &Value), workload: &str, cpu: &str) -> ObjectKey {
         let uid = self.job(job)["metadata"]["uid"].clone();
         self.put(

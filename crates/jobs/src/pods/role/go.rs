@@ -25,7 +25,7 @@ pub(super) struct Field {
 
 /// When a field is written.
 pub(super) enum Kept {
-    /// It has no `omitempty`.
+    /// Always written: the Go field has no `omitempty`.
     Always,
     /// A pointer with `omitempty`: where it points to something, be that zero or empty.
     Given,

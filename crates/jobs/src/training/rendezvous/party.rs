@@ -34,7 +34,7 @@ impl<'a> Party<'a> {
         Self { job, service, roles, gpus, checkpoints: Vec::new() }
     }
 
-    /// The same with checkpoint settings.
+    /// Adds the checkpoint settings.
     pub(in crate::training) fn knowing(self, told: Continuation<'_>) -> Self {
         Self { checkpoints: checkpoint_variables(told), ..self }
     }
