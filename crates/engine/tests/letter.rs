@@ -226,7 +226,7 @@ fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
 }
 
 #[test]
-fn negative_kept_quota_is_given_back_exactly() {
+fn negative_quota_reserved_in_a_cycle_is_released_exactly() {
     // A high borrowing limit lets the head look for victims; its further request is more than the queue may have.
     let options = Options { departures: Departures::NONE, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);
@@ -374,7 +374,7 @@ fn local_queue_counts_only_usage_of_cluster_queue_it_names() {
 /// Two namespaces that submit in the same second: in some seconds one goes first, in others the other, and a world that is made anew
 /// from the same objects has the same order.
 #[test]
-fn equals_of_two_namespaces_are_ordered_by_lot() {
+fn equal_workloads_of_two_namespaces_are_ordered_by_hash() {
     let first = |second: i64, turned: bool| {
         let mut world = world(Options::default(), vec![queue("q", None, 1, None)]);
         let mut names = ["n/a", "m/b"].map(|name| name.split_once('/').unwrap());

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_of_the_pod_is_its_request_where_no_container_asks() {
+    fn pod_level_limit_is_its_request_if_no_container_requests() {
         let check = |resources: Value, containers: Value, init: Value, expected: &[(&str, i64)]| {
             let spec = json!({"containers": containers, "initContainers": init, "resources": resources});
             let spec: PodSpec = serde_json::from_value(spec).expect("pod spec");

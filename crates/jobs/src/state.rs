@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn shed_job_state_gives_no_job_until_read_again() {
+    fn job_state_without_its_object_is_complete_after_next_read() {
         let mut state = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         state.shed();
         assert!(state.whole().is_none() && state.asked().is_none());

@@ -187,7 +187,7 @@ fn drained_workload_reports_recreated_local_queue_instead_of_queue_restart() {
 }
 
 #[test]
-fn drained_workload_is_told_that_its_local_queue_is_gone() {
+fn drained_workload_reports_that_its_local_queue_is_gone() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3);

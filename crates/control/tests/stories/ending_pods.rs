@@ -218,7 +218,7 @@ fn enlarged_part_goes_after_its_pods() {
 
 /// A job whose pods run beyond its quota is deleted, and another one of its name comes: the pods are charged until they have ended all the same.
 #[test]
-fn charge_of_deleted_job_outlives_its_name() {
+fn pods_of_deleted_job_stay_charged_when_name_is_reused() {
     let mut cluster = running("5");
     counts(&mut cluster, "t", 2, 2);
     assert_eq!(shown(&cluster, "cq"), both("4"), "{:?}", cluster.writes);

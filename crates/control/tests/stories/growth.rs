@@ -156,7 +156,7 @@ fn forbidden(mut cluster: Cluster, forbid: impl FnOnce(&mut Cluster), allow: imp
 }
 
 #[test]
-fn elastic_job_barred_from_admission_does_not_try_to_grow() {
+fn elastic_job_that_may_not_be_admitted_does_not_grow() {
     for (kind, namespace, name) in [(Kind::ClusterQueue, "", "cq"), (Kind::LocalQueue, "team", "lq")] {
         let stop = |policy: &'static str| {
             move |cluster: &mut Cluster| cluster.edit(kind, namespace, name, &json!({"spec": {"stopPolicy": policy}}))

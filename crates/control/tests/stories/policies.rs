@@ -260,7 +260,7 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
 }
 
 #[test]
-fn tier_moves_of_jobs_stay_bounded_whatever_nodes_are_missing() {
+fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
     for (reserved, demand) in [(false, false), (true, false), (true, true)] {
         let mut cluster = ladder("2");
         let climb = json!({"minStay": "1m", "hysteresis": "10s", "when": "Anytime", "maxTimes": 2});

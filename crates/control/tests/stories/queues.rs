@@ -347,7 +347,7 @@ fn deleted_admission_check_names_cluster_queues_that_use_it() {
 }
 
 #[test]
-fn job_without_a_queue_is_told_that_it_names_none() {
+fn job_without_queue_reports_that_it_names_none() {
     let mut settings = settings();
     settings.manage_jobs_without_queue_name = true;
     let mut cluster = with_queue(Cluster::with(settings), "1");

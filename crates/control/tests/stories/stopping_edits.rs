@@ -158,7 +158,7 @@ fn job_that_is_resized_before_its_eviction_stays_deactivated() {
 
 /// A job that contradicts itself for a while has no size to follow.
 #[test]
-fn deactivated_job_that_contradicts_itself_for_a_while_stays_deactivated() {
+fn deactivated_job_with_temporarily_invalid_parallelism_stays_deactivated() {
     let mut cluster = one_queue("9");
     let mut asks = job("a", "lq", "1", true);
     let least = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});

@@ -197,7 +197,7 @@ fn group_of_unlisted_stateful_set_keeps_its_quota() {
 
 /// A Workload that held quota when its kind became unlisted holds it until the kind is listed again, whatever comes and goes meanwhile.
 #[test]
-fn quota_of_unlisted_kinds_is_kept_whatever_happens() {
+fn quota_of_unlisted_kinds_is_kept_under_random_changes() {
     for seed in seeds(30) {
         let mut dice = Dice::new(seed);
         let mut cluster = pod_queue("3");

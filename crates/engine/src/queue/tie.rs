@@ -79,7 +79,7 @@ mod tests {
 
     /// A leader of an older version has to find the same order: the numbers were computed apart from this code.
     #[test]
-    fn lot_of_namespace_and_second_never_changes() {
+    fn tie_hash_of_namespace_and_second_never_changes() {
         assert_eq!(lot("", 0), 0x80b1_ece3_5ca7_1072);
         assert_eq!(lot("team-a", 1_764_000_000), 0xa4fc_43b0_825b_90fd);
         assert_eq!(lot("team-b", 1_764_000_000), 0xf628_301b_c757_f90a);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn lot_puts_neither_of_two_namespaces_always_first() {
+    fn tie_hash_puts_neither_of_two_namespaces_always_first() {
         let first = |one: &str, other: &str| (0..1000).filter(|at| lot(one, *at) < lot(other, *at)).count();
         for (one, other) in [("team-a", "team-b"), ("a", "b"), ("prod", "dev"), ("default", "kube-system")] {
             assert!((400..600).contains(&first(one, other)), "{one} goes before {other} {} times", first(one, other));

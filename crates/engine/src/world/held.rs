@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn last_of_equal_holders_by_lot_is_first_victim() {
+    fn last_of_equal_holders_by_tie_hash_is_first_victim() {
         let mut names = NAMES;
         names.sort_unstable();
         names.reverse();

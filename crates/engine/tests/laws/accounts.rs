@@ -280,7 +280,7 @@ fn told(objects: &Objects) -> Result<[usize; 1], String> {
 }
 
 #[test]
-fn pending_message_lacks_same_amounts_as_account() {
+fn pending_message_states_same_missing_amounts_as_account() {
     let [count] = on_all(told);
     println!("{count} amounts in messages");
     assert!(cases() < 1000 || count > cases() as usize / 10, "too tame: {count}");

@@ -424,7 +424,7 @@ fn told(objects: &Objects, followed: &mut Followed) -> Result<(), String> {
 }
 
 #[test]
-fn pending_workload_is_told_its_obstacle() {
+fn account_of_pending_workload_names_its_obstacle() {
     let mut followed = Followed::new();
     for seed in seeds() {
         let _named = Named(seed);

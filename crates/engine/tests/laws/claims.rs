@@ -84,7 +84,7 @@ fn two_victims() -> World {
 }
 
 #[test]
-fn leaving_victim_is_waited_for_until_it_is_gone() {
+fn preemptor_waits_until_all_its_victims_are_gone() {
     let mut world = two_victims();
     let plan = leave(&mut world, "large");
     assert_eq!((admitted(&plan), evicted(&plan)), (vec![], vec![]));
@@ -97,7 +97,7 @@ fn leaving_victim_is_waited_for_until_it_is_gone() {
 
 /// The preemptor no longer waits for a victim whose eviction failed, and free quota is free for all workloads.
 #[test]
-fn victim_that_stays_is_not_waited_for() {
+fn preemptor_does_not_wait_for_victim_that_stays() {
     let mut world = two_victims();
     world.apply(Delta::Forget("small".into())).unwrap();
     assert_eq!(admitted(&leave(&mut world, "large")), ["next"]);

@@ -356,7 +356,7 @@ fn with_strangers(objects: &Objects, seed: u64) -> Objects {
 }
 
 #[test]
-fn plan_is_unchanged_by_order_names_scale_and_strangers() {
+fn plan_is_unchanged_by_order_names_scale_and_unrelated_objects() {
     for seed in seeds() {
         let _named = Named(seed);
         let mut objects = mixed(seed);

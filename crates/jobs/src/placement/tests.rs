@@ -170,7 +170,7 @@ fn forbidden_node_labels_annotation_is_parsed_or_refused() {
 
 /// A cause that passes costs a job its reservation, and any other one ends the job's Workload for good.
 #[test]
-fn placement_error_passes_if_an_object_may_still_change() {
+fn placement_error_is_temporary_if_an_object_may_still_change() {
     let text = str::to_owned;
     let conflict = |part| PlacementError::Conflict { part, key: text("k"), first: text("a"), second: text("b") };
     for (error, passes) in [

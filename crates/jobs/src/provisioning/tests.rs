@@ -168,7 +168,7 @@ fn provisioning_state_is_worst_of_its_conditions() {
 }
 
 #[test]
-fn pod_sets_in_provisioning_request_are_told_to_consume_it() {
+fn pod_sets_of_provisioning_request_get_consume_annotations() {
     let selector = json!([{"key": "pool", "valueFromProvisioningClassDetail": "pool"},
         {"key": "zone", "valueFromProvisioningClassDetail": "zone"}]);
     let config = config(json!({"podSetUpdates": {"nodeSelector": selector}}));

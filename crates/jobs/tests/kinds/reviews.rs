@@ -59,7 +59,7 @@ fn is_told(error: &FieldError, table: &Table) -> bool {
 }
 
 #[test]
-fn job_rule_met_by_case_is_asked_of_api_server() {
+fn job_rule_of_each_case_has_a_refused_review_row() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tables = sorted(&root.join("../../e2e/cases/reviews"));
     let kinds = kinds();

@@ -14,7 +14,7 @@ fn condemned_pod_gets_reason_in_its_status() {
 
 /// A pod that was let in has its node, and keeps it: it is told the names of its admission alone.
 #[test]
-fn let_in_pod_is_told_its_admission_and_keeps_its_node() {
+fn let_in_pod_gets_admission_labels_and_keeps_its_node() {
     let running = json!({"spec": {"schedulingGates": null, "nodeName": "n"}, "status": {"phase": "Running"}});
     let state = PodState::read(&pod(running));
     let made = state.whole().expect("kept, since its Workload is made of it");

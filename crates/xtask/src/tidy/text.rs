@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_of_work_left_over_is_found() {
+    fn unfinished_work_mark_in_source_is_refused() {
         let mark = joined(&LEFT_OVER)[0].clone();
         assert_eq!(said("a.rs", &format!("// {mark}: later")), 1);
         assert_eq!(said("a.rs", "// todo list of a user"), 0);

@@ -149,7 +149,7 @@ fn unreadable_topology_assignment_fails_its_review() {
 }
 
 #[test]
-fn annotation_named_like_raw_value_stays_plain_text() {
+fn annotation_with_the_key_of_raw_values_stays_text() {
     let annotations = json!({RAW: "[1]"});
     for (from, to) in [(Version::V1beta1, Version::V1beta2), (Version::V1beta2, Version::V1beta1)] {
         let (answer, converted) = answered(&workload(from, &annotations, "null"), to);

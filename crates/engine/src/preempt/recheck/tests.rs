@@ -285,7 +285,7 @@ fn asks(queue: &str, uid: &str, count: i64, least: i64) -> WorkloadSpec {
 }
 
 #[test]
-fn refused_victim_set_counts_once_whatever_size_is_found() {
+fn refused_victim_sets_of_partial_admission_count_once() {
     // Pods, the fewest pods, whether room is found for some of them, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
