@@ -93,7 +93,7 @@ fn answer(message: &[u8], known: &str) -> Option<(String, Vec<u8>)> {
     }
     let name = labels.join(".");
     let (question, kind) = (message.get(HEADER..at + 4)?, message.get(at..at + 2)?);
-    // A name without an address of the wanted type exists all the same.
+    // A name without an address of the wanted type exists nevertheless.
     let found = name == known;
     let answered = found && kind == A;
     let mut answer = message.get(..2)?.to_vec();

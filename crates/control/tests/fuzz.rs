@@ -1,5 +1,5 @@
-//! Objects that nobody meant: manifests whose fields are dropped, exchanged, duplicated, or given values out of every bound. No sequence of them
-//! makes control panic, go round without end, or break the engine's accounting.
+//! Random faulty objects: manifests whose fields are dropped, exchanged, duplicated, or have values beyond any bound. No sequence of them makes
+//! control panic, go round without end, or break the engine's accounting.
 //!
 //! `BERTH_FUZZ` is the number of objects (30,000 without it; `make night` sets a million), `BERTH_FUZZ_SEED` the first seed.
 //! A failure names its seed; the same seed makes the same objects.

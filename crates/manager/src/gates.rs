@@ -44,7 +44,7 @@ fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
 
-/// A gate that somebody has set and that cannot have that value.
+/// A gate that is set to a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadGate {
     pub(crate) name: String,
@@ -52,7 +52,7 @@ pub(crate) struct BadGate {
     pub(crate) text: String,
 }
 
-/// The gates' values of this process. A gate that is always on is on by default, and off where somebody set it so, without an effect.
+/// The gates' values of this process. A gate that is always on is on by default. Setting it to off has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gates(BTreeMap<&'static str, bool>);
 

@@ -1,6 +1,6 @@
 //! Kueue's configuration file as types: both versions in one, every key known, every other key an error with its line.
 //!
-//! Blocks that Berth does not act on yet are read all the same, so that a typing error in them is found; they stand in
+//! Blocks that Berth does not act on yet are read nevertheless, so that a typing error in them is found; they stand in
 //! [`Marked`], which remembers the line for the warning.
 
 use crate::duration::GoDuration;

@@ -27,7 +27,7 @@ const BEARERS: Limits = Limits {
     good: Duration::from_secs(60),
     bad: Duration::from_secs(10),
 };
-/// Bounds for the authors of objects. The API server has authenticated them, so nobody can make up any number of them.
+/// Bounds for the authors of objects. The API server has authenticated them, so a client cannot invent many of them.
 const AUTHORS: Limits = Limits {
     entries: 4096,
     at_once: 16,

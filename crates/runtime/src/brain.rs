@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Control, seen from the loop.
 pub trait Brain: Send + 'static {
-    /// Takes the time of day, before anything else of a turn, and how long the process has run by a clock that nobody sets.
+    /// Takes the time of day and the time by the monotonic clock for which the process has run, before anything else of a turn.
     fn tick(&mut self, now: Timestamp, steady: Duration);
     /// Takes what a watch saw, leader or not, so that the view stays warm.
     fn observe(&mut self, observation: Observation, now: Timestamp);

@@ -77,7 +77,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Gives it back, unless writes may still arrive: then nobody else may lead before it has run out.
+    /// Releases the lease, unless writes may still arrive: then no other process may lead before the lease has expired.
     pub(crate) async fn end(self, drained: bool, patience: Duration) {
         if drained {
             let _ = self.release.send(());

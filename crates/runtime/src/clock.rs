@@ -1,8 +1,7 @@
 //! The time that control receives. It comes from this clock alone, and never goes back.
 //!
-//! All that control waits for is kept as a time of day. If the wall clock were simply believed, then setting it back by half an
-//! hour would make everything wait half an hour longer. Beside it goes a clock that nobody sets, by which control measures how long something
-//! lasts (`control/src/timeline.rs`).
+//! All that control waits for is kept as a time of day. If the wall clock were simply believed, then setting it back by half an hour would make
+//! everything wait half an hour longer. Control measures durations by the monotonic clock, which cannot be set (`control/src/timeline.rs`).
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -48,7 +47,7 @@ impl Clock {
         now
     }
 
-    /// How long the clock that nobody sets had gone when it was last read.
+    /// Time of the monotonic clock at the last reading.
     #[must_use]
     pub fn steady(&self) -> Duration {
         self.read.saturating_duration_since(self.begin)
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(wall.read(&mut clock), wall.wall());
     }
 
-    /// Nothing ends for that: the time that cannot be set goes on as ever, and the other catches up in two days.
+    /// No timer ends because of that: the monotonic clock goes on as before, and the time of day catches up in two days.
     #[test]
     fn clock_set_back_by_a_day_runs_at_half_speed() {
         let (mut wall, mut clock) = start();

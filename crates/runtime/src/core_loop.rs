@@ -72,7 +72,7 @@ pub struct Ports {
     pub pulse: Arc<Pulse>,
     /// True: stop leading, wait for the writes under way, end.
     pub stop: watch::Receiver<bool>,
-    /// False when there is no election: then nobody else can have written, and the first lists are good enough.
+    /// False when there is no election: then no other process can have written, and the first lists are recent enough.
     pub elected: bool,
 }
 
@@ -148,13 +148,13 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     let mut clock = Clock::default();
     let mut journal = Journal::new(Instant::now());
     if !ports.elected {
-        // Nobody has written it down, and the first lists are those that count.
+        // Without an election, no Lease says since when pods are counted, so that all pods count.
         brain.count_pods_since(Some(Timestamp::MIN));
     }
     while !*ports.stop.borrow() {
         ports.pulse.beat();
         if std::mem::take(&mut stepped) {
-            // The thread is the loop's own: a plain sleep wakes nobody else.
+            // The thread belongs to the loop alone, so that a plain sleep delays no other task.
             std::thread::sleep(pace.rest(ports.pulse.elapsed()));
         }
         let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
@@ -269,7 +269,7 @@ fn follow_leadership<B: Brain>(brain: &mut B, claim: &mut Option<Claim>, lists: 
 async fn stop<B: Brain>(mut brain: B, ports: Ports, mut outcomes: Vec<(WriteId, Outcome)>, mut clock: Clock) {
     brain.lead(None);
     let Ports { outcomes: mut pending, writes, seen, pulse, metrics, .. } = ports;
-    // The pool ends when nobody can give it work any more; the watches end with their channel.
+    // The pool ends when its senders are dropped; the watches end with their channel.
     drop(writes);
     drop(seen);
     while pending.recv_many(&mut outcomes, BATCH).await > 0 {

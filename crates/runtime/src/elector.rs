@@ -226,7 +226,7 @@ fn pods_since(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(PODS_SINCE)?.parse().ok()
 }
 
-/// Has a Lease say since when pods are counted, and keeps that as long as they are. Older pods were nobody's to make wait.
+/// Has a Lease say since when pods are counted, and keeps that as long as they are. Berth did not gate older pods, so it leaves them alone.
 fn note_pods(metadata: &mut ObjectMeta, counts_pods: bool, now: Timestamp) {
     if !counts_pods {
         if let Some(annotations) = &mut metadata.annotations {

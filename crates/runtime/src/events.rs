@@ -408,7 +408,7 @@ mod tests {
             let head = format!("{name}_total{labels} ");
             text.lines().find_map(|line| line.strip_prefix(&*head).map(str::to_owned))
         };
-        // Nobody takes anything from the queue before the first await.
+        // No event is taken from the queue before the first await.
         for number in 0..QUEUE + 3 {
             sink.publish(&Notice { uid: format!("u-{number}"), ..notice("no quota") });
         }

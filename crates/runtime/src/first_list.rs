@@ -26,9 +26,8 @@ impl FirstList {
         *self = Self { begun: Some(now), told: self.told, ..Self::default() };
     }
 
-    /// A list failed; true when the loop is to go on without it from now on, which is reported once for each list that is asked for. A
-    /// forbidden list stays forbidden until somebody changes the permissions. One failure alone does not count: the next attempt is a
-    /// second away.
+    /// A list failed; true when the loop is to go on without it from now on, which is reported once for each list that is asked for. A forbidden list
+    /// stays forbidden until an administrator changes the permissions. One failure alone does not count: the next attempt is a second away.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);

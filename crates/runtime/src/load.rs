@@ -71,12 +71,12 @@ impl Load {
         }
     }
 
-    /// Says whether anybody waits for quota.
+    /// Sets whether a workload waits for quota.
     pub fn set_wanted(&self, wanted: bool) {
         self.wanted.store(wanted, Ordering::Relaxed);
     }
 
-    /// Whether anybody waits for quota.
+    /// Whether a workload waits for quota.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)

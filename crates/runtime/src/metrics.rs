@@ -1,4 +1,4 @@
-//! Figures for Prometheus: counters and histograms kept here, gauges computed by control when somebody asks.
+//! Figures for Prometheus: counters and histograms kept here, gauges computed by control for each scrape.
 //!
 //! [`table`] is the full contract: names and labels are Kueue's, so that existing dashboards and alerts work, plus
 //! a few of our own under `berth_`. A name that is not in the table is refused with a log line, never invented.

@@ -48,7 +48,7 @@ pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::B
     let origin = Instant::now();
     let pace = Mutex::new(Pace::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
     builder.on_thread_park(move || {
-        // Nobody else takes it; one that panicked with it would have ended the thread.
+        // Only this thread takes the lock; a panic with the lock would have ended the thread.
         let Ok(mut pace) = pace.lock() else { return };
         let rest = pace.rest(origin.elapsed());
         std::thread::sleep(rest);

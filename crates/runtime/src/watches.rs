@@ -54,7 +54,7 @@ type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send
 /// An object that does not decode.
 struct Undecodable {
     error: String,
-    /// The observation that is reported of it all the same.
+    /// The observation that is reported of it nevertheless.
     remains: Option<Observation>,
 }
 
@@ -433,7 +433,7 @@ impl Follower<'_> {
                 None
             }
             Event::InitApply(object) => {
-                // One that does not decode is there all the same: what was known of it holds on.
+                // One that does not decode is there nevertheless: what was known of it holds on.
                 self.listed.push((object.namespace().unwrap_or_default(), object.name_any()));
                 self.decoded(object)
             }

@@ -64,7 +64,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
             Observation::Job(_, Change::Only(names)) => {
                 let (kind, epoch) = seen.listed.unwrap();
                 assert_eq!(kind, NUMBER);
-                // An object that does not decode is listed all the same.
+                // An object that does not decode is listed nevertheless.
                 let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
                 assert_eq!(
                     names.iter().filter(|name| *name != "bad").collect::<Vec<_>>(),

@@ -338,7 +338,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// The change, where the case passes all the same.
+    /// The change, where the case passes nevertheless.
     fn unnoticed(&self, pointer: &str, change: Change) -> Option<String> {
         let mut expect = self.case.expect.clone();
         let before = expect.pointer(pointer).cloned().unwrap_or_default();

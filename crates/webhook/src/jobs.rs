@@ -39,7 +39,7 @@ pub(crate) fn validate(kind: JobType, request: &Request, around: &Around<'_>) ->
         return Ok(Answer::Allow);
     }
     if request.is_leaving() {
-        // An object that does not decode may be deleted all the same.
+        // An object that does not decode may be deleted nevertheless.
         let both = request.job(kind).ok().zip(request.old_job(kind));
         return Ok(both.map_or(Answer::Allow, |(job, old)| Answer::of(job.leaving_errors(&*old))));
     }

@@ -78,7 +78,7 @@ fn q7_pod_larger_than_quota_is_reported_after_the_bound() {
         story.wait(seconds);
         assert_eq!(story.broken(), expected, "{cpu} cpus for {seconds} s");
     }
-    // The excess has ended, and is reported all the same.
+    // The excess has ended, and is reported nevertheless.
     let mut story = started();
     story.see(POD, runs("p", "j", "3"));
     story.wait(11);

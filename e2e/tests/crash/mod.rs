@@ -1,5 +1,5 @@
 //! Berth dies before and after each kind of write that it does, loses replies and requests, and is refused by a busy server:
-//! everything ends right all the same, and no promise is broken on the way.
+//! everything ends right nevertheless, and no promise is broken on the way.
 //!
 //! One row per kind of write: how the request is recognised, and a story that makes Berth send it. Each story runs in a
 //! namespace of its own, all at the same time, so that one story's crash hits the others wherever they are. Every purpose of a

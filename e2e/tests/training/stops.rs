@@ -69,7 +69,7 @@ pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A user's finalizer keeps its Job: its pods go all the same, and its quota with them; it comes back when the Job has gone.
+/// A user's finalizer keeps its Job: its pods go nevertheless, and its quota with them; it comes back when the Job has gone.
 pub(crate) async fn kept_part(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("kept-part").await?;
     let s = &scenario;

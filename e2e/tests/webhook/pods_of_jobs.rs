@@ -43,7 +43,7 @@ pub(crate) async fn keep_what_they_are_counted_by(stage: &Stage) -> Result<()> {
     let own = json!({"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}});
     POD.patch(&s.client, &s.namespace, &pod, &own).await?;
 
-    // Its controllers let it go all the same: the Job is deleted without its pods, and the pod is followed by its labels.
+    // Its controllers let it go nevertheless: the Job is deleted without its pods, and the pod is followed by its labels.
     s.stage.plane.kubectl(&["-n", &s.namespace, "delete", "job", "runs", "--cascade=orphan"]).await?;
     wait::until(STEP, "the pod has no controller, and the job is gone", || async {
         let pod = POD.get(&s.client, &s.namespace, &pod).await?.unwrap_or_default();

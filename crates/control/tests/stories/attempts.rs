@@ -81,7 +81,7 @@ fn succeeded_job_without_matching_restart_attempt_keeps_its_quota() {
     }
 }
 
-/// Without webhooks nobody refuses that.
+/// Without webhooks, the API server accepts a change of `failurePolicy` that allows restarts.
 #[test]
 fn job_set_made_restartable_is_charged_again_for_succeeded_jobs() {
     let mut cluster = running(&Value::Null);

@@ -47,7 +47,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Outcome of a write of that purpose, and true if the write happens all the same.
+/// The outcome that is reported for a write of that purpose, and true if the write is applied nevertheless.
 pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
@@ -63,7 +63,7 @@ pub struct Cluster {
     /// Time of each of them.
     pub moved_at: Vec<Timestamp>,
     /// Outcomes to hand out instead of performing the next writes of a purpose: the second value says whether the write
-    /// happens all the same.
+    /// happens nevertheless.
     pub faults: Vec<Fault>,
     /// Answers of the API server to every write of a purpose to objects whose names begin with that prefix; none of these writes is applied.
     pub answers: Vec<(Purpose, &'static str, Outcome)>,
@@ -101,7 +101,7 @@ pub struct Cluster {
     pub nodes: Option<i64>,
     /// Number of pods of TrainingJobs on each of their nodes.
     pub pods_per_node: usize,
-    /// Running Jobs have as many pods as they say now, elastic or not, and Berth sees them where it asks for them.
+    /// Running Jobs have as many pods as their specs say now, elastic or not, and Berth's pod queries find them.
     pub jobs_are_resized: bool,
     /// A kind of which no object is shown.
     unlisted: Option<Kind>,
@@ -290,7 +290,7 @@ impl Cluster {
                     outcome
                 }
                 Some((_, outcome, false)) => {
-                    // A conflict means that somebody else has written meanwhile.
+                    // A conflict means that another client has written in the meantime.
                     if let (Outcome::Conflict, false, Some(object)) =
                         (&outcome, self.conflicts_lie, self.objects.get(&write.key).cloned())
                     {

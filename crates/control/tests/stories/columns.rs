@@ -80,7 +80,7 @@ fn size_annotation_shrinks_with_workers_of_elastic_job() {
     assert_eq!(size(&cluster.workload_of_training("a").unwrap()), "2 pods, cpu 2");
 }
 
-/// A Workload that somebody made beforehand says its size from when its job takes it over.
+/// A prebuilt Workload gets the annotation with its size when its job adopts it.
 #[test]
 fn prebuilt_workload_gets_its_size_annotation_when_job_adopts_it() {
     let mut cluster = one_queue("0");

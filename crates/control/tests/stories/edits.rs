@@ -69,7 +69,7 @@ fn edit_between_reservation_and_start_waits_for_its_own_quota() {
     assert_eq!((runs_with(&cluster, "a-worker"), cluster.phase("a")), (json!("1"), "Running"));
 }
 
-/// A queue of that many cpus in which the start of `job` waits: somebody else has the name of its Job.
+/// A queue of that many cpus in which the start of `job` waits, because another object has the name of its Job.
 fn held_up(quota: &str, job: Value) -> Cluster {
     let mut cluster = cluster(quota);
     let mut other = crate::stories::cluster::job("a-worker", "lq", "1", false);

@@ -216,7 +216,7 @@ fn enlarged_part_goes_after_its_pods() {
     }
 }
 
-/// A job whose pods run beyond its quota is deleted, and another one of its name comes: the pods are charged until they have ended all the same.
+/// A job whose pods run beyond its quota is deleted, and another one of its name comes: the pods are charged until they have ended nevertheless.
 #[test]
 fn pods_of_deleted_job_stay_charged_when_name_is_reused() {
     let mut cluster = running("5");

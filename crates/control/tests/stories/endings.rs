@@ -1,5 +1,5 @@
-//! A law: jobs that nobody disturbs come to rest. Once nobody outside changes jobs, their Workloads and the objects that are made of them any more,
-//! writes come to an end, and nobody makes pods or Jobs for ever, whatever was done before.
+//! A law: jobs come to rest when no client changes anything. When no client changes jobs, their Workloads and the objects made for them any more,
+//! Berth's writes come to an end, and controllers stop making pods and Jobs, whatever was done before.
 //!
 //! Left out, since it goes on by design: jobs that wait without a limit for pods that never get ready, and webhooks that are off while a controller
 //! makes pods which nobody gates.

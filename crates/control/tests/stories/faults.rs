@@ -1,4 +1,4 @@
-//! Writes that fail or are lost, and objects that somebody else took away.
+//! Writes that fail or are lost, and objects that another client has deleted.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
@@ -81,7 +81,7 @@ fn job_with_spurious_write_conflicts_still_runs_and_finishes() {
         cluster.faults.extend([(purpose, Outcome::Conflict, false), (purpose, Outcome::Conflict, false)]);
         cluster.put(Kind::JOB, job("a", "lq", "1", true));
         cluster.pass(5);
-        // While it is in doubt whether the first has the quota, nobody else gets it.
+        // While it is unknown whether the first workload has the quota, no other workload gets it.
         cluster.put(Kind::JOB, job("b", "lq", "1", true));
         cluster.pass(60);
         assert!(cluster.is("a", "Admitted") && !cluster.is("b", "Admitted"), "{purpose:?}: {:?}", cluster.writes);

@@ -75,7 +75,7 @@ fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, "a"), expected, "{said:?}");
     }
-    // The first flavor has somebody who would have to go, the second is free.
+    // In the first flavor a workload would have to be preempted, the second is free.
     for (said, expected, evicted) in
         [(None, "second", 0), (Some("TryNextFlavor"), "second", 0), (Some("MayStopSearch"), "first", 1)]
     {

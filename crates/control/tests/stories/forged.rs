@@ -1,4 +1,4 @@
-//! Objects that say they belong to somebody's TrainingJob: anybody may write an owner reference, or a label.
+//! Forged objects of a TrainingJob: any client may write an owner reference or a label that names the TrainingJob.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose};
@@ -268,7 +268,7 @@ fn elastic_part_is_rescaled_after_edit_and_recreated_after_forgery() {
         } else {
             cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 50, "parallelism": 50}}));
         }
-        // Somebody's own ends the run, which comes back in a minute.
+        // A foreign Job in place of its own ends the run, which is tried again in a minute.
         cluster.pass(if own { 62 } else { 12 });
         assert_eq!(size(&cluster, "a-worker"), (json!(4), json!(4)), "{own}: {:?}", cluster.writes);
         assert_eq!(cluster.count(Purpose::StopTraining), usize::from(own), "{:?}", cluster.writes);

@@ -1,5 +1,4 @@
-//! Jobs that somebody holds back before they are tried (annotation admission-gated-by) or keeps from preempting, and the figures about jobs that
-//! wait.
+//! Jobs with admission gates (annotation admission-gated-by) or preemption gates, and the figures about waiting jobs.
 
 use berth_control::measure::Measure;
 use berth_control::settings::Settings;

@@ -1,4 +1,4 @@
-//! Jobs of a running TrainingJob that somebody deletes: they are made again, and a Job that cannot be made again holds no quota for ever.
+//! Deleted Jobs of a running TrainingJob: Berth makes them again, and a Job that cannot be made again does not hold quota for ever.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Outcome, Purpose};

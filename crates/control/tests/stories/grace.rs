@@ -1,4 +1,5 @@
-//! Requests to save that fail, are lost or take long: pods are asked all the same, once in effect, and nobody gets more time by it.
+//! Requests to save that fail, are lost or take long: Berth asks the pods nevertheless, with one effect, and no job gets more time because of a
+//! failed request.
 
 use berth_control::write::{Kind, Outcome, Purpose, Write};
 use serde_json::{Value, json};
@@ -190,7 +191,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
 
 #[test]
 fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
-    // However the pods came to know it, the job has saved before control hears that they do.
+    // The pods have learned of the request, and the job has saved, before control gets the outcome of its write.
     for outcome in [Outcome::Applied { resource_version: String::new() }, Outcome::Unknown("reset".into())] {
         let mut cluster = victim();
         cluster.put(Kind::TrainingJob, urgent());
@@ -273,7 +274,7 @@ fn training_job_resumed_before_its_status_is_written_keeps_running() {
     let mut cluster = crate::stories::training::cluster("2");
     cluster.put(Kind::TrainingJob, training("a", json!({})));
     cluster.pass(5);
-    // Somebody else has written meanwhile.
+    // Another client has written in the meantime.
     cluster.faults.push((Purpose::TrainingStatus, Outcome::Conflict, false));
     for suspend in [true, false] {
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": suspend}}));

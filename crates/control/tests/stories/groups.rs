@@ -161,7 +161,7 @@ fn evicted_group_is_admitted_again_only_when_all_pods_return() {
     deactivate(&mut cluster, false);
     cluster.settle();
     assert!(!is(&cluster, "QuotaReserved") && is(&cluster, "WaitingForReplacementPods"), "{:?}", group(&cluster));
-    // One of them owns the Workload, which keeps its place in the queue: nobody else does.
+    // One of the pods stays, because it is the only owner of the Workload, which has the place in the queue.
     assert_eq!(pods(&cluster), ["a"], "{:?}", cluster.writes);
     assert_eq!(cluster.pod("a").unwrap()["status"]["phase"], json!("Failed"));
     deactivate(&mut cluster, true);
@@ -234,7 +234,7 @@ fn group_with_inconsistent_pods_or_taken_name_reports_the_conflict() {
         assert!(group(&cluster).is_none(), "{name}");
         assert!(cluster.notices.iter().any(|notice| notice.message.contains(word)), "{name}: {:?}", cluster.notices);
     }
-    // A Workload of that name that is somebody else's is left alone.
+    // Berth leaves a Workload of that name alone if it belongs to another object.
     let mut cluster = pod_queue("4");
     let template = json!({"spec": {"containers": [{"name": "c"}]}});
     cluster.put(Kind::Workload, json!({"metadata": {"namespace": "team", "name": "g"},
@@ -411,7 +411,7 @@ pub fn running_set() -> (Cluster, String) {
 #[test]
 fn stateful_set_scaled_to_zero_and_back_requests_new_size() {
     let (mut cluster, name) = running_set();
-    // To zero and back, before anybody could look.
+    // The StatefulSet is scaled to zero and back before Berth takes a step.
     for index in [0, 1] {
         cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));
     }
@@ -451,7 +451,7 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     replica(&mut cluster, 1);
     cluster.settle();
     assert!(!gated(&cluster, "web-1") && cluster.workload_is(&name, "Admitted"));
-    // Scaled past the webhook: what is beyond the admission waits, and nobody fights about it.
+    // The StatefulSet is scaled without the webhook: the pod beyond the admission waits, with one event.
     replica(&mut cluster, 2);
     cluster.pass(10);
     assert!(gated(&cluster, "web-2") && !gated(&cluster, "web-1"), "{:?}", cluster.writes);
@@ -461,7 +461,7 @@ fn stateful_set_keeps_one_workload_through_updates_and_scaling() {
     cluster.delete(&Cluster::key(Kind::Pod, "team", "web-2"));
     cluster.pass(10);
     assert!(cluster.pod("web-2").is_none(), "{:?}", cluster.writes);
-    // At zero it holds nothing, however long.
+    // At zero replicas the StatefulSet holds no quota, for any time.
     cluster.put(Kind::StatefulSet, set(0));
     for index in [0, 1] {
         cluster.delete(&Cluster::key(Kind::Pod, "team", &format!("web-{index}")));

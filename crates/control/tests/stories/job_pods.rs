@@ -71,7 +71,7 @@ fn pod_that_loses_its_podset_label_is_stopped() {
     assert!(!is_there(&cluster, &pod), "{:?}", cluster.writes);
 }
 
-/// The labels were taken off while nobody looked.
+/// A client removed the labels while no replica of Berth ran.
 #[test]
 fn pod_relabelled_before_control_started_is_stopped() {
     for annotated in [true, false] {
@@ -166,7 +166,7 @@ fn job_that_ends_while_orphaned_pods_run_keeps_its_quota() {
     assert!(cluster.is("t", "Finished"), "{:?}", cluster.writes);
 }
 
-/// The pod has ended, and somebody's finalizer keeps it: it uses nothing.
+/// The pod has ended, and a user's finalizer keeps it: it uses no quota.
 #[test]
 fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     let (mut cluster, pod) = running();
@@ -178,7 +178,7 @@ fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     assert_eq!(of_pods(&cluster), [1, 0, 0], "{:?}", cluster.writes);
 }
 
-/// A pod that nobody made is made to look like one of a job, never comes to a node, and is kept by a finalizer: it holds up nothing.
+/// A client creates a pod that looks like a pod of a job, gets no node, and is kept by a finalizer: it delays no other job.
 #[test]
 fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     let (mut cluster, pod) = running();
@@ -208,7 +208,7 @@ fn pod_adopted_again_by_its_job_is_left_alone() {
     assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
 }
 
-/// Pods that somebody else has started, and pods that a Job was deleted without, run on.
+/// Pods that another queue manager has started, and pods whose Job was deleted without them, run on.
 #[test]
 fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     let (mut cluster, pod) = running();
@@ -327,7 +327,8 @@ fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// A pod of a Job is made larger, and its queue has room for that: it is charged, and stays until somebody takes the room away.
+/// A pod of a Job is made larger, and its queue has room for the difference: the queue is charged, and the pod stays until another workload needs the
+/// quota.
 #[test]
 fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
     for restarts in [false, true] {
@@ -350,7 +351,7 @@ fn resized_pod_of_a_job_is_charged_where_its_queue_has_room() {
     }
 }
 
-/// One that asks for no more than its place has is read once, however often its metadata change.
+/// A pod that requests no more than its place in the admission is read once, however often its metadata change.
 #[test]
 fn resized_pod_is_read_once_however_often_metadata_change() {
     let (mut cluster, pod) = running();

@@ -152,8 +152,7 @@ fn job_set_without_quota_is_suspended_before_its_jobs() {
     );
 }
 
-/// Its controller may know less than the API server when it takes note of the stop, and so may the one of its Jobs: pods that it
-/// has made and has not counted yet run, too.
+/// The JobSet and Job controllers may report a stop before they have seen all pods: pods that were made and are not counted yet run, too.
 #[test]
 fn job_set_does_not_start_while_its_old_jobs_run() {
     for counted in [true, false] {
@@ -415,7 +414,7 @@ fn lost_job_set_start_cannot_apply_after_quota_is_released() {
     assert_eq!(jobset["metadata"]["annotations"], json!({"kueue.x-k8s.io/queue-name": "lq"}));
 }
 
-/// A JobSet that runs, and whose controller reports nothing any more because a Job is in its way.
+/// A cluster with a running JobSet whose controller reports no changes any more, because of a foreign Job.
 fn with_silent_controller() -> Cluster {
     let mut cluster = contested("4");
     cluster.put(Kind::JOB_SET, slices());

@@ -94,7 +94,7 @@ pub fn running() -> Cluster {
     cluster
 }
 
-/// Whether `t` leaves for a job of a higher class, or where there is none that is managed, for somebody who deactivates it.
+/// Whether `t` stops for a job of a higher class or, if no such job is managed, when a client deactivates it.
 fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
     if !matches!(edit, Edit::Namespace) {
         return urgent_has_its_turn(cluster, "1");
@@ -127,7 +127,7 @@ fn running_job_that_no_longer_requests_quota_can_be_preempted() {
     }
 }
 
-/// A tenant who stops the job in the same write holds quota by no pod: it goes back without anybody asking for it.
+/// A tenant who stops the job in the same write keeps no pods: Berth frees the quota without a preemption.
 #[test]
 fn suspended_job_that_no_longer_requests_quota_gives_it_back() {
     for edit in [Edit::Queue, Edit::Prebuilt, Edit::Namespace] {
@@ -145,7 +145,7 @@ fn suspended_job_that_no_longer_requests_quota_gives_it_back() {
     }
 }
 
-/// A Job that runs on quota of its own is made a part of a JobSet that runs on less: it keeps its own until somebody else is to have that.
+/// A Job that runs on its own quota gets a JobSet with less quota as its controller: the Job keeps its own quota until another workload preempts it.
 #[test]
 fn running_job_given_to_job_set_can_be_preempted() {
     for restarts in [false, true] {
@@ -341,7 +341,7 @@ fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
     }
 }
 
-/// A job of a kind that the configuration does not name any more is stopped when somebody else is to have its quota.
+/// A job of a kind that the configuration does not name any more is stopped when another workload preempts its quota.
 #[test]
 fn job_of_unmanaged_kind_is_preempted_after_a_restart() {
     let mut cluster = contested("2");

@@ -1,4 +1,4 @@
-//! Jobs into which their user wrote a lot: only a part of them is kept while they wait, and nobody notices.
+//! Large jobs: Berth keeps only a part of them while they wait, and behaves as for small ones.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::{Value, json};

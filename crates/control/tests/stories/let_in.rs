@@ -121,7 +121,7 @@ fn let_in_pod_gets_quota_before_waiting_job_after_restart() {
     assert!(!cluster.is("next", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// A pod that came in by itself drives nobody out: it may be gone before its victims are.
+/// A pod that was let in preempts no workload, because it may be deleted before its victims are gone.
 #[test]
 fn let_in_pod_preempts_nobody() {
     let mut cluster = used("2", "2");

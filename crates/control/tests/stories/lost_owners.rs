@@ -75,7 +75,7 @@ fn job_whose_workload_name_is_taken_reports_conflict_once() {
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The job is gone, or its Workload is deleted, and somebody else's finalizer keeps that: nothing runs, and the quota is free.
+/// The job is gone, or its Workload is deleted, and another client's finalizer keeps that: nothing runs, and the quota is free.
 #[test]
 fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     for (job_goes, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -102,7 +102,7 @@ fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     }
 }
 
-/// Our finalizer is gone already, as one that an earlier process left behind: the quota is free all the same.
+/// Berth's finalizer is already removed, as after a restart at that moment: the quota is free nevertheless.
 #[test]
 fn deleted_workload_without_own_finalizer_holds_no_quota() {
     let mut cluster = running();
@@ -276,8 +276,8 @@ fn orphaned_workload_without_pods_finishes_and_can_be_deleted() {
     assert!(workload(&cluster, begins).is_none());
 }
 
-/// A Job is deleted without its pods while nobody could be asked about its Workload: the collector has let the pods go, and not the Workload yet. They
-/// hold its quota, and are stopped when somebody else is to have that.
+/// A Job is deleted without its pods while the garbage collector cannot write its Workload: the collector has orphaned the pods, and not the Workload
+/// yet. The pods hold its quota, and are stopped when another workload preempts it.
 #[test]
 fn pods_being_orphaned_hold_their_quota_until_preempted() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {

@@ -1,4 +1,4 @@
-//! Admissions that somebody writes who is not Berth, and that do not fit their Workload: nothing starts on them, and they are taken back.
+//! Admissions by another client that do not fit their Workload: no job starts with them, and Berth removes them.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

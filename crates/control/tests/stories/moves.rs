@@ -1,4 +1,4 @@
-//! Jobs that somebody else than Berth suspends while they run, where no webhook has put that back.
+//! Running jobs that another client suspends, without a webhook that restores the field.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Policies of the cluster that change Jobs as they are made: what such a Job of a TrainingJob asks for was admitted by nobody.
+//! Policies of the cluster that change Jobs at their creation: the quota of a TrainingJob does not cover the requests of such a Job.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};

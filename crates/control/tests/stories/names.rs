@@ -141,7 +141,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
     }
 }
 
-/// A creation of ours whose answer was lost is no stranger's: the watch shows it.
+/// An object that Berth created, and whose answer was lost, does not count as another client's when the watch shows it.
 #[test]
 fn provisioning_request_with_lost_answer_is_not_reported_as_foreign() {
     for purpose in [Purpose::PreparePodTemplate, Purpose::RequestCapacity] {

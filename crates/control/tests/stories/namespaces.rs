@@ -1,5 +1,5 @@
-//! A namespace that is being deleted: Kubernetes deletes its pods first, and nothing else while one of them is left. Nothing of ours may keep
-//! one, and nothing starts there any more.
+//! A namespace that is being deleted: Kubernetes deletes its pods first, and nothing else while one of them is left. No object of Berth may delay the
+//! deletion of a namespace, and nothing starts in it any more.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn jobs_and_pods_in_terminating_namespace_get_no_quota() {
     cluster.pass(5);
     let made = workloads(&cluster).len();
     assert_eq!(made, 3, "{:?}", cluster.writes);
-    // Somebody's finalizers keep the pods.
+    // A user's finalizers keep the pods.
     for name in ["alone", "a", "b"] {
         let kept = json!({"metadata": {"finalizers": ["example.com/keep"]}});
         cluster.edit(Kind::Pod, "team", name, &kept);

@@ -41,7 +41,7 @@ pub fn running(quota: &str) -> Cluster {
     cluster
 }
 
-/// Pods are deleted one by one and take their time: their replacements are charged as long as both are there, and nobody is admitted in their place.
+/// Pods are deleted one by one and end slowly: the replacements are charged while both exist, and no other workload is admitted in their place.
 #[test]
 fn replaced_pods_are_charged_until_they_have_ended() {
     for restarts in [false, true] {
@@ -173,7 +173,7 @@ fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
     }
 }
 
-/// The job whose pods ran without quota is deleted: they are charged until they have ended all the same.
+/// A job whose pods ran without quota is deleted: the pods stay charged until they have ended.
 #[test]
 fn pods_of_a_deleted_job_are_charged_until_they_are_gone() {
     let mut cluster = one_queue("2");

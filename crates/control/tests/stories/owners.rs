@@ -1,4 +1,4 @@
-//! Workloads whose owner is of a kind that nobody watches, is not there, or goes: they take nobody's quota.
+//! Workloads whose owner is of an unwatched kind, does not exist, or is deleted: they block no quota of other workloads.
 
 use berth_control::write::{EventType, Kind, ObjectKey, Outcome, Purpose};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn workload_with_owner_of_unmanaged_kind_is_reported_misconfigured() {
     for (api_version, kind) in [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("v1", "Pod")] {
         let mut cluster = crate::stories::with_queue(Cluster::with(settings.clone()), "1");
         if kind == "JobSet" {
-            // JobSets are seen all the same.
+            // Berth watches JobSets, although their kind is not managed.
             cluster.put(
                 Kind::JOB_SET,
                 json!({"metadata": {"namespace": "team", "name": "owner"}, "spec": {"suspend": true}}),
@@ -228,7 +228,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     assert_eq!(cluster.land(), [Outcome::Conflict], "{:?}", cluster.writes);
 }
 
-/// A job of one cpu that is kept by somebody's finalizer while it is being deleted.
+/// A job of one cpu that is kept by a user's finalizer while it is being deleted.
 fn kept(cluster: &mut Cluster, name: &str) {
     let mut going = job(name, "lq", "1", true);
     going["metadata"]["finalizers"] = json!(["example.com/never"]);
@@ -288,7 +288,7 @@ fn unstarted_job_kept_in_deletion_by_finalizer_frees_its_quota() {
     the_queue_goes_on(&mut cluster);
 }
 
-/// A TrainingJob of two cpus, in a queue that has no more, that is kept by somebody's finalizer while it is being deleted.
+/// A TrainingJob of two cpus, in a queue that has no more, that is kept by a user's finalizer while it is being deleted.
 fn kept_training(more: Value) -> Cluster {
     let mut cluster = crate::stories::training::cluster("2");
     let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});

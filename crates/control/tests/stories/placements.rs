@@ -26,7 +26,7 @@ fn condition(workload: &Value, kind: &str) -> Value {
     conditions.into_iter().find(|condition| condition["type"] == json!(kind)).unwrap_or_default()
 }
 
-/// Quota is reserved, and a check is waited for; meanwhile somebody writes into the flavor what nobody can read.
+/// A workload has quota and waits for a check, while an administrator writes an invalid value into the flavor.
 #[test]
 fn job_is_evicted_and_requeued_when_reserved_flavor_becomes_invalid() {
     let objects = [
@@ -94,7 +94,7 @@ fn job_with_contradicting_flavors_waits_and_gets_pair_that_agrees() {
     assert_eq!(selector, &json!({"pool": "a"}));
 }
 
-/// A backup brings a Workload back before its flavor, or somebody gives two flavors of it labels that contradict each other.
+/// A backup restores a Workload before its flavor, or an administrator gives two of its flavors labels that contradict each other.
 #[test]
 fn job_whose_flavors_changed_before_its_start_starts_later() {
     let asks_gpu = |kind: Kind, mut object: Value, containers: &str| {

@@ -135,7 +135,7 @@ fn group_member_start_waits_until_pod_of_unknown_role_ends() {
     cluster.put(Kind::Pod, member("p1", "2", 1, &[]));
     cluster.pass(5);
     let role = role(&cluster);
-    // Nobody remembers as what it was started.
+    // The new leader does not know with which role the pod was started.
     annotate(&mut cluster, "p1", "bogus");
     cluster.edit(Kind::Pod, "team", "p1", &json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": "bogus"}}}));
     cluster.controller_sleeps = true;

@@ -44,7 +44,7 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert_eq!(reservations(&mut cluster, &mut held), 0, "a plan for one looks at as many heads as one for all");
     acknowledge(&mut cluster, &mut held);
     assert_eq!(reservations(&mut cluster, &mut held), 2, "a quarter is free");
-    // Where acknowledgements are slow, nobody waits for longer than a second.
+    // If acknowledgements are slow, planning waits for at most a second.
     acknowledge(&mut cluster, &mut held);
     assert_eq!(reservations(&mut cluster, &mut held), 0);
     let wake = cluster.control.step(cluster.now).wake_at.expect("it comes back by itself");

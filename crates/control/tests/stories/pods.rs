@@ -31,7 +31,7 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
 
 #[test]
 fn pod_of_foreign_job_kind_is_queued_by_itself() {
-    // Volcano's Job has the name of ours, and is admitted by nobody here.
+    // Volcano's Job has the same kind name as batch/v1 Job, and Berth does not admit it.
     for (api_version, queued) in [("batch.volcano.sh/v1alpha1", true), ("batch/v1", false)] {
         let mut cluster = pod_queue("1");
         let mut theirs = pod("a", "1");
@@ -106,7 +106,7 @@ fn evicted_pod_shows_reason_and_keeps_quota_until_it_ends() {
 #[test]
 fn pod_that_may_not_run_is_deleted_with_reason() {
     let mut cluster = pod_queue("1");
-    // Somebody else keeps them, so that the reasons in their statuses can be read.
+    // A finalizer of another client keeps the pods, so that the reasons in their statuses can be read.
     let kept = |name: &str| {
         let mut kept = pod(name, "1");
         kept["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/managed", "example.com/keep"]);
@@ -117,7 +117,7 @@ fn pod_that_may_not_run_is_deleted_with_reason() {
     cluster.settle();
     assert!(!gated(&cluster, "a") && gated(&cluster, "b"), "{:?}", cluster.writes);
     cluster.controller_sleeps = true;
-    // Somebody takes the gate away, or there never was one.
+    // A client removes the gate, or the pod never had one.
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"schedulingGates": []}}));
     let mut stranger = kept("c");
     stranger["spec"]["schedulingGates"] = json!([]);

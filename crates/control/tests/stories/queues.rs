@@ -294,7 +294,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");
     assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")]);
 
-    // A condition that changes is derived from a list that somebody may have changed meanwhile.
+    // A change of a condition is derived from a list that another client may have changed in the meantime.
     let mut cluster = one_queue("1");
     cluster.pass(3);
     add_unseen_condition(&mut cluster);

@@ -1,4 +1,4 @@
-//! A law of jobs that go up and down by themselves, under changes that nobody has thought of, and the dice for the laws of other files.
+//! A law about elastic and tiered jobs under random changes, and the random numbers for the laws of other files.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Writes that the API server never takes, or never answers: they cost the workload that they are for, and nobody else.
+//! Writes that the API server always refuses, or never answers: they affect only the workload that they are for.
 
 use berth_control::settings::Settings;
 use berth_control::write::{Kind, Outcome, Purpose};
@@ -66,7 +66,7 @@ fn unwritable_reservation_holds_up_no_others_under_block_admission() {
     }
 }
 
-/// As many plans as may be unacknowledged are never written: the next one is made all the same.
+/// As many admissions as may be unacknowledged are never written: planning goes on nevertheless.
 #[test]
 fn unwritable_reservations_do_not_fill_limit_of_unacknowledged_plans() {
     for outcome in [refusal(), no_answer()] {

@@ -106,7 +106,7 @@ fn job_stop_is_never_delayed_by_repeated_starts() {
     let mut cluster = started_five_times();
     suspend(&mut cluster);
     cluster.settle();
-    // Nobody holds quota for it: it has no time to wait.
+    // The job has lost its quota, so that no pause before its next start applies.
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": false}}));

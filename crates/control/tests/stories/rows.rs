@@ -241,7 +241,7 @@ fn finalizer_removal_does_not_drop_finalizer_added_meanwhile() {
         }
         cluster.take(step);
     };
-    // Somebody else's finalizer comes while the write that takes ours away is on its way.
+    // Another client's finalizer comes while the write that takes ours away is on its way.
     let both = json!(["kueue.x-k8s.io/resource-in-use", "example.com/keeps"]);
     cluster.edit(Kind::Workload, "team", &name, &json!({"metadata": {"finalizers": both}}));
     cluster.take(held);

@@ -59,7 +59,7 @@ fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     (cluster, name)
 }
 
-/// The StatefulSet is edited: its Workload follows in one write, and then nobody writes any more.
+/// The StatefulSet is edited: Berth changes its Workload in one write, and then writes nothing more.
 fn follows(cluster: &mut Cluster, change: &Value) {
     let before = cluster.count(Purpose::UpdateWorkload);
     cluster.edit(Kind::StatefulSet, "team", "web", change);
@@ -84,7 +84,7 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
     cluster.workload_is(name, "Admitted") && !gated(cluster, "web-0")
 }
 
-/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue. Nobody holds it.
+/// Replica `index` as its controller makes it and the webhook, which has not seen the StatefulSet yet: it names no queue. The pod has no finalizer.
 fn replica_without_queue(cluster: &mut Cluster, index: i32) {
     replica(cluster, index);
     let owner = cluster.objects[&Cluster::key(Kind::StatefulSet, "team", "web")]["metadata"]["uid"].clone();
@@ -140,7 +140,7 @@ fn stateful_set_pod_without_queue_label_gets_it_when_started() {
 }
 
 /// The labels and annotations that Kueue writes on its pods are enough for the Workload of a group; the Workload of a StatefulSet is made of the set
-/// all the same.
+/// nevertheless.
 #[test]
 fn pods_seen_before_their_stateful_set_wait_for_it() {
     let mut cluster = pod_queue("5");

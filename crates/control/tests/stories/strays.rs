@@ -1,4 +1,4 @@
-//! Pods, groups and jobs that claim more than is theirs: nothing runs without quota, and nobody else's quota is held up.
+//! Pods, groups and jobs that claim the Workload or the place of others: nothing runs without quota, and no quota of others is blocked.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

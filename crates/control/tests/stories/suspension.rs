@@ -1,4 +1,4 @@
-//! TrainingJobs that wait for their user: they take nobody's quota.
+//! TrainingJobs that their user has suspended: they take no quota.
 
 use berth_control::write::{Kind, Outcome, Purpose};
 use serde_json::json;
@@ -22,7 +22,7 @@ fn training_job_created_suspended_takes_no_quota_until_resumed() {
         let spec = json!({"suspend": true, "schedulingConfig": {"priority": "high"}});
         cluster.put(Kind::TrainingJob, training("a", spec));
         cluster.pass(30);
-        // Somebody deletes its Workload, and it gets another one.
+        // A client deletes the Workload of the TrainingJob, and the job gets another one.
         cluster.delete(&cluster.workload_key("a"));
         cluster.pass(30);
         assert!(cluster.workload_of_training("a").unwrap()["status"]["admission"].is_null());
@@ -108,7 +108,7 @@ fn workload_of_suspended_training_job_cannot_be_activated_before_resume() {
     activate(&mut cluster, true);
     cluster.pass(10);
     assert_eq!((cluster.phase("a"), standing(&cluster)), ("Suspended", (false, true)));
-    // Both at once: nothing is left of the mark, and the next deactivation is somebody else's.
+    // The user resumes the job and activates the Workload in one moment: the mark is removed, and the next deactivation counts as another client's.
     suspend(&mut cluster, false);
     activate(&mut cluster, true);
     cluster.pass(10);

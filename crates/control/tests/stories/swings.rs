@@ -85,7 +85,7 @@ fn rules() -> (Value, usize) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
     Queue,
-    /// Two queues of a cohort, each with half of every tier: they borrow from each other, and take back what is theirs.
+    /// Two queues of a cohort, each with half of every tier: they borrow from each other, and reclaim their own quota.
     Cohort,
     /// A queue with two flavors of every tier, of which the second one is smaller.
     Families,
@@ -129,7 +129,7 @@ impl Ground {
             let quotas: Vec<(&str, &str)> = quotas.iter().map(|(name, cpus)| (name.as_str(), *cpus)).collect();
             cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &quotas));
         }
-        // Victims are worth less than their preemptors, in either queue: of two classes the lower one preempts nobody.
+        // In both queues, victims have a lower priority than their preemptors: of two classes, the lower one preempts no workload.
         let rules = json!({"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"});
         for (queue, _) in self.queues() {
             cluster.edit(Kind::ClusterQueue, "", queue, &json!({"spec": {"preemption": rules}}));
@@ -352,7 +352,7 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     faults
 }
 
-/// Faults of a world under changes that nobody has thought of, and then two hours in which nothing changes.
+/// Faults of a world under random changes, followed by two hours without a change.
 fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let mut cluster = on_a_ladder(&mut dice, ground, rules);

@@ -1,4 +1,4 @@
-//! Quota under which a Job runs: that of the JobSet that controls it, where it is a true part of it, and no other job's.
+//! A Job runs under the quota of the JobSet that controls it only if it belongs to the JobSet; otherwise it needs quota of its own.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};

@@ -209,7 +209,7 @@ impl Search<'_> {
                 attempt.why = why;
             }
             if own.0 == Granular::NoFit || attempt.level.0 == Granular::NoFit {
-                // The other resources are looked at all the same, for the quota that they lack.
+                // The other resources are looked at nevertheless, for the quota that they lack.
                 attempt.level.0 = Granular::NoFit;
                 continue;
             }

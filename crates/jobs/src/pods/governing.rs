@@ -22,7 +22,7 @@ pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whether a Deployment or StatefulSet is left to its controller. One that names a queue itself is managed all the same, as in Kueue: an
+/// Whether a Deployment or StatefulSet is left to its controller. One that names a queue itself is managed nevertheless, as in Kueue: an
 /// operator without support for queues made it for a user who wants one.
 pub(super) fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))

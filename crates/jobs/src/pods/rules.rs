@@ -55,7 +55,7 @@ impl PodDefaults {
 }
 
 /// Defaults for a pod at its creation; none for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is
-/// not known yet, the pod waits all the same and gets the settings when it starts. A pod whose annotation says that it waits with a parent
+/// not known yet, the pod waits nevertheless and gets the settings when it starts. A pod whose annotation says that it waits with a parent
 /// waits, too, before it names a queue. A pod without a queue gets the one called [`DEFAULT_NAME`], if there is one.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {

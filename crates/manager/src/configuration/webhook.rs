@@ -94,7 +94,7 @@ impl Webhook {
     }
 }
 
-/// One sentence for each name that is not the chart's: another Service and Secret serve somebody else, and Berth has no rights to them.
+/// One sentence for each name that is not the chart's: Berth has no rights to another Service or Secret.
 pub(super) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
     let kept = if is_external(block) {
         "certificates are read from webhook.certDir".to_owned()

@@ -89,7 +89,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The folder has answered; an error when nobody waits for the rest.
+    /// Notes that the folder has answered. Returns an error if no caller waits for the rest of the call.
     pub(super) fn step(&self) -> io::Result<()> {
         self.turn.step();
         if self.unwanted.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
 //! Connections of an HTTP server, plain or over TLS, few and short, like those of the webhooks: every client that reaches the port may
-//! connect, and a probe must get through all the same.
+//! connect, and a probe must get through nevertheless.
 //!
 //! A connection answers one request. Probes and scrapes come seconds apart and open another one, and so there is none that idles.
 

@@ -44,7 +44,7 @@ impl Cluster {
         self.edit(Kind::JOB, "team", name, &json!({"status": status}));
     }
 
-    /// Pods of the Jobs that are asked about, where they are followed.
+    /// Number of the active pods that a pod query finds, in clusters that simulate pods of Jobs.
     pub(super) fn active_of(&self, pods: &PodsOf) -> i64 {
         if !self.jobs_are_resized {
             return 0;

@@ -43,7 +43,8 @@ impl Cluster {
         self.edit(pod.kind, &pod.namespace, &pod.name, &json!({"metadata": metadata}));
     }
 
-    /// Takes a pod away from its Job, as somebody does by its labels: the Job's controller lets it go then.
+    /// Changes a pod's labels as a client may do, so that its Job does not count it: the Job controller then removes its owner reference and
+    /// finalizer.
     pub fn release_pod(&mut self, pod: &ObjectKey) {
         self.mark_pod(
             pod,

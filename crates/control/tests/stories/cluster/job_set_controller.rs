@@ -56,7 +56,7 @@ impl Cluster {
         self.count_jobs(key, &set, &current) || self.run_jobs(key, &set, &current)
     }
 
-    /// Whether it is being deleted already, and somebody's finalizer keeps it.
+    /// Whether it is being deleted already, and a user's finalizer keeps it.
     fn goes(&self, job: &ObjectKey) -> bool {
         self.objects[job]["metadata"]["deletionTimestamp"].is_string()
     }

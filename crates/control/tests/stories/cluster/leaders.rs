@@ -16,7 +16,7 @@ pub(super) fn namespace(labels: &Value, deleted: Option<Timestamp>) -> Observati
     Observation::Namespace(Change::Apply(serde_json::from_value(namespace).unwrap()))
 }
 
-/// An object as the watch of its kind shows it, `None` of kinds that nobody watches.
+/// An object as the watch of its kind shows it; `None` for kinds without a watch.
 fn observation(key: &ObjectKey, object: &Value, gone: bool) -> Option<Observation> {
     macro_rules! observe {
         ($kind:ident) => {{

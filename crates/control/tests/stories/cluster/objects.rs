@@ -34,7 +34,7 @@ impl Cluster {
         self.control.observe(Observation::WorkloadPriorityClass(Change::Apply(class)), self.now);
     }
 
-    /// The owner references of what an object of namespace `team` controls, as anybody may write them.
+    /// Owner references to an object of namespace `team` as the controller. Any client may write such references.
     pub fn controlled_by(&self, kind: Kind, name: &str) -> Value {
         let (api_version, word) = match kind {
             Kind::TrainingJob => ("berth.dev/v1alpha1", "TrainingJob"),
@@ -102,7 +102,7 @@ pub fn job(name: &str, queue: &str, cpu: &str, suspend: bool) -> Value {
     })
 }
 
-/// A Workload of one pod that somebody makes before its job.
+/// A prebuilt Workload of one pod.
 pub fn made_before(template: &Value) -> Value {
     json!({"metadata": {"namespace": "team", "name": "before"},
         "spec": {"queueName": "lq", "active": true, "podSets": [{"name": "main", "count": 1, "template": template}]}})
