@@ -10,7 +10,7 @@ use crate::binaries::repository;
 use crate::kinds;
 use crate::manager::{NAMESPACE, SERVICE_ACCOUNT};
 
-/// Its name, and that of its binding.
+/// Name of the ValidatingAdmissionPolicy, and of its binding.
 const NAME: &str = "berth-controller-manager";
 
 /// Applies the policy and its binding.

@@ -20,7 +20,7 @@ use crate::wait::{self, STEP, Seen};
 
 /// The storage account.
 pub const ACCOUNT: &str = "berthtest";
-/// Its key, as bytes.
+/// Key of the storage account, as bytes.
 const KEY: &[u8] = b"not-so-secret-key-of-a-test";
 /// Version of the protocol.
 const VERSION: &str = "2023-11-03";
@@ -33,7 +33,7 @@ pub fn account_key() -> String {
     STANDARD.encode(KEY)
 }
 
-/// Azurite's program, installed first when the cache has none; `None`, with a line that says why, where it is not to run.
+/// Azurite's program, installed first if the cache lacks it. The result is `None`, with a line that gives the reason, if Azurite must not run.
 ///
 /// # Errors
 /// When its packages cannot be had.
@@ -92,7 +92,7 @@ fn installed() -> Result<Option<PathBuf>> {
 pub struct Azure {
     /// Address of the account.
     pub endpoint: String,
-    /// Its only container.
+    /// The only container of the store.
     pub container: String,
     client: AzureClient,
     _process: Guarded,

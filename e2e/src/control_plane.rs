@@ -342,7 +342,7 @@ impl ControlPlane {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// Stops everything now and removes the folder (same as dropping, but in a place where it can be awaited).
+    /// Stops all programs now and removes the folder, like dropping, but the caller can await it.
     pub async fn stop(self) {
         let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }

@@ -15,9 +15,9 @@ use crate::wait::{self, STEP, Seen};
 /// A server; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Gcs {
-    /// Its address.
+    /// Address of the store.
     pub endpoint: String,
-    /// Its only bucket.
+    /// The only bucket of the store.
     pub bucket: String,
     client: GcsClient,
     _process: Guarded,

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// GET on loopback; status and body.
 ///
 /// # Errors
-/// When nobody answers in time.
+/// When the server does not answer in time.
 pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     let ask = async { ask(TcpStream::connect(("127.0.0.1", port)).await?, port, path).await };
     tokio::time::timeout(LIMIT, ask).await.context("no answer within 20 s")?

@@ -47,7 +47,7 @@ pub struct Change {
     pub object: Value,
     /// True when the object is gone.
     pub deleted: bool,
-    /// When it was seen.
+    /// Time at which the observer saw the change.
     pub at: Instant,
     /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
     /// Such a change adds to the state, and nothing is judged by it.

@@ -43,7 +43,7 @@ const PLURALS: [&str; 11] = [
 /// Messages about a field that is missing, and about an entry that comes twice.
 const REQUIRED: &str = "Required value";
 const DUPLICATE: &str = "Duplicate value";
-/// Both versions, the newer first.
+/// Both API versions of Kueue's kinds, the newer first.
 pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// A good object, with changes that CEL refuses.
@@ -77,7 +77,7 @@ struct Written {
 struct Case {
     /// Path of the field, as the API server writes it.
     field: String,
-    /// The same without indexes.
+    /// Path of the field without indexes.
     place: String,
     /// The rule's words in the message.
     says: String,

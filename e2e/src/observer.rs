@@ -36,7 +36,7 @@ const ADMISSION_CHECK: Kind = Kind {
 /// Kinds that are judged everywhere.
 const JUDGED: [Kind; 6] = [WORKLOAD, JOB, POD, CLUSTER_QUEUE, LOCAL_QUEUE, COHORT];
 
-/// Kinds that are judged where they are served.
+/// Kinds that are judged if the API server serves them.
 const JUDGED_WHERE_SERVED: [Kind; 2] = [JOBSET, kinds::TRAINING_JOB];
 
 /// Other kinds that Berth writes: only their coming to rest is judged (C6). Leases are a heartbeat and never rest.
@@ -100,8 +100,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts watching, and returns when every watch has its first list; the state of that list is not judged. The CRDs must be there
-    /// already: kinds of CRDs are watched only where they are served by now.
+    /// Starts watching, and returns when every watch has its first list; the state of that list is not judged. The CRDs must exist already: the
+    /// observer watches only kinds that are served at its start.
     ///
     /// # Errors
     /// When the API server does not answer.

@@ -24,7 +24,7 @@ impl OwnFolder {
         Ok(Self { path, kept: false })
     }
 
-    /// Its path.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

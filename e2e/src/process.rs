@@ -1,4 +1,4 @@
-//! Child processes that cannot outlive us, however we end.
+//! Child processes that end with this process, also if it is killed.
 //!
 //! Each program is started by a small shell that also holds the reading end of a pipe whose writing end is ours. When we
 //! exit, panic, or are killed, the kernel closes our end and the shell kills the program. Children get a process group of
@@ -72,7 +72,7 @@ pub struct Launch<'a> {
     pub name: &'a str,
     /// The program.
     pub program: &'a Path,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
     /// Extra environment.
     pub env: Vec<(String, String)>,
@@ -207,7 +207,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
 /// Ports that were given out here: the program for which one was given out may not listen yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A listener on a free port of 127.0.0.1 that was given to nobody else of this process.
+/// A listener on a free port of 127.0.0.1 that no other part of this process has been given.
 ///
 /// # Errors
 /// When no port can be bound.

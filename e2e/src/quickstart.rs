@@ -9,7 +9,7 @@ use crate::nodes::{Pool, Tier};
 
 /// Namespace of the example's jobs.
 pub const NAMESPACE: &str = "quickstart";
-/// Its ClusterQueue.
+/// ClusterQueue of the quickstart.
 pub const CLUSTER_QUEUE: &str = "tpu";
 
 /// The hosts that the example's quota pays for, and no more.

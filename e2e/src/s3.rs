@@ -20,7 +20,7 @@ use crate::process::listener;
 
 /// The access key of the client.
 pub const ACCESS_KEY: &str = "berth-test";
-/// Its secret.
+/// Secret key of the client.
 pub const SECRET_KEY: &str = "not-so-secret";
 /// The region for which requests are signed.
 const REGION: &str = "us-east-1";
@@ -30,9 +30,9 @@ const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 /// A server; it ends when it is dropped, and its objects go.
 #[derive(Debug)]
 pub struct S3 {
-    /// Its address.
+    /// Address of the store.
     pub endpoint: String,
-    /// Its only bucket.
+    /// The only bucket of the store.
     pub bucket: String,
     client: S3Client,
     folder: PathBuf,

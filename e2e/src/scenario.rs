@@ -101,7 +101,7 @@ impl Stage {
 
 /// One scenario: a namespace and short words.
 pub struct Scenario<'a> {
-    /// Where it runs.
+    /// Control plane in which the scenario runs.
     pub stage: &'a Stage,
     /// An administrator's client.
     pub client: Client,

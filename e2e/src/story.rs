@@ -18,9 +18,9 @@ use crate::s3::{ACCESS_KEY, S3, SECRET_KEY};
 use crate::trainer::{NEVER_MS, SAVES_EVERY, SAVING_TAKES, STEPS, Trainer};
 use crate::wait::{self, Seen};
 
-/// Its namespace.
+/// Namespace of the story.
 pub const NAMESPACE: &str = "story";
-/// Its main TrainingJob.
+/// Main TrainingJob of the story.
 pub const HERO: &str = "language-model";
 /// Longest wait for one step of it: the job controller alone pauses for ten seconds before it replaces a pod.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -13,7 +13,7 @@ use crate::manifest::{self, Job, group, merge, quota};
 use crate::process::Guarded;
 use crate::wait::{self, STEP, Seen};
 
-/// Its namespace.
+/// Namespace of the tour.
 pub const NAMESPACE: &str = "tour";
 /// The configuration that it needs: pods and JobSets are managed, too.
 pub const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: \

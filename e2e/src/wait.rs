@@ -189,7 +189,7 @@ mod tests {
         looks.set(0);
         assert!(stays(period, "it is there", || look(true)).await.is_err_and(|e| e.to_string().contains("gone")));
         looks.set(0);
-        // However short the period is, the last answer counts.
+        // The last answer counts, for any period.
         assert!(stays(Duration::ZERO, "it is there", || look(true)).await.is_err());
     }
 }

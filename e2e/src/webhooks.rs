@@ -69,7 +69,7 @@ pub async fn asked(client: &Client) -> Result<Seen<()>> {
     Ok(Seen::when(said.contains("vresourceflavor.berth.dev") && said.contains("denied"), || format!("said {said:?}")))
 }
 
-/// Serves v1beta1 where it has other fields than v1beta2, as the chart does: converted by a manager that serves webhooks on that port.
+/// Serves v1beta1 for kinds whose fields differ from v1beta2, as the chart does. A manager that serves webhooks on that port converts them.
 ///
 /// # Errors
 /// When a CRD is not there or the API server refuses.

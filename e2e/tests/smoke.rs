@@ -29,7 +29,7 @@ async fn one_job_through_all_layers() -> Result<()> {
     outcome
 }
 
-/// Another clone may run its tests at the same time, with the same cache: neither runs the programs that the other has built.
+/// Two clones may run their tests at the same time with the same cache: neither of them runs programs that the other has built.
 fn own_programs(stage: &Stage) -> Result<()> {
     let operator = std::fs::read_link(format!("/proc/{}/exe", stage.manager.pid()?))?;
     let asked_for = shipped::binary()?.canonicalize()?;

@@ -189,8 +189,7 @@ pub(crate) fn cluster_queue_stays() -> Value {
     telling(&[["!has(oldSelf.clusterQueue) || has(self.clusterQueue)", ".clusterQueue", NOT_REMOVED, ""]])
 }
 
-/// The rule over a whole object by which the spec cannot be removed where it has that field, which never changes; none for an empty name. A
-/// rule in the spec is not asked when the spec goes.
+/// The rule that a spec with this immutable field cannot be removed; no rule for an empty name. A rule in the spec is not asked when the spec goes.
 #[must_use]
 pub fn stays(field: &str) -> Option<Value> {
     let rule = format!("!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)");

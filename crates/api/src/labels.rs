@@ -152,7 +152,7 @@ strings! {
     PODS_SINCE = "berth.dev/pods-since";
     /// Annotation on pods that wait, Berth's own: the version at which a start of unknown outcome was withdrawn.
     START_WITHDRAWN = "berth.dev/start-withdrawn";
-    /// Annotation on Jobs that run with fewer pods, Berth's own: the parallelism of their user, where it is more than their completions.
+    /// Berth's annotation on Jobs that run with fewer pods: the user's parallelism, if it is more than the completions.
     OWN_PARALLELISM = "berth.dev/own-parallelism";
     /// Annotation on ResourceFlavors, Berth's own: node labels that admitted pods must avoid.
     FORBIDDEN_NODE_LABELS = "berth.dev/forbidden-node-labels";

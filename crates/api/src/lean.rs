@@ -205,7 +205,7 @@ mod tests {
         object
     }
 
-    /// The same as decoding everything and then dropping the managed fields.
+    /// Checks that the result is equal to decoding everything and then dropping the managed fields.
     fn check<K: Resource + DeserializeOwned + Serialize>(object: &Value) {
         let text = object.to_string();
         let lean: Box<K> = decode(&text).unwrap();

@@ -35,7 +35,7 @@ pub struct NodeSpec {
 }
 
 impl Node {
-    /// The taint that announces its end, if it has one of those that do.
+    /// The taint that announces the end of the node, if the node has such a taint.
     #[must_use]
     pub fn reclaimed_by(&self, announcing: &BTreeSet<String>) -> Option<&str> {
         let mut keys = self.spec.taints.iter().map(|taint| taint.key.as_str());

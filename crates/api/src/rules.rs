@@ -46,7 +46,8 @@ pub(crate) fn unique() -> Value {
     rules(&[("self.all(a, self.exists_one(b, a == b))", "must be unique")])
 }
 
-/// The same, with the first duplicate in the message. The entries need a `maxLength`, because the API server estimates the cost.
+/// A rule that entries are unique, with the first duplicate in the message. The entries need a `maxLength`, because the API server estimates the
+/// cost.
 pub(crate) fn unique_told() -> Value {
     let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
     telling(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])

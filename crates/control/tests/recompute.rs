@@ -1,4 +1,4 @@
-//! R2: the state that control keeps up event by event is the one that it would make of fresh lists, and a digest says where it is not.
+//! R2: the state that control updates event by event equals the state from fresh lists. A digest shows every difference.
 
 use berth_control::Control;
 use berth_control::event::{Change, JobType, Observation, SharedJob};

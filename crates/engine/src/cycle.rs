@@ -273,7 +273,7 @@ impl World {
 
     fn process(&mut self, entry: &mut Entry, now: Millis, run: &mut Run, report: &mut Report) {
         if report.admissions.len() >= run.room {
-            // The plan is full: the head stays where it is, unchanged, and its tree has its turn with the next plan.
+            // The plan is full: the head keeps its place unchanged, and its tree is evaluated in the next plan.
             let progress = std::mem::take(&mut entry.assignment.progress);
             entry.assignment = Assignment { progress, ..Assignment::default() };
             report.moved.insert(self.tree.root(self.store.queues[entry.queue].node));

@@ -90,7 +90,7 @@ fn given(pod_sets: &[(&str, i64)]) -> Vec<PodSetAssignment> {
     pod_sets.iter().map(one).collect()
 }
 
-/// The same workload with quota of a ClusterQueue for its requests.
+/// A workload that holds quota of a ClusterQueue for its requests.
 fn held(uid: &str, local_queue: &str, queue: &str, priority: i64, pod_sets: &[(&str, i64)]) -> WorkloadSpec {
     let reservation = Reservation {
         cluster_queue: queue.into(),

@@ -51,7 +51,7 @@ const RULES: [[usize; 8]; 18] = [
     [1, 2, 2, 1, 0, 1, 2, 0],
 ];
 
-/// Weights of the queues where they differ. Queues that differ in weight only have the same weight in all worlds.
+/// Weights of the queues, if they differ. Queues that differ in weight only have the same weight in all worlds.
 const WEIGHTS: [i64; 3] = [0, 1_000_000_000, 2_000_000_000];
 
 /// Cohort of each queue, by forest.

@@ -121,7 +121,7 @@ impl JobKind for BatchJob {
 
     fn pods_ready(job: &Job) -> bool {
         let wanted = job.spec.as_ref().map_or(0, pod_count);
-        // Indexes that have failed for good are not waited for.
+        // The Job does not wait for indexes that have failed without a retry.
         let left = job.spec.as_ref().map_or(0, |spec| left(job, spec));
         let there = status(job, |s| s.ready).saturating_add(uncounted(job));
         there >= wanted.min(left) || there.saturating_add(status(job, |s| s.succeeded)) >= wanted
@@ -267,7 +267,7 @@ fn ran_in_part(spec: &JobSpec, original: &TemplateParts) -> bool {
     original.min_count.is_some_and(|least| (least..original.count).contains(&pod_count(spec)))
 }
 
-/// Sets the parallelism, and the completions where they must follow.
+/// Sets the parallelism, and the completions if these must follow it.
 fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32) {
     if pod_count(spec) == count {
         return;

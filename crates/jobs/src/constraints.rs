@@ -55,7 +55,7 @@ pub fn template_shape(spec: &PodSpec, place: Option<&PodSetTopologyRequest>) -> 
     }
 }
 
-/// Amounts however they are spelled.
+/// Amounts in any notation.
 fn amounts(quantities: Option<&Quantities>) -> Value {
     let amount = |text: &str| parse_quantity(text).map_or_else(|_| text.to_owned(), |Nano(nano)| nano.to_string());
     let all = quantities.into_iter().flatten();

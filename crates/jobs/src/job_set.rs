@@ -64,7 +64,7 @@ impl JobKind for JobSet {
     const KIND: &'static str = "JobSet";
     const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
     const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
-    /// AxLearn writes it there, where Kueue no longer reads it: an extension of ours.
+    /// AxLearn writes the queue into this annotation, which Kueue no longer reads: Berth reads it as an extension.
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");

@@ -90,7 +90,7 @@ pub trait JobKind: Debug + Sized + 'static {
     }
     /// Pods run or terminate: quota is in use.
     fn is_active(job: &Self::Object) -> bool;
-    /// Number of the job's own pods that run or terminate; none where it is made of Jobs, which have them.
+    /// Number of the job's own pods that run or terminate; no number for kinds that are made of Jobs, because these Jobs count the pods.
     fn pods_there(_: &Self::Object) -> i32 {
         0
     }
@@ -124,7 +124,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn reclaimable_pods(job: &Self::Object) -> Vec<ReclaimablePod>;
     /// PriorityClass of its pods.
     fn pod_priority_class(job: &Self::Object) -> Option<&str>;
-    /// The field that decides whether or where it may run and that Berth does not act on yet.
+    /// The field that decides whether or where the job may run, and that Berth does not support yet.
     fn unsupported(job: &Self::Object) -> Option<String>;
     /// Each of its pods does work of its own: the others go on where one is lost.
     fn has_independent_pods(_: &Self::Object) -> bool {

@@ -17,7 +17,7 @@ pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<JobOwner> {
     })
 }
 
-/// A kind by its name, with the group where another one has that name: Volcano's Job is none of ours.
+/// A kind by its name, with the group if kinds of several groups have the name: Berth does not manage Volcano's Job.
 #[must_use]
 pub fn kind_in_group(kind: &str, api_version: &str) -> Box<str> {
     let group = group_of(api_version);

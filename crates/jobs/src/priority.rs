@@ -9,7 +9,7 @@ pub struct EffectivePriority {
     pub base: i32,
     /// Boost by the annotation; 0 when it is off, absent or no number.
     pub boost: i32,
-    /// Their sum, beyond 32 bits if need be.
+    /// Sum of base and boost, which may exceed 32 bits.
     pub effective: i64,
     /// The annotation says something, and that is no 32-bit number.
     pub boost_invalid: bool,

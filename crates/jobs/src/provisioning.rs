@@ -31,14 +31,14 @@ pub fn pod_template_name(request: &str, pod_set: &str) -> String {
     cut_name(format!("ppt-{request}-{pod_set}"))
 }
 
-/// Equal pods that are asked for.
+/// Equal pods of a ProvisioningRequest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedPods {
-    /// The first of the pod sets.
+    /// First of the pod sets that have these pods.
     pub pod_set: String,
-    /// Pods of all of them.
+    /// Number of pods of all these pod sets.
     pub count: i32,
-    /// Their template, as it will be when the job starts.
+    /// Pod template, as it will be when the job starts.
     pub template: Value,
 }
 

@@ -79,7 +79,7 @@ pub struct JobState {
     pub finished: Option<Box<Finish>>,
     /// Pods per pod set that will not run again.
     pub reclaimable: Vec<ReclaimablePod>,
-    /// The field that decides whether or where it may run and that Berth does not act on.
+    /// The field that decides whether or where the job may run, and that Berth does not support.
     pub unsupported: Option<Box<str>>,
     /// See [`crate::JobKind::training_of_pods`].
     pub training: Option<Box<str>>,

@@ -11,7 +11,7 @@ const NANO: i128 = 1_000_000_000;
 pub struct Transformation {
     /// Resource that is transformed.
     pub input: String,
-    /// Resource whose requested quantity multiplies the input, where it is requested.
+    /// Resource whose requested quantity multiplies the input, if it is requested.
     pub multiply_by: Option<String>,
     /// Factor per resulting resource, in nano; may be negative.
     pub outputs: BTreeMap<String, i128>,

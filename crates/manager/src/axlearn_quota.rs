@@ -204,7 +204,7 @@ fn quotas(projects: &[Project], pools: &[Pool<'_>]) -> (Vec<Quotas>, Quotas) {
     (by_project, rest)
 }
 
-/// The same as a table of `berth flavors`.
+/// The quota as a table of `berth flavors`.
 fn table(
     flags: &AxlearnQuotaFlags,
     pools: &[Pool<'_>],

@@ -8,12 +8,12 @@ use std::time::Duration;
 pub(crate) struct GoDuration(i64);
 
 impl GoDuration {
-    /// That many minutes.
+    /// A duration of whole minutes.
     pub(crate) const fn minutes(minutes: i64) -> Self {
         Self::seconds(minutes * 60)
     }
 
-    /// That many seconds.
+    /// A duration of whole seconds.
     pub(crate) const fn seconds(seconds: i64) -> Self {
         Self(seconds * 1_000_000_000)
     }
@@ -23,7 +23,7 @@ impl GoDuration {
         self.0 / 1_000_000
     }
 
-    /// The value of a field that is set: zero counts as absent, as in Kueue, since Go writes out fields that nobody has set.
+    /// The value of a field that is set. As in Kueue, zero counts as absent, because Go also writes fields that the user has not set.
     pub(crate) fn said(given: Option<Self>) -> Option<Self> {
         given.filter(|given| given.0 != 0)
     }

@@ -140,7 +140,7 @@ impl CardFlags {
     }
 }
 
-/// The other flags of Kueue's logger: accepted, so that its arguments can be copied as they are.
+/// Flags of Kueue's logger without effect in Berth. They are accepted, so that users can copy Kueue's arguments unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct ZapFlags {
     /// Kueue's: no effect

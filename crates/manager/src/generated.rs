@@ -62,7 +62,7 @@ fn one_line(comment: &str) -> String {
     comment.chars().map(|c| if ends(c) { ' ' } else { c }).collect()
 }
 
-/// The same value with the keys of every map in order, whichever map serde_json was built with.
+/// A value with the keys of every map in order, independent of the kind of map that serde_json was built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -16,7 +16,7 @@ pub enum ParseError {
     Suffix {
         /// The full text.
         text: String,
-        /// Its suffix.
+        /// Suffix of the text.
         suffix: String,
     },
     /// A negative value where none is allowed.

@@ -1,7 +1,7 @@
 //! Authentication and authorization by the API server: TokenReviews and SubjectAccessReviews.
 //!
-//! Answers are remembered for a short time ([`memory`]), and few are asked for at once: anybody who reaches the port of `/metrics` may
-//! show a token, and a flood of tokens must not become a flood of TokenReviews.
+//! Answers are remembered for a short time ([`memory`]), and few are asked for at once: any client that reaches the port of `/metrics` may send a
+//! token, and a flood of tokens must not become a flood of TokenReviews.
 
 mod memory;
 

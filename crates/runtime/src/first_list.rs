@@ -64,7 +64,7 @@ fn is_forbidden(error: &Error) -> bool {
     status(error).is_some_and(|status| status.code == 403)
 }
 
-/// Why a list failed, in the server's words where it has any.
+/// Why a list failed, in the server's words if it gave any.
 pub(crate) fn reason(error: &Error) -> String {
     let text = status(error).map_or_else(|| error.to_string(), |status| status.message.clone());
     text.chars().take(TOLD).collect()

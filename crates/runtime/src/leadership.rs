@@ -11,9 +11,9 @@ use tokio::time::Instant;
 pub struct State {
     /// Our term; `None` when we do not lead.
     pub term: Option<Term>,
-    /// When the lease ends by our own monotonic clock; `None` never ends (no election).
+    /// End of the lease by the monotonic clock of this process; `None` if there is no election, so that leadership never ends.
     pub until: Option<Instant>,
-    /// Since when pods are counted, as the Lease says. `None`: they are not, or nobody has written it down.
+    /// Since when pods are counted, as the Lease says. `None`: they are not, or the lease does not say so.
     pub pods_since: Option<Timestamp>,
 }
 

@@ -1,10 +1,10 @@
 //! How much of the time writes that move jobs are under way, and how slowly they are answered, so that writes that nothing waits for can
 //! give way to them.
 //!
-//! An API server that is busy with admissions and starts of jobs does these sooner when it is asked for nothing else. A server that has
-//! time left between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts counts as what it
-//! is. A server that other clients keep busy, too, answers several times as slowly as it can: there the same share counts for up to twice
-//! as much. Transports in the background notice in that way whom they disturb (LEDBAT, RFC 6817).
+//! An API server that is busy with admissions and starts of jobs does these sooner when it is asked for nothing else. A server that has time left
+//! between them is not slowed down by the rest. The share is a moving average, so that a gap between two bursts counts as what it is. A server that
+//! other clients keep busy, too, answers several times as slowly as it can: there the same share counts for up to twice as much. Background
+//! transports detect in the same way that they disturb other connections (LEDBAT, RFC 6817).
 
 use crate::pace::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl Answers {
         Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took).max(BEST), at: now }
     }
 
-    /// 0 where answers come about as quickly as they can, 1 where they take many times as long.
+    /// 0 if answers are about as quick as the quickest, 1 if they take many times as long.
     fn strain(self) -> f64 {
         let (begins, counts) = STRAINED;
         ((self.mean / self.best - begins) / (counts - begins)).clamp(0.0, 1.0)

@@ -110,7 +110,7 @@ impl Metrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value);
     }
 
-    /// Removes every series that has all labels of one of these sets, in one walk however many queues have gone at once.
+    /// Removes every series that has all labels of one of these sets, in one walk for any number of deleted queues.
     pub fn forget(&self, gone: &[Vec<(&str, &str)>]) {
         let mut by_keys: BTreeMap<Vec<&str>, HashSet<Vec<&str>>> = BTreeMap::new();
         for labels in gone {

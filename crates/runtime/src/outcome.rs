@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(outcome_of(Verb::Patch, 404, None, &status("NotFound", "gone")), Outcome::Gone);
     }
 
-    /// A write that is too large for etcd fails in the same way however often it is tried.
+    /// A write that is too large for etcd fails at every attempt.
     #[test]
     fn write_too_large_for_etcd_is_refused_and_not_unknown() {
         for text in [

@@ -44,8 +44,8 @@ impl Pulse {
         self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
     }
 
-    /// True when every kind was listed and no shutdown has begun. While the process is held back from leading the lists do not
-    /// count: they may need the conversion that its own webhook does, which nobody reaches before it is ready.
+    /// True when every kind was listed and no shutdown has begun. While the process may not lead yet, the lists do not count: they may need a
+    /// conversion by its own webhook, which the API server does not reach before the process is ready.
     #[must_use]
     pub fn ready(&self) -> bool {
         let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub struct Beside {
     pub missing: Option<Missing>,
     /// The part of the configuration that says which kinds are watched.
     pub wanted: Wanted,
-    /// Notified when somebody asks for a dump of the loop's view into the log.
+    /// Notified when a user requests a dump of the loop's view into the log.
     pub dump: Arc<Notify>,
 }
 

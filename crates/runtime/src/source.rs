@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) const PAGE: u32 = 500;
 /// Fewest objects of a page.
 const LEAST: u32 = 16;
-/// Bytes that a page is to have.
+/// Intended size of a page in bytes.
 const PAGE_BYTES: u64 = 8 << 20;
 /// A page that turns out to have so many is given up, and the list begins anew with smaller ones: the server cuts off what takes a minute.
 const MOST_BYTES: u64 = 4 * PAGE_BYTES;
@@ -86,7 +86,7 @@ impl Source {
         Self { client, objects, path, selector, most: PAGE, state: State::Begin }
     }
 
-    /// The next event. After an error it goes on where it can: the caller pauses.
+    /// The next event. After an error, the source continues from its last position if it can. The caller pauses.
     pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
         loop {
             // Every failure from here on makes the list begin anew, unless a state is put back.

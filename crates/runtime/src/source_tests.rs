@@ -140,7 +140,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     assert_eq!(limits, ["500", "125"]);
 }
 
-/// The list begins anew; a watch goes on where it was, unless the server has forgotten that.
+/// A list begins again; a watch continues from its last version, unless the server no longer knows that version.
 #[tokio::test]
 async fn source_restarts_failed_lists_and_resumes_failed_watches() {
     let server = Server::default();

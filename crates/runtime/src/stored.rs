@@ -1,6 +1,6 @@
-//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not lead:
-//! each read of such an object needs its conversion, and a CRD that drops the version one day would be refused. It does not end
-//! either, since the conversion may be its own webhook, and without that nobody could store the objects anew.
+//! In which versions the API server has stored Kueue's kinds. Where an older Kueue left objects as v1beta1, Berth does not lead: each read of such an
+//! object needs its conversion, and a CRD that drops the version one day would be refused. The process does not end either: the conversion may be its
+//! own webhook, and without the webhook no client could store the objects again.
 
 use crate::pulse::Pulse;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -27,7 +27,7 @@ const KINDS: [&str; 11] = [
 ];
 /// The version that goes away.
 const OLD: &str = "v1beta1";
-/// Pause before asking again when nobody answered.
+/// Pause before the next request if the API server has not answered.
 const RETRY: Duration = Duration::from_secs(2);
 /// Pause before it is asked again whether the objects were stored anew.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);

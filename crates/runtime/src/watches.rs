@@ -77,7 +77,7 @@ struct Kind {
     holds_up: Option<control::Kind>,
     /// Lists and watches ask for metadata alone.
     metadata_only: bool,
-    /// Name of the watch in messages, where it is not the resource's.
+    /// Name of the watch in messages, if it differs from the resource's name.
     called: Option<&'static str>,
 }
 

@@ -25,7 +25,7 @@ fn server(items: Arc<Mutex<Vec<serde_json::Value>>>) -> Client {
     server_with(items, Arc::default())
 }
 
-/// A server whose watches show `event` first, however often a watch is begun.
+/// A server on which every watch begins with `event`.
 fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Option<serde_json::Value>>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (items, event) = (Arc::clone(&items), Arc::clone(&event));

@@ -158,7 +158,7 @@ async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
     assert!(matches!(told, Outcome::Applied { .. }), "{told:?}");
 }
 
-/// Two pods: the first one's patch is refused for good, the second one's is answered with `code`.
+/// Two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second with `code`.
 async fn told_where_one_refuses(code: u16) -> Outcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
     let list = format!(

@@ -146,7 +146,7 @@ fn has_variants(case: &Case) -> bool {
     workloads(case).any(|workload| variant(workload) || parent(workload)) || case.of_kind("ClusterQueue").any(policy)
 }
 
-/// Whether a value names nothing, however deep.
+/// Whether a value has nothing but nulls, empty lists and empty objects, at any depth.
 fn names_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

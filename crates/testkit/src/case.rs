@@ -41,7 +41,7 @@ pub struct Case {
     /// The expected result.
     #[serde(default)]
     pub expect: Value,
-    /// True: decided as Berth does it, also where it departs from Kueue on purpose. The runner sets it, not the file.
+    /// True: decided by Berth's rules, also if they depart from Kueue on purpose. The runner sets it, not the file.
     #[serde(skip)]
     pub as_shipped: bool,
 }
@@ -78,7 +78,7 @@ pub struct FairSharing {
 pub enum AdmissionFairSharing {
     /// Only on or off.
     Switch(bool),
-    /// Its settings.
+    /// Settings of admission fair sharing.
     Settings(AdmissionFairSharingSettings),
 }
 

@@ -23,7 +23,7 @@ pub struct Options {
     /// Cases that are known to differ, by path below the folder: they fail, but the run does not fail for them. Without `only`, each must
     /// exist.
     pub known: BTreeSet<String>,
-    /// True: as Berth decides, also where it departs from Kueue on purpose.
+    /// True: decided by Berth's rules, also if they depart from Kueue on purpose.
     pub as_shipped: bool,
 }
 

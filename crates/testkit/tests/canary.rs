@@ -88,7 +88,7 @@ fn case_with_any_changed_expectation_fails() {
     assert!(compared >= 100, "only {compared} expectations");
 }
 
-/// Fields of `expect` that no case of ours changes: they say how to compare.
+/// Fields of `expect` that no case of Berth's suite changes: they say how to compare.
 const NOT_COMPARED: [&str; 1] = ["cycle/eventsCompare"];
 
 #[test]

@@ -399,7 +399,7 @@ fn places(cases: &[Passed]) -> (Places, Exempted) {
     (places, exempt)
 }
 
-/// Some of a list, evenly spread; all where `most` is 0.
+/// At most `most` entries of a list, evenly spread; all entries if `most` is 0.
 fn spread<T>(list: &[T], most: usize) -> impl Iterator<Item = &T> {
     let count = if most == 0 { list.len() } else { most.min(list.len()) };
     (0..count).map(move |at| &list[at * list.len() / count])

@@ -34,7 +34,7 @@ fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
-/// One of our own cases, and the same case with a wrong expectation.
+/// A case of Berth's own suite, and the same case with a wrong expectation.
 fn right_and_wrong() -> (String, String) {
     let right = own("admission-checks.yaml");
     let wrong = right.replace("admissionChecks: [a]}", "admissionChecks: [b]}");

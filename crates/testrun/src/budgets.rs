@@ -60,7 +60,7 @@ impl Budgets {
         Ok(budgets)
     }
 
-    /// Seconds for a step; `None` where it has no line.
+    /// Budget of a step in seconds; `None` if the step has no line.
     pub(crate) fn of(&self, step: &str, start: Start) -> Option<f64> {
         let [warm, cached, nothing] = *self.steps.get(step)?;
         Some(match start {

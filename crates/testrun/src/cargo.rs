@@ -20,7 +20,7 @@ pub(crate) struct Program {
     pub(crate) target: String,
     /// True: it holds the unit tests of a library or program, and not a folder of tests.
     pub(crate) unit: bool,
-    /// Its path.
+    /// Path of the program.
     pub(crate) path: PathBuf,
     /// Folder of the package, in which Cargo runs its tests.
     pub(crate) folder: PathBuf,

@@ -50,7 +50,7 @@ pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
     Step { name: name.to_owned(), class, command, output: Output::Logged(log), tests: None }
 }
 
-/// This program with arguments, to be measured as a process of its own.
+/// Command that runs this program again with these arguments, to measure it as a separate process.
 fn itself(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("the path of testrun")?);
     command.args(args);

@@ -25,7 +25,7 @@ const STAMP: &str = "stamp";
 pub struct GoModule {
     /// Name of the module, and of its folder in `e2e`.
     pub name: &'static str,
-    /// Its programs, for messages.
+    /// Programs of the module, for messages.
     pub what: &'static str,
     /// Build tags, separated by commas.
     tags: &'static str,

@@ -148,7 +148,7 @@ impl Runner {
         if progress.0 <= progress.1 { format!("{} of {}: ", progress.0, progress.1) } else { String::new() }
     }
 
-    /// Time of the step on the machine of the budgets, where it is known and long.
+    /// Time of the step on the machine of the budgets, if it is known and long.
     fn elsewhere(&self, name: &str) -> String {
         let long = self.elsewhere.get(name).filter(|seconds| **seconds >= 20.0);
         long.map(|seconds| format!(" ({} elsewhere)", minutes(*seconds))).unwrap_or_default()

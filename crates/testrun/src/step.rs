@@ -50,7 +50,7 @@ pub(crate) struct Line {
     pub(crate) class: Class,
     /// Seconds from start to end.
     pub(crate) wall: f64,
-    /// Seconds of CPU with all descendants; `None` where it was not measured.
+    /// Seconds of CPU with all descendants; `None` if they were not measured.
     pub(crate) cpu: Option<f64>,
     /// Largest sampled sum of the resident memory of its processes, in bytes.
     pub(crate) peak: Option<u64>,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
-/// Most errors in one answer: nobody reads more, and a status is limited in size.
+/// Most errors in one answer: users do not read more, and a status is limited in size.
 const TOLD: usize = 64;
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ pub struct Request {
     pub namespace: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// The object as it is to be stored.
+    /// The object that will be stored.
     pub object: Option<Box<RawValue>>,
     /// The stored object, of an update.
     pub old_object: Option<Box<RawValue>>,
@@ -172,7 +172,7 @@ impl Request {
         kind.decode(self.old_object.as_deref()?.get()).ok()
     }
 
-    /// Whether the object is being deleted: then no rule of ours may hold it up.
+    /// Whether the object is being deleted: then no rule of Berth may delay it.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         #[derive(Default, Deserialize)]

@@ -32,9 +32,9 @@ const BEGINNINGS: usize = 32 * 1024 * 1024;
 const LARGE: usize = 32 * 1024 * 1024;
 /// How long a body may take to arrive, with the waiting for room; then it is turned away.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Limits of connections. Anybody who reaches the port may connect, and a review must get through nevertheless. API servers keep few
-/// connections and close them themselves after 90 idle seconds, unused ones among them. Our limits are longer, so that they never cut a
-/// review on its way, which is not sent again.
+/// Limits of connections. Any client that reaches the port may connect, and a review must be answered nevertheless. API servers keep few connections
+/// and close them themselves after 90 idle seconds, unused ones among them. Our limits are longer, so that they never cut a review on its way, which
+/// is not sent again.
 const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);

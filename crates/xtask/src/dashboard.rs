@@ -181,7 +181,7 @@ pub(crate) fn text() -> Result<String> {
     Ok(serde_json::to_string_pretty(&dashboard())? + "\n")
 }
 
-/// Where it is.
+/// Path of the dashboard's file.
 pub(crate) fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth/files/dashboard.json")
 }

@@ -222,7 +222,7 @@ fn validating() -> String {
         out += "  matchConditions:\n";
         if kind.queue_in_annotation {
             let [label, annotation] = has_queue("state");
-            // A job that names a queue where it has no effect is refused, and the message names the right place.
+            // A job that names a queue in a place without effect is refused, and the message names the right place.
             let in_parts = kind.jobs_in.map(|field| {
                 format!(
                     " ||\n      state.?spec.?{field}.orValue([]).exists(part, \

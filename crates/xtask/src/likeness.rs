@@ -16,7 +16,7 @@ const KUEUES: &str = include_str!("../kueue-crds.txt");
 pub(crate) struct Version {
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// Its content, one value a line.
+    /// Content of the version, one value in each line.
     pub(crate) lines: Vec<String>,
 }
 

@@ -161,7 +161,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
     Ok(part)
 }
 
-/// The same Jobs by the least writes of a queue: their wall time, and the writes.
+/// Runs the Jobs with the least writes that a queue needs; returns the wall time and the writes.
 async fn by_the_least(bed: &Bed, total: usize) -> Result<(Duration, ByAgent)> {
     eprintln!("bench: {total} jobs by the least writes of a queue");
     let from = bed.audit.mark();
@@ -224,7 +224,7 @@ async fn plain(bed: &Bed, namespace: &str, total: usize) -> Result<Duration> {
     created(bed, namespace, total, job).await
 }
 
-/// The same Jobs through the queues.
+/// Runs the Jobs through the queues; returns the wall time.
 async fn queued(bed: &Bed, total: usize) -> Result<Duration> {
     created(bed, "queued", total, |n| Job::new("queued", &name(n), &queue(n))).await
 }
@@ -244,7 +244,7 @@ pub(super) fn path(namespace: &str) -> String {
 
 /// Jobs to be run.
 pub(super) struct Running<'a, C, E> {
-    /// Their namespace.
+    /// Namespace of the Jobs.
     pub namespace: &'a str,
     /// How many.
     pub total: usize,

@@ -42,8 +42,8 @@ pub struct Settings {
     pub json: Option<PathBuf>,
     /// Seconds for which the restarted operator is watched while nothing happens; 0 leaves that out.
     pub idle_seconds: u64,
-    /// True: an observer judges the run of Berth. It watches all objects and so takes time of the API server and the processors that are
-    /// measured: only runs whose times nobody reads have one.
+    /// True: an observer judges the run of Berth. The observer watches all objects, and so uses time of the API server and of the measured
+    /// processors: only runs whose times are not reported have an observer.
     pub observed: bool,
 }
 

@@ -21,7 +21,7 @@ pub const IN_FLIGHT: usize = 16;
 pub struct Bed {
     /// The control plane.
     pub plane: ControlPlane,
-    /// Its audit log.
+    /// Audit log of the API server.
     pub audit: Audit,
     /// An administrator's client.
     pub client: Client,

@@ -25,7 +25,7 @@ pub struct Figure {
 /// Measurements of one operator.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Part {
-    /// Its name.
+    /// Name of the operator.
     pub name: String,
     /// Figures, in order.
     pub figures: Vec<Figure>,

@@ -204,7 +204,7 @@ async fn minimal(bed: &Bed, kueue: &Kueue) -> Result<Guarded> {
 }
 
 impl Subject {
-    /// Its use so far.
+    /// CPU and memory that the operator has used so far.
     ///
     /// # Errors
     /// When it does not run.
@@ -223,7 +223,7 @@ impl Subject {
         }
     }
 
-    /// Its own count of its requests (Berth only), and how many events it dropped.
+    /// The operator's own count of its requests (Berth only), and how many events it dropped.
     ///
     /// # Errors
     /// When its metrics do not answer.

@@ -78,7 +78,7 @@ async fn run(once: bool) -> Result<()> {
     outcome
 }
 
-/// Prints which objects stay in a real cluster, however the demo ends there.
+/// Prints which objects stay in a real cluster, also if the demo fails there.
 struct ToldAtTheEnd;
 
 impl Drop for ToldAtTheEnd {

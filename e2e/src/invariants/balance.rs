@@ -10,7 +10,7 @@ use super::{Judge, Workload};
 use crate::kinds::{items, text};
 use crate::quota_tree::{Cell, Usage, thousandths};
 
-/// One figure of the resources in a list of a status, where it is not zero.
+/// One figure of the resources in a list of a status, if it is not zero.
 pub(super) fn told(queue: &Value, list: &str, figure: &str) -> Usage {
     let mut told = Usage::new();
     for flavor in items(queue, &format!("/status/{list}")) {

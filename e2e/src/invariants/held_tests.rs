@@ -31,7 +31,7 @@ pub(super) fn training() -> Value {
     json!({"metadata": {"namespace": "ns", "name": "t", "uid": "t"}})
 }
 
-/// Its Job.
+/// The Job of TrainingJob `t`.
 pub(super) fn child() -> Value {
     let mut child = job("child", false, "berth", json!({}));
     child["metadata"]["labels"] = json!({});
@@ -146,7 +146,7 @@ fn q7_orphaned_pod_needs_the_quota_of_its_job() {
         story.wait(60);
         assert_eq!(story.broken(), expected, "{conditions:?}");
     }
-    // The pod has lost its job while nobody led.
+    // The pod lost its job while no replica led.
     let mut story = started();
     story.see(POD, runs("p", "j", "2"));
     story.judge.nobody_leads(story.now);

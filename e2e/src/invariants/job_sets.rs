@@ -85,7 +85,7 @@ impl Judge {
         }
     }
 
-    /// Judges a pod at its creation; it counts where it is one of a JobSet.
+    /// Judges a pod at its creation; the pod counts if it belongs to a JobSet.
     pub(super) fn check_new_pod(&mut self, pod: &Pod) {
         let Some(set) = self.job_sets.get(&pod.owner).filter(|set| set.managed && pod.live) else { return };
         let (key, started) = (set.key.clone(), set.started);

@@ -91,12 +91,12 @@ fn controlling(object: &Value) -> Option<&Value> {
     owners.iter().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true))
 }
 
-/// The uid of the controller of an object, empty where it has none.
+/// The uid of the controller of an object; empty if the object has no controller.
 pub(super) fn controller(object: &Value) -> String {
     controlling(object).map(|o| text(o, "/uid").to_owned()).unwrap_or_default()
 }
 
-/// The kind of the controller of an object, where it says one.
+/// The kind of the controller of an object, if the object has a controller.
 fn owner_kind(object: &Value) -> Option<&str> {
     controlling(object).map(|o| text(o, "/kind")).filter(|kind| !kind.is_empty())
 }

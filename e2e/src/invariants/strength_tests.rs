@@ -21,7 +21,7 @@ fn asking(suspend: bool, manager: &str, cpu: &str, pods: u32) -> Value {
     object
 }
 
-/// Its workload, admitted with `given` of `asked` pods.
+/// A workload of the job, admitted with `given` of `asked` pods.
 fn made_for(cpu: &str, asked: u32, given: u32) -> Value {
     let mut object = workload("w", "j", ADMITTED, "1");
     object["spec"]["podSets"] = json!([{"name": "main", "count": asked, "template": template(cpu)}]);

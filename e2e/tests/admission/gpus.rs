@@ -69,7 +69,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
     }
     let full = BTreeMap::from([(reserved.clone(), 8), (demand.clone(), 8), (spot.clone(), 8)]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "8 devices of each tier used", |q| used(q) == full).await?;
-    // All three are full; a device that becomes free is used where it is.
+    // All three nodes are full; a device that becomes free is used on its node.
     s.create(devices(&s, "fifth")).await?;
     s.pending("fifth").await?;
     s.remove("wide").await?;

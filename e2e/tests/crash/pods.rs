@@ -101,7 +101,7 @@ pub(crate) fn are_drained<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     .boxed()
 }
 
-/// One of two pods fails, and another one takes its place.
+/// One of two pods of a group fails, and a new pod takes its place.
 pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> Told<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;

@@ -7,7 +7,7 @@ use berth_e2e::binaries::repository;
 
 use crate::crash::{older_rows, other_rows, rows};
 
-/// Where they are declared: tests here see Berth as its users do, and link nothing of it.
+/// File that declares the purposes of writes: end-to-end tests see Berth as its users do, and link none of its code.
 const SOURCE: &str = "crates/control/src/write/purpose.rs";
 
 /// Purposes without a row, and why they need none.

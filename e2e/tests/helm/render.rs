@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[serde(default, deny_unknown_fields)]
 struct Case {
     name: String,
-    /// Namespace of the release; Berth's where it is empty.
+    /// Namespace of the release; Berth's default namespace if it is empty.
     namespace: String,
     values: Value,
     has: Vec<String>,

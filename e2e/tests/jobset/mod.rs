@@ -58,8 +58,8 @@ async fn queues(s: &Scenario<'_>, spot: &str, on_demand: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until Berth has seen a QueuePolicy and its queue: each kind comes by a watch of its own, and who is admitted before stays
-/// where it is.
+/// Waits until Berth has seen a QueuePolicy and its queue: each kind has its own watch, and a job that was admitted before the policy was seen keeps
+/// its flavor.
 pub(crate) async fn governs(s: &Scenario<'_>, policy: &str) -> Result<()> {
     s.object_is(QUEUE_POLICY, policy, "Active", |policy| condition(policy, "Active") == "True").await.map(drop)
 }
@@ -73,8 +73,8 @@ async fn running(s: &Scenario<'_>, name: &str) -> Result<Vec<Value>> {
     all_run(s, name, 4).await
 }
 
-/// Pods of a JobSet that Berth has started, when all of them run: without a webhook the first ones run before Berth has suspended it.
-/// Where they end by themselves the first may be over when the last begins: Jobs are resumed one after another.
+/// Pods of a JobSet that Berth has started, when all of them run: without a webhook the first ones run before Berth has suspended it. If the pods end
+/// by themselves, the first may be over when the last begins, because Jobs are resumed one after another.
 pub(crate) async fn all_run(s: &Scenario<'_>, name: &str, count: usize) -> Result<Vec<Value>> {
     wait::until(START, &format!("{count} pods of JobSet {name} run"), || async {
         let all = POD.list(&s.client, &s.namespace).await?;

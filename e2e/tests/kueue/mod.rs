@@ -190,7 +190,7 @@ fn configuration() -> Value {
         "integrations": {"frameworks": FRAMEWORKS}})
 }
 
-/// The real Kueue, where it is asked for.
+/// The real Kueue, on request.
 async fn asked() -> Result<Option<Kueue>> {
     let kueue = tokio::task::spawn_blocking(Kueue::asked).await??;
     if kueue.is_none() {

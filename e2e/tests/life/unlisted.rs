@@ -41,7 +41,7 @@ fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     set
 }
 
-/// Waits until `/readyz` answers 200 and a text with this beginning, or exactly this text where it is the good one.
+/// Waits until `/readyz` answers 200 and a text with this beginning, or exactly this text if it reports no fault.
 async fn readyz(manager: &Manager, words: &str) -> Result<()> {
     wait::until(LISTED, &format!("/readyz says {words:?}"), || async {
         let answer = manager.readiness().await;

@@ -75,7 +75,7 @@ pub(crate) fn is_held(pod: &Value) -> bool {
     items(pod, "/metadata/finalizers").contains(&json!(MANAGED))
 }
 
-/// The group of a pod, empty where it is in none.
+/// The group of a pod; empty if the pod is in no group.
 pub(crate) fn group_of(pod: &Value) -> &str {
     pod["metadata"]["labels"][GROUP].as_str().unwrap_or_default()
 }

@@ -289,7 +289,7 @@ async fn webhooks_change_hands(world: &World) -> Result<()> {
     world.reviews().await
 }
 
-/// Kueue ends, and Berth goes on where it stopped.
+/// Kueue ends, and Berth continues from the state that Kueue left.
 async fn taken_over(world: &World, manager: &Manager) -> Result<()> {
     let keeps = world.run_of("keeps").await?;
     let ends = world.pods("ends").await?;

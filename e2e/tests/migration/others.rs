@@ -23,7 +23,7 @@ use crate::migration::World;
 use crate::migration::forms::{self, ROLE_HASH};
 use crate::migration::kueue::{self, Kueue};
 
-/// Their namespace, and the name of their ClusterQueue.
+/// Namespace of the JobSets, pods and pod groups, and the name of their ClusterQueue.
 pub(crate) const NAMESPACE: &str = "others";
 /// Cpus of the queue: Kueue has admitted seven, and the waiting pod asks for two.
 const QUOTA: &str = "8";

@@ -234,7 +234,7 @@ async fn training_comes_back(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Work without GPUs is on none of their nodes, in whichever queue it is.
+/// Workloads without GPUs are on none of the GPU nodes, from any queue.
 async fn without_cards(s: &Scenario<'_>) -> Result<()> {
     put(s, "cpu.yaml").await?;
     s.create(Job::new(&s.namespace, "astray", "training").run_ms(2_000)).await?;

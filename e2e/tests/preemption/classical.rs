@@ -54,8 +54,8 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Deleted and kept by a user's finalizer, a job runs on: its controller does not act on it any more. It is preempted for another job all
-/// the same.
+/// Deleted and kept by a user's finalizer, a job runs on: its controller does not act on it any more. The job is preempted for another job
+/// nevertheless.
 pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-victim").await?;
     basics(&s).await?;

@@ -122,7 +122,7 @@ pub(crate) fn leaves_its_jobs_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// One of its Jobs is deleted, and kept by a finalizer of the tenant's own: no controller stops such a Job.
+/// A tenant deletes a Job of his JobSet and keeps it by a finalizer: no controller stops such a Job.
 pub(crate) fn its_job_is_kept<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});

@@ -259,7 +259,7 @@ pub(crate) fn is_too_large_to_be_written<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a,
     .boxed()
 }
 
-/// V3: it says that a JobSet controls it, which nobody knows.
+/// V3: the Job says that a JobSet controls it, and this JobSet does not exist.
 pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let mut job = t.job("set-w-0", "5").pods(2).spec(&json!({"suspend": false})).manifest();

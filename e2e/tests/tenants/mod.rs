@@ -126,7 +126,7 @@ const OF_JOBS: &[Attack] = &[
     attack("set-resumed", false, job_sets::asks_for_more, job_sets::is_resumed_again_and_again),
 ];
 
-/// Some of them in a namespace with a LocalQueue `default`, made where all attacks are.
+/// Attacks in a namespace with a LocalQueue `default`.
 const BESIDE_DEFAULT: &[Attack] = &[
     attack("default-leaves-its-queue", false, jobs::borrows, jobs::leaves_its_queue),
     attack("default-other-workload", false, jobs::borrows, jobs::names_another_workload),

@@ -100,7 +100,7 @@ impl<'a> Tenant<'a> {
         Ok(tenant)
     }
 
-    /// The same tenant, in a namespace that is there, where Berth does not answer or lets everything in.
+    /// A tenant in an existing namespace, for attacks while Berth does not answer or admits everything.
     pub(crate) fn again(stage: &'a Stage, name: &str, client: &Client) -> Tenant<'a> {
         let s = Scenario { stage, client: stage.client.clone(), namespace: name.to_owned() };
         Tenant { s, client: client.clone(), reviewed: false, refusals: AtomicUsize::new(0) }

@@ -99,7 +99,7 @@ async fn without_a_class(s: &Scenario<'_>) -> Result<()> {
     phase(s, "classless", "Succeeded").await.map(drop)
 }
 
-/// A fault in its pods that no schema of ours sees is seen by the API server in their Job: the TrainingJob's condition has that message,
+/// The API server finds a fault in the pods of a Job that Berth's schema does not find: the TrainingJob's condition has the API server's message,
 /// word for word.
 async fn without_a_job(s: &Scenario<'_>) -> Result<()> {
     let container = json!([{"name": "Bad_Name", "image": "example.invalid/nothing"}]);

@@ -77,8 +77,8 @@ async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// It starts with the free quota, grows when a neighbour ends, gives up workers for a newcomer of higher priority, takes them back, and
-/// ends. A job that must be there meanwhile ends when the test asks it to, and not after a time.
+/// An elastic job starts with the free quota, grows when another job ends, gives up workers for a new job of higher priority, takes them back, and
+/// ends. The other jobs end when the test says so, and not after a time.
 pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("elastic").await?;
     let s = &scenario;

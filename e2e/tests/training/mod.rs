@@ -43,7 +43,7 @@ fn pods(annotations: &Value) -> Value {
         "containers": [{"name": "main", "image": "example.invalid/nothing"}]}})
 }
 
-/// Its pods run until they are deleted, and take a moment to go.
+/// A role whose pods run until they are deleted, and take 700 ms to end.
 fn endless() -> Value {
     json!({"template": pods(&json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "700"}))})
 }

@@ -93,7 +93,7 @@ pub(crate) fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
-/// An object that nothing opts in is created as fast as ever, runs, and can be changed.
+/// An object that is not opted in to Berth is created as fast as without Berth, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
     let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
@@ -207,7 +207,8 @@ async fn pods_of_daemon_sets_are_let_in(s: &Scenario<'_>, namespace: &str) -> Re
     s.apply(&part).await.context("a pod of a DaemonSet, with Berth down").map(drop)
 }
 
-/// A queued Job that has been admitted ends: the webhook of its pods asks nobody about writes of the Job controller, or about fields that do not count.
+/// A queued Job that has been admitted ends: the API server does not call the webhook of its pods for writes of the Job controller, or for fields
+/// that do not matter.
 async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
     let s = Scenario { stage, client: stage.client.clone(), namespace: namespace.to_owned() };
     let ends = json!({"metadata": {"annotations": {"e2e.berth.dev/outcome": "succeed"}}});

@@ -164,8 +164,8 @@ async fn stored_in_the_older_form(s: &Scenario<'_>, port: u16) -> Result<()> {
     CLUSTER_QUEUE.patch(&s.client, "", "old", &json!({"metadata": {"labels": {"written": "last"}}})).await?;
     change(s, |spec| store_as(spec, "v1beta2")).await?;
     reads(s, json!("c")).await.context("after the change of the stored version")?;
-    // The proof that it is stored in the old form: without conversion its cohort is not found. A write of Berth's in that time
-    // would store the queue without it for good.
+    // The proof that it is stored in the old form: without conversion its cohort is not found. A write by Berth in that time would store the queue
+    // without the field permanently.
     s.stage.manager.pause()?;
     change(s, |spec| {
         serve(spec, false);

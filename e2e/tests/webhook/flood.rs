@@ -133,7 +133,7 @@ impl Spoilt {
         body
     }
 
-    /// A body of the largest size; `None` where it would still be a review.
+    /// A body of the largest size; `None` if it would still be a review.
     fn largest(self, target: &Target) -> Option<Vec<u8>> {
         let (begins, filling) = match self {
             // In the middle of an annotation.

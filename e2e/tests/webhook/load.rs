@@ -142,7 +142,7 @@ enum Read {
 
 /// The frequency of a conversion, and the time that 99 of 100 may take.
 struct Beside {
-    /// Its name in the figures.
+    /// Name of the conversion in the figures.
     what: String,
     read: Read,
     every: u32,

@@ -17,7 +17,7 @@ pub use training_status::*;
 
 /// API group of Berth's own kinds.
 pub const GROUP: &str = "berth.dev";
-/// Their only version.
+/// Only API version of Berth's own kinds.
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of their objects.
 pub const API_VERSION: &str = "berth.dev/v1alpha1";

@@ -7,13 +7,13 @@ use crate::rules::telling;
 
 /// Shape of a text.
 pub(super) struct Text {
-    /// Its meaning, for messages.
+    /// Meaning of the text, for messages.
     pub(super) what: &'static str,
     /// Fewest and most characters.
     pub(super) size: (u32, u32),
-    /// Its shape in words.
+    /// Shape of the text in words.
     pub(super) shape: &'static str,
-    /// Its shape.
+    /// Regular expression for the text.
     pub(super) pattern: &'static str,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// The members of a JSON object.
 pub(super) type Fields = Map<String, Value>;
 
-/// A field that is a text; empty where it is absent or none.
+/// The text of a field; empty if the field is absent or no text.
 pub(super) fn text<'a>(object: &'a Fields, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), Strin
     convert_within(object, to, &mut left)
 }
 
-/// The same for one of several objects; `left` is the number of domains that they may still write out.
+/// Converts one of several objects; `left` is the number of domains that they may still write out.
 pub(super) fn convert_within(object: &mut Fields, to: Version, left: &mut usize) -> Result<(), String> {
     let (from, units) = known(object)?;
     match (from, to) {

@@ -28,7 +28,7 @@ fn carried(object: &Value) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Both versions have the same content.
+/// Checks that both versions of an object have the same content.
 fn alike(kind: &str, in_older: Value, in_newer: Value) {
     let (in_older, in_newer) = (older(kind, in_older), newer(kind, in_newer));
     assert_eq!(to(Version::V1beta2, &in_older), in_newer);

@@ -40,7 +40,7 @@ pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Reason why a pod set cannot be admitted with `count` pods; `None` where it can.
+/// Reason why a pod set cannot be admitted with `count` pods; `None` if it can.
 fn wrong(count: i32, set: &PodSet, status: &WorkloadStatus, shrinks: bool) -> Option<String> {
     let name = set.effective_name();
     let over = status.reclaimable_pods.iter().find(|pods| pods.name == name).map_or(0, |pods| pods.count.max(0));

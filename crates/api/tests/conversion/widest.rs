@@ -52,7 +52,7 @@ pub(crate) fn placed() -> Value {
     workload(1, &json!([{"name": "set-0", "count": DOMAINS, "topologyAssignment": assignment}]))
 }
 
-/// The same object in the version `to`, and how long each of the reviews took.
+/// Converts an object to the version `to`; also returns how long each of the reviews took.
 fn reviewed(object: &Value, to: Version) -> (Value, Vec<Duration>) {
     let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
         "request": {"uid": "u", "desiredAPIVersion": to.api_version(), "objects": [object]}})

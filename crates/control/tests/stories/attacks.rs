@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The job by whose quota a Job is to run: its maker, where it is one of the Jobs of that, and else itself.
+    /// The job under whose quota a Job runs: the owner of which it is a part, otherwise the Job itself.
     fn runs_by<'a>(&'a self, (key, job): (&'a ObjectKey, &'a Value)) -> &'a Value {
         let owner = &job["metadata"]["ownerReferences"][0];
         let makers = self.all(Kind::JOB_SET).chain(self.all(Kind::TrainingJob));

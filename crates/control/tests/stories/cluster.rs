@@ -52,7 +52,7 @@ pub type Fault = (Purpose, Outcome, bool);
 
 pub struct Cluster {
     pub control: Control,
-    /// Another replica, which sees the same objects and does not lead.
+    /// Replica that sees the same objects and does not lead.
     standby: Option<Control>,
     pub now: Timestamp,
     pub objects: BTreeMap<ObjectKey, Value>,

@@ -1,5 +1,4 @@
-//! Jobs of which pods have ended for good before they are evicted: each starts once when it is admitted again, and holds quota for the
-//! pods that are left.
+//! Jobs with pods that have ended before the eviction: each Job starts once when it is admitted again, and holds quota for its remaining pods.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -7,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job, merge};
 use crate::stories::one_queue;
 
-/// The change of a Job's status by which a pod is over: one of those that succeed, an index that succeeds, or one that fails for good.
+/// The change of a Job's status when a pod is over: a pod succeeds, an index succeeds, or an index fails without a retry.
 const ENDS: [(&str, &str); 3] =
     [("NonIndexed", "succeeded"), ("Indexed", "completedIndexes"), ("Indexed", "failedIndexes")];
 

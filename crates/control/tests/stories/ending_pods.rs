@@ -83,8 +83,8 @@ impl Run {
     }
 }
 
-/// A user deletes a Job, and its controller makes it again at once, while the pods of the old one end: both are charged, whichever watch shows more,
-/// and whichever process leads.
+/// A user deletes a Job, and its controller makes it again at once, while the pods of the old one end: both are charged, independent of which watch
+/// shows more and of which replica leads.
 #[test]
 fn pods_of_deleted_part_are_charged_until_they_have_ended() {
     for (pods_first, restarts) in [(false, None), (true, None), (false, Some(true)), (true, Some(false))] {
@@ -299,7 +299,7 @@ impl Run {
     }
 }
 
-/// The queue is charged once what Jobs count and what no Job counts, whatever happens to Jobs and pods, and whichever process leads.
+/// The queue is charged once for pods that Jobs count and for pods that no Job counts, whatever happens to Jobs and pods and whichever replica leads.
 #[test]
 fn queue_is_charged_once_for_pods_with_and_without_job() {
     let mut beyond = 0;

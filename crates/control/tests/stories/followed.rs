@@ -16,7 +16,7 @@ enum Leave {
     Namespace,
 }
 
-/// Somebody deletes the Workload of a running job that asks no more: the job stops, and the Workload goes when the pods are gone.
+/// A user deletes the Workload of a running job that no longer requests quota: the job stops, and the Workload is gone after its pods.
 #[test]
 fn job_that_asks_no_more_stops_when_its_workload_is_deleted() {
     for leave in [Leave::Queue, Leave::Namespace] {
@@ -95,7 +95,7 @@ fn running_jobs_that_own_each_other_are_preempted() {
     }
 }
 
-/// Somebody's finalizer keeps a JobSet that is being deleted, and its queue is taken away: it is driven out all the same.
+/// A finalizer keeps a JobSet that is being deleted, and its queue loses the quota: the JobSet is preempted nevertheless.
 #[test]
 fn leaving_job_set_without_queue_is_preempted() {
     for restarts in [false, true] {

@@ -1,5 +1,5 @@
 //! Usage beyond quota is charged to the queue of its job until it is gone, and to no other queue: pods that are replaced while they end, pods of a
-//! job that somebody else has started, Jobs and pods that have no place.
+//! job that another client has started, Jobs and pods that have no place.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -412,7 +412,8 @@ fn counted(cluster: &Cluster) -> i64 {
     sum
 }
 
-/// A queue is charged the quota of its Workloads, and usage of their jobs beyond that, whatever the Job controller says, and whichever process leads.
+/// A queue is charged the quota of its Workloads, and the usage of their jobs beyond it, whatever the Job controller reports and whichever replica
+/// leads.
 #[test]
 fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
     let mut beyond = 0;

@@ -54,7 +54,7 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert_eq!(reservations(&mut cluster, &mut held), 1);
 }
 
-/// The reason why a job waits is being written when somebody starts the job, and then its queue opens: the job waits for the end of its pods.
+/// While Berth writes the reason why a job waits, a user starts the job, and then its queue opens: the job waits for the end of its pods.
 #[test]
 fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
     let mut cluster = one_queue("4");

@@ -11,7 +11,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, 
 use crate::stories::tiers::flavor_of;
 use crate::stories::{one_queue, with_queue};
 
-/// A cluster in which that gate of Kueue's has that value, with fair sharing where it is asked for.
+/// A cluster with a value of a feature gate of Kueue, and with fair sharing on request.
 fn gated(gate: &str, on: bool, fair: bool) -> Cluster {
     let mut settings = settings();
     settings.engine.gates = Gates::named(|name| (name == gate).then_some(on));

@@ -124,7 +124,7 @@ fn ended_pod_is_deleted_with_the_workload_of_its_group() {
     cluster.pass(10);
     assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
     assert!(!cluster.objects.contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
-    // Else it would be one of the next group of that name, and one of those too many.
+    // Otherwise the pod would belong to the next group of that name, which would then have a pod too many.
     for name in ["c", "d"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
     }

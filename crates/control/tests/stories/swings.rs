@@ -374,7 +374,8 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
     let turns = turns(&cluster, before);
     let known = Known { ground, without: &cluster.without_nodes, quiet, looks: &looks };
     faults.extend(turns.iter().flat_map(|(name, turns)| judge(name, turns, &known)));
-    // A preemptor has come from somewhere, and takes the place of four jobs at most, which are worth less and preempt nobody.
+    // Every preemption follows from a job that has started or changed its tier. Such a job takes the quota of four jobs at most, which have a lower
+    // priority and preempt no workload.
     let count = |wanted: fn(&Turn) -> bool| turns.values().flatten().filter(|turn| wanted(turn)).count();
     let (preempted, left) = (count(|turn| turn.left(&["Preempted"])), count(|turn| turn.fell() || turn.climbed()));
     if preempted > 4 * (left + NAMES.len()) {

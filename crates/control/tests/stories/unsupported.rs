@@ -28,7 +28,7 @@ fn names(field: &str) -> (String, String) {
     ("Misconfigured".to_owned(), format!("{field} is not supported yet"))
 }
 
-/// Job `held` waits because of `field`, for however long and whoever leads; one that comes after it is admitted.
+/// Job `held` waits because of `field`, for any time and under any leader; a job that is created after it is admitted.
 fn held_alone(cluster: &mut Cluster, field: &str) {
     cluster.put(Kind::JOB, job("free", "lq", "1", true));
     cluster.pass(5);

@@ -43,7 +43,7 @@ pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
-    /// Its index among the pod sets of the request.
+    /// Index of the pod set in the request.
     pub(crate) index: usize,
     pub(crate) count: i64,
     /// Requests of all pods, by resource name.

@@ -7,7 +7,7 @@ use crate::world::store::{PodSet, Store};
 
 /// A pod set that is assigned, alone or with others.
 pub(super) struct Member<'a> {
-    /// Its place among the pod sets of the workload.
+    /// Index of the pod set in the workload.
     pub(super) index: usize,
     pub(super) pod_set: &'a PodSet,
     pub(super) count: i64,

@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     pub(crate) began: u64,
     /// Scans of this round.
     pub(crate) scans: usize,
-    /// The next scan begins at the flavor for which preemptions were issued, however long that takes.
+    /// The next scan begins at the flavor for which preemptions were issued, for as long as these take.
     pub(crate) waits: bool,
     /// The claim of the issued preemptions.
     pub(crate) claim: Option<Box<Claim>>,

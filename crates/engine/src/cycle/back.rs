@@ -18,7 +18,7 @@ struct ScanEnd {
 }
 
 impl World {
-    /// Puts a head where it waits after its cycle, and keeps its verdict.
+    /// Puts a head into its place of waiting after its cycle, and keeps its verdict.
     pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.findings.remove(&entry.workload);

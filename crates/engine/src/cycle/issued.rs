@@ -5,7 +5,7 @@ use crate::cycle::outcome::Outcome;
 /// Preemptions that a head issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Issued {
-    /// Number of workloads that are leaving for it, whichever head evicted them.
+    /// Number of workloads that are leaving for the preemptor, including those that another head evicted.
     pub preempted: usize,
     /// Number of workloads that could not be evicted.
     pub failed: usize,

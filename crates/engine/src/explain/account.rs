@@ -19,11 +19,11 @@ pub use rights::Right;
 pub struct Holding {
     /// Workload UID.
     pub uid: String,
-    /// Its ClusterQueue.
+    /// ClusterQueue of the holder.
     pub cluster_queue: String,
     /// Amount that it holds.
     pub amount: Amount,
-    /// Its effective priority.
+    /// Effective priority of the holder.
     pub priority: i64,
     /// Rule by which it may or may not be preempted.
     pub right: Right,

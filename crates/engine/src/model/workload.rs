@@ -50,8 +50,8 @@ pub struct WorkloadSpec {
     pub checks_failed: bool,
     /// True if one of its preemption gates is closed: it preempts no workload until all are open.
     pub preemption_gated: bool,
-    /// Its pods run without quota, and are charged beyond quota under its UID: it is tried as if that charge, and that of
-    /// others of its queue that are tried so, were free.
+    /// The workload's pods run without quota, and are charged beyond quota under its UID. The workload is tried as if this charge were free, and the
+    /// charges of the workloads of its queue that are tried in this way.
     pub runs: bool,
     /// State.
     pub state: WorkloadState,

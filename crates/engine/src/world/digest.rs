@@ -33,7 +33,7 @@ impl World {
         Some(Booked::Holding { cluster_queue: self.store.queues[held.queue].name.to_string(), usage })
     }
 
-    /// UIDs of the workloads that wait in a LocalQueue, sorted; none where it is not known.
+    /// UIDs of the workloads that wait in a LocalQueue, sorted; no UIDs if the LocalQueue is unknown.
     #[must_use]
     pub fn waiting(&self, namespace: &str, local_queue: &str) -> Vec<&str> {
         let known = self.store.local_queue_names.get(&(namespace.to_owned(), local_queue.to_owned()));

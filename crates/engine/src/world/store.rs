@@ -45,7 +45,7 @@ pub(crate) struct Class {
     pub(crate) runs: bool,
     /// The old slice that its only member replaces.
     pub(crate) replaces: Option<Box<Older>>,
-    /// Another class of the same digest.
+    /// Next class with the same digest.
     next: Option<ClassId>,
 }
 

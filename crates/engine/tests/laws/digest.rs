@@ -1,5 +1,5 @@
-//! The same deltas give the same plans to the byte, in whichever process: a digest of the plans of many worlds, computed by two more
-//! processes with other environments, memory layouts and threads than this one.
+//! Equal deltas give plans that are equal to the byte in every process. Two more processes, with other environments, memory layouts and threads,
+//! compute the digest of the plans of many worlds.
 
 use std::process::{Child, Command, Stdio};
 

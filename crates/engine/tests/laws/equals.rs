@@ -112,7 +112,7 @@ fn started(plan: &Plan) -> usize {
     plan.admissions.iter().filter(|admission| admission.uid.starts_with('x')).count()
 }
 
-/// The same world in which a workload without room is parked, and waiting adds no points.
+/// Changes a world so that a workload without room is parked, and waiting adds no points.
 fn parking(mut objects: Objects) -> Objects {
     for queue in &mut objects.queues {
         queue.strategy = Strategy::BestEffortFifo;

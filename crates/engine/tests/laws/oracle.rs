@@ -41,7 +41,7 @@ fn ordered(seed: u64) -> Objects {
     by_usage(if seed.is_multiple_of(3) { shrinking(objects, seed) } else { objects }, seed)
 }
 
-/// The same world in which usage orders nothing.
+/// A copy of the world without an order of workloads by usage.
 fn unordered(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
     objects.options.admission_fair_sharing = None;

@@ -13,7 +13,7 @@ type Amounts = BTreeMap<String, f64>;
 /// A LocalQueue.
 #[derive(Clone, Debug)]
 struct Lane {
-    /// Its ClusterQueue.
+    /// ClusterQueue of the LocalQueue.
     queue: String,
     /// In billionths.
     weight: i64,

@@ -31,7 +31,7 @@ fn minus(a: i128, b: i128) -> i128 {
     }
 }
 
-/// Rest of a quota beside usage, which is exact however large.
+/// Quota minus usage, exact for numbers of any size.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= UNLIMITED { UNLIMITED } else { quota - used }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Place<'a> {
     /// Path of its metadata.
     pub(crate) path: String,
     pub(crate) metadata: Option<&'a ObjectMeta>,
-    /// Its pods, where it is known how many there are.
+    /// Number of pods, if it is known.
     pub(crate) count: Option<i32>,
 }
 

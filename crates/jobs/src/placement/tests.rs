@@ -168,7 +168,7 @@ fn forbidden_node_labels_annotation_is_parsed_or_refused() {
     }
 }
 
-/// A cause that passes costs a job its reservation, and any other one ends the job's Workload for good.
+/// After a temporary cause, a job loses its reservation. After any other cause, the job's Workload is finished.
 #[test]
 fn placement_error_is_temporary_if_an_object_may_still_change() {
     let text = str::to_owned;

@@ -92,8 +92,8 @@ impl PodState {
         json!({ "metadata": metadata })
     }
 
-    /// Tells a pod that runs without a review that it is admitted: the labels and annotations that a start gives the others. Where it runs cannot be
-    /// changed any more.
+    /// Tells a pod that runs without a review that it is admitted: the labels and annotations that a start gives the others. The node of such a pod
+    /// cannot be changed any more.
     #[must_use]
     pub fn admitted_patch(&self, placements: &[Placement]) -> Option<Value> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;

@@ -38,7 +38,7 @@ pub struct Membership {
     pub name: Box<str>,
     /// Role, which is the name of the pod set.
     pub role: Box<str>,
-    /// Size of the group; `None` where it is not said or no positive number.
+    /// Size of the group; `None` if it is absent or no positive number.
     pub total: Option<i32>,
     /// The Workload is made as soon as there is one pod.
     pub fast: bool,

@@ -100,7 +100,7 @@ fn put_resources(main: &mut Container, wanted: &ReplicaResources, cards: &Cards,
     errors
 }
 
-/// Whether two amounts are the same, however they are written.
+/// Whether two amounts are equal, in any notation.
 fn is_same(one: &Quantity, other: &Quantity) -> bool {
     let amounts = (parse_quantity(&one.0), parse_quantity(&other.0));
     one == other || matches!(amounts, (Ok(one), Ok(other)) if one == other)

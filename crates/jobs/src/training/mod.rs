@@ -1,4 +1,4 @@
-//! TrainingJob: its requests, the objects that run it, and its state as it follows from theirs.
+//! TrainingJob: its requests, the objects that run it, and its state, which follows from the state of these objects.
 //!
 //! Unlike other kinds, a TrainingJob has no pods before it is admitted: a start creates its children, and a stop deletes them. The children
 //! have their placement from the beginning, and a stop restores nothing. Start reading at [`roles`] (the roles and their pods), then

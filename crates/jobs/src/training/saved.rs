@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Saved {
     /// Time of its completion.
     pub at: Timestamp,
-    /// Step of the training, where it is known.
+    /// Step of the training, if it is known.
     pub step: Option<i64>,
     /// Location of the checkpoint, if known.
     pub uri: Option<String>,

@@ -18,11 +18,11 @@ const MOST_CHARACTERS: usize = 40;
 pub(crate) struct Project {
     /// Name of its ClusterQueue, from which the other names are made.
     pub(crate) name: String,
-    /// Its namespace.
+    /// Namespace of the project.
     pub(crate) namespace: String,
-    /// Its LocalQueue.
+    /// LocalQueue of the project.
     pub(crate) local_queue: String,
-    /// Its fractions by type.
+    /// Fractions of the project, by type of resource.
     pub(crate) fractions: BTreeMap<String, Decimal>,
     /// Users, as RBAC calls them.
     pub(crate) users: BTreeSet<String>,

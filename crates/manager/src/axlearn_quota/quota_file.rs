@@ -32,7 +32,7 @@ pub(crate) struct QuotaFile {
 pub(crate) struct Total {
     /// In AxLearn's unit: cores or chips, by type.
     pub(crate) amount: i128,
-    /// Its line.
+    /// Line of the total in the file.
     pub(crate) line: usize,
 }
 

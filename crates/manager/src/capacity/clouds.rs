@@ -25,9 +25,9 @@ pub(crate) enum Cloud {
 /// Labels and taints of the nodes of a tier, and scheduling fields of their pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Nodes {
-    /// Their labels.
+    /// Labels of the nodes.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Their taints.
+    /// Taints of the nodes.
     pub(crate) taints: Vec<Taint>,
     /// Tolerations of their pods.
     pub(crate) tolerations: Vec<Toleration>,
@@ -93,7 +93,7 @@ impl Cloud {
         found.ok_or_else(|| format!("{word:?} is no cloud that is known; allowed are {allowed}"))
     }
 
-    /// Its tiers, best first. The label is the one by which the owner of the nodes marks tiers.
+    /// Tiers of the cloud, best first. `capacity_label` is the label by which the owner of the nodes marks tiers.
     ///
     /// # Errors
     /// The label is missing where it must be chosen, or given where the cloud has labels of its own.

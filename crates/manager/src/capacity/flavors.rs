@@ -16,7 +16,7 @@ const MOST: usize = 8;
 pub(crate) struct Capacity<'t> {
     /// The table.
     pub(crate) table: &'t Table,
-    /// Its tiers, best first.
+    /// Tiers of the family, best first.
     pub(crate) tiers: Vec<(CapacityTier, Nodes)>,
     /// The flavors, families first.
     pub(crate) flavors: Vec<Value>,

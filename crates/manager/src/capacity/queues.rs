@@ -16,9 +16,9 @@ const MOST_GROUPS: usize = 16;
 
 /// Families that cover the same resources.
 struct Group<'t> {
-    /// In the order of the first of them.
+    /// Resources, in the order of the first family.
     resources: &'t [String],
-    /// Their indices.
+    /// Indices of the families.
     families: Vec<usize>,
 }
 

@@ -111,13 +111,13 @@ pub(crate) type Quota = AmountOr<BTreeMap<String, AmountOr<Limits>>>;
 pub(crate) struct Queue {
     /// Its name.
     pub(crate) name: Spanned<String>,
-    /// Its labels.
+    /// Labels of the ClusterQueue.
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
     /// Everything of its spec but the resource groups, as Kueue has it.
     #[serde(default)]
     pub(crate) spec: Map<String, Value>,
-    /// Its quotas; a family and tier without one is not in the queue.
+    /// Quotas of the ClusterQueue. The queue lacks a family and tier without an entry.
     #[serde(default)]
     pub(crate) quotas: Quotas,
 }
@@ -138,9 +138,9 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub(crate) key: String,
-    /// Its value.
+    /// Value of the taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.

@@ -43,7 +43,7 @@ struct Cell {
     pod_set: String,
     flavor: String,
     resource: String,
-    /// Number of pods that this entry is about, where it is not about all.
+    /// Number of pods that this entry is about, if it is not about all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pods: Option<i64>,
     /// Number of all its pods, in the same case.

@@ -16,7 +16,7 @@ struct Group<'a> {
     members: Vec<&'a ObjectKey>,
     /// Number of its pods that have not failed.
     there: usize,
-    /// Number of pods that the group is to have, as the first of its pods declares.
+    /// Intended number of pods of the group, as the first of its pods declares.
     total: Option<usize>,
 }
 

@@ -129,7 +129,7 @@ impl<'a> Others<'a> {
         faults
     }
 
-    /// The path from a Cohort through its parents where it returns to the Cohort.
+    /// The path from a Cohort through its parents back to the Cohort, if there is one.
     fn cycle(&self, name: &str) -> Option<String> {
         let mut way = vec![name];
         let mut at = name;

@@ -20,7 +20,7 @@ const NAMESPACED: [&str; 7] =
 /// The label that every namespace has.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// An object, and where it stands.
+/// An object, with its file and line.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
     pub(super) place: Place,

@@ -258,7 +258,7 @@ fn pod_or_parent_without_workload_is_ignored_with_the_reason() {
     assert_eq!(lines(&told, "ignored"), [unknown]);
 }
 
-/// Their fields are not checked either, since nothing reads them.
+/// Fields of pods and StatefulSets of disabled integrations are not checked either, because Berth does not read them.
 #[test]
 fn pods_and_stateful_sets_outside_configured_frameworks_are_ignored() {
     let odd = pod("alone", QUEUE, 1).replace("containers:", "container:");

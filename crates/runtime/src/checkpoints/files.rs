@@ -78,7 +78,7 @@ impl Files {
         .await
     }
 
-    /// Does something in the folder of a job, where it has one, on a thread that may block, when it is our turn.
+    /// Runs an operation in the folder of a job, if the folder exists, on a thread that may block, when the turn of this job comes.
     async fn with<T: Default + Send + 'static>(
         &self,
         place: &CheckpointPlace,

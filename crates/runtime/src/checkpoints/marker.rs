@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Its name.
+/// Name of the file.
 pub(super) const MARKER: &str = "checkpoint.json";
-/// Its longest size.
+/// Largest size of the file in bytes.
 pub(super) const MOST_MARKER_BYTES: u64 = 65_536;
 /// Entries of its metadata that are shown.
 const MOST_METADATA: usize = 16;
@@ -34,7 +34,7 @@ struct Written {
     metadata: BTreeMap<String, Value>,
 }
 
-/// An integer, however it is written.
+/// An integer in any JSON notation.
 fn whole(name: &str, value: &Value) -> Result<i64, String> {
     let fault = || format!("{name} is {value}; a whole number, 0 or more, is allowed");
     let number = match value {

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 pub(super) struct Packed {
     /// Namespace, name, uid, reason and message, one after the other.
     text: Box<str>,
-    /// Where each of the first four ends. The last takes the rest.
+    /// End of each of the first four texts. The last text takes the rest.
     ends: [u32; 4],
     pub(super) kind: Kind,
     pub(super) event_type: EventType,
     pub(super) explains_waiting: bool,
     pub(super) reporter: &'static str,
-    /// When it came.
+    /// Time at which the event was queued.
     pub(super) at: Timestamp,
 }
 

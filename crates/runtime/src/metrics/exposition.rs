@@ -24,7 +24,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Its lines, none where it has no series.
+    /// Lines of the family's text; no line if it has no series.
     pub(super) fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));

@@ -1,4 +1,4 @@
-//! The text of `/metrics`: made at most once a second, however many ask. Its figures are counted on the loop's thread, and its text costs a
+//! The text of `/metrics`: made at most once a second for any number of requests. Its figures are counted on the loop's thread, and its text costs a
 //! good part of a second of CPU where queues are many: a client that reaches the port must not be able to spend either.
 
 use super::ask;

@@ -1,4 +1,4 @@
-//! The pods of a job, page by page. Anybody may write the label by which they are found, so the controller of each pod is checked.
+//! The pods of a job, page by page. Any client may write the label by which these pods are found, so the controller of each pod is checked.
 
 use std::collections::BTreeSet;
 

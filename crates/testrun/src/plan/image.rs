@@ -14,8 +14,7 @@ use crate::step::{Class, Step};
 /// The archive, in the target folder.
 const ARCHIVE: &str = "berth-image.tar";
 
-/// The target for which the program is built: it is named, so that Cargo links build scripts and macros as ever, and only the program
-/// statically.
+/// The target for which the program is built: it is named, so that Cargo links only the program statically, and build scripts and macros as usual.
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", env::consts::ARCH)
 }
@@ -62,7 +61,7 @@ pub(crate) fn release() -> Step {
     shown("compile the release build", Class::Compiling, command)
 }
 
-/// Builds the program and writes the archive; `name` is the image's, the chart's own where it is empty.
+/// Builds the program and writes the archive; `name` is the name of the image; if it is empty, the image gets the chart's default name.
 ///
 /// # Errors
 /// When a step cannot be started.

@@ -20,9 +20,9 @@ use crate::suites::Suite;
 pub(crate) struct Wide {
     /// Name in the table.
     pub(crate) name: String,
-    /// The beginning of the names of its suites.
+    /// Beginning of the names of the suites that run.
     pub(crate) suites: &'static str,
-    /// A part of the names of its tests; all of them where it is empty.
+    /// Text that the names of the tests contain; an empty text selects all tests.
     pub(crate) filter: &'static str,
     /// Variables of the environment.
     pub(crate) set: Vec<(&'static str, String)>,
@@ -39,7 +39,7 @@ pub(crate) struct Part {
     pub(crate) name: String,
     /// Subject of its tests.
     pub(crate) what: &'static str,
-    /// Its runs.
+    /// Runs of the part.
     pub(crate) runs: Vec<Wide>,
 }
 
@@ -216,7 +216,7 @@ impl Part {
         Some((run, number.parse().ok()?))
     }
 
-    /// Programs of other projects that its tests run: the real Kueue only where it is asked for.
+    /// Programs of other projects that the part's tests run: the real Kueue only on request.
     fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
         if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
             return Vec::new();
@@ -232,7 +232,7 @@ fn is_named(variable: &str) -> bool {
 }
 
 impl Run {
-    /// The steps of a wide run; several where it runs more than once.
+    /// The steps of a wide run: one for each repetition.
     fn wide(&self, wide: &Wide, suites: &[Suite]) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for time in 1..=wide.times {

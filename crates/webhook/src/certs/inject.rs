@@ -72,7 +72,7 @@ pub fn configuration_patch(configuration: &Value, wanted: &Wanted<'_>) -> Option
     (new != *webhooks).then(|| json!({"metadata": version(configuration), "webhooks": new}))
 }
 
-/// The merge patch that makes a CRD's conversion trust the bundle; `None` when it does, or has no conversion of ours.
+/// The merge patch that makes a CRD's conversion trust the bundle; `None` if it does already, or if Berth does not convert the CRD.
 #[must_use]
 pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     let client = definition.pointer("/spec/conversion/webhook/clientConfig");

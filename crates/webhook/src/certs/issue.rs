@@ -17,7 +17,7 @@ const SKEW: SignedDuration = SignedDuration::from_hours(1);
 pub struct Pair {
     /// The certificate.
     pub certificate: String,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: String,
 }
 
@@ -90,7 +90,7 @@ pub fn leaf(authority: &Pair, names: &[String], now: Timestamp, life: SignedDura
     Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
-/// A leaf for these names that nobody signed: it encrypts a connection, and proves nothing about the server.
+/// A self-signed certificate for these names: it encrypts a connection, and proves nothing about the server.
 ///
 /// # Errors
 /// When the key or the certificate cannot be made.

@@ -88,7 +88,7 @@ impl ResolvesServerCert for Served {
     }
 }
 
-/// The certificate of the figures: that of the webhooks where there is one, else one that this process has made and nobody signed.
+/// The certificate for metrics: the webhooks' certificate if there is one, otherwise a self-signed certificate of this process.
 #[derive(Debug)]
 struct OrOwn {
     webhooks: Option<Arc<Served>>,

@@ -12,7 +12,7 @@ use crate::tidy::Finding;
 
 /// Words that a sentence does not begin with.
 const BANNED: [&str; 8] = ["What", "Who", "Whom", "Whose", "Whoever", "Whatever", "Those", "Of"];
-/// Words that a sentence begins with only where it describes a function that answers yes or no.
+/// Words with which a sentence may begin only if it describes a function that answers yes or no.
 const OF_ANSWERS: &str = "Whether";
 /// Two words that a sentence does not begin with.
 const SO_MANY: [&str; 2] = ["So", "many"];

@@ -74,7 +74,7 @@ pub(crate) fn of_page(text: &str) -> Vec<Paragraph> {
     paragraphs(text.lines().enumerate().map(|(index, line)| (index + 1, line)))
 }
 
-/// The first cell of a table that shows how not to write: its first column is no text of ours.
+/// The first cell of a table that shows how not to write: its first column is not text of this repository.
 const BAD_EXAMPLES: &str = "instead of";
 
 /// Takes lines of Markdown apart. Blocks of code are left out.

@@ -59,9 +59,9 @@ const RULES: [Rule; 12] = [
     },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
-    // It runs before anything of ours is compiled.
+    // Package testrun runs before any other code of this repository is compiled.
     Rule { name: "testrun", ours: &[], others: Others::Only(&["anyhow", "serde_json", "signal-hook"]) },
-    // The tests look from outside, with names and manifests of their own: a wrong constant of ours cannot hide itself.
+    // The tests look from outside, with names and manifests of their own: so a wrong constant in Berth cannot hide itself.
     Rule { name: "e2e", ours: &["testrun"], others: Others::AllBut(&[]) },
 ];
 

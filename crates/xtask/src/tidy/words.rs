@@ -25,7 +25,7 @@ const ENGINE: [&str; 4] = [
     "crates/engine/src/preempt/candidates.rs",
     "crates/engine/src/preempt/fair.rs",
 ];
-/// The same word with another meaning: a kind, a feature gate, the status of a condition.
+/// Names that contain a forbidden word with another meaning: a kind, a feature gate, the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/control/src/feature_gates.rs", "ConcurrentAdmission"),
     ("crates/control/src/queues/figures.rs", "Unknown"),
@@ -35,7 +35,7 @@ const SOMETHING_ELSE: [(&str, &str); 5] = [
 ];
 
 struct Constant<'a> {
-    /// File and line, from 1, where it is.
+    /// File of the constant, and its line from 1.
     place: (&'static str, usize),
     list: &'a str,
     name: &'a str,

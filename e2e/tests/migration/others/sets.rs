@@ -12,7 +12,7 @@ use super::{is_in, runs};
 use crate::migration::World;
 use crate::migration::kueue::{self, IN_USE, Kueue};
 
-/// Their namespace, and the name of their ClusterQueue.
+/// Namespace of the StatefulSets, and the name of their ClusterQueue.
 const NAMESPACE: &str = "sets";
 /// The StatefulSet that Kueue began.
 const SET: &str = "web";
@@ -25,7 +25,7 @@ fn kueue(world: &World) -> Kueue<'_> {
     Kueue { client, manager, namespace: NAMESPACE, cluster_queue: NAMESPACE, flavor: "flavor" }
 }
 
-/// A StatefulSet as its user writes it, with the addition of Kueue's webhook to its template where it `waits`.
+/// A StatefulSet as its user writes it; if it `waits`, its template has the addition of Kueue's webhook.
 fn set(name: &str, replicas: i32, waits: bool) -> Value {
     let mut annotations = json!({"e2e.berth.dev/outcome": "never"});
     if waits {

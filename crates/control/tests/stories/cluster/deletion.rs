@@ -112,7 +112,7 @@ impl Cluster {
         self.delete_as(key, false);
     }
 
-    /// The same; with `owned_first` in the foreground.
+    /// Deletes an object; with `owned_first`, in the foreground.
     pub fn delete_as(&mut self, key: &ObjectKey, owned_first: bool) {
         let Some(mut object) = self.objects.get(key).cloned() else { return };
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());

@@ -36,7 +36,7 @@ impl Cluster {
         self.store(&key, job);
     }
 
-    /// Lets the Job fail for good: its pods fail and are not retried.
+    /// Lets the Job fail: its pods fail and are not retried.
     pub fn fail(&mut self, name: &str) {
         let at = self.now.to_string();
         let end = json!({"type": "Failed", "status": "True", "lastTransitionTime": at, "lastProbeTime": at});

@@ -29,13 +29,13 @@ struct Subject<'a> {
     id: WorkloadId,
     /// True while it holds no quota.
     waits: bool,
-    /// Its request for flavor assignment.
+    /// Request of the workload for flavor assignment.
     request: Request<'a>,
-    /// Its query to the search for victims, without cells yet.
+    /// Query of the workload to the search for victims, without cells yet.
     ask: Ask<'a>,
 }
 
-/// One of its pod sets.
+/// A pod set of the workload of the account.
 struct Part<'a> {
     index: usize,
     pod_set: &'a PodSet,
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         self.holders(trial.tree(), &one, &judged, cell)
     }
 
-    /// The other workloads in the tree that hold usage of a cell, largest amount first.
+    /// Workloads in the tree, other than the subject, that hold usage of a cell, largest amount first.
     fn holders(&self, tree: &Tree, ask: &Ask<'_>, judged: &Judged, cell: CellId) -> Vec<Holding> {
         let store = self.store;
         let older = store.classes[self.workload.class].replaces.as_deref();

@@ -50,7 +50,7 @@ impl World {
         })
     }
 
-    /// The other workloads in the way of a workload that would be tried. `None` while cycles of its cohort tree are still to be run.
+    /// Event of another workload for which a pending workload waits. `None` while cycles of the cohort tree are due.
     fn in_its_way(&self, queue: QueueId, id: WorkloadId, mode: Option<Mode>) -> Option<Unblock> {
         let workload = self.store.workload(id)?;
         let (node, pending) = (self.store.queues[queue].node, &self.store.queues[queue].pending);

@@ -45,7 +45,7 @@ pub enum Right {
     CohortWithinQuota,
     /// The holder is preempted only for a workload that does not borrow: `borrowWithinCohort` does not cover it.
     Borrowing,
-    /// The same, because the holder's priority is above `borrowWithinCohort.maxPriorityThreshold`.
+    /// The holder is preempted only for a workload that does not borrow, because its priority is above `borrowWithinCohort.maxPriorityThreshold`.
     Threshold,
     /// Fair sharing: with the asking workload admitted, the holder's side would not have the larger share.
     Share,

@@ -17,7 +17,7 @@ pub(crate) struct Older {
 }
 
 impl Older {
-    /// Flavor and amount that a pod set was given of a resource; `None` where it was given none.
+    /// Flavor and amount of a resource in a pod set's admission; `None` if the admission has none.
     pub(crate) fn given(&self, pod_set: &str, resource: ResourceId) -> Option<(FlavorId, Units)> {
         let (_, given) = self.given.iter().find(|(name, _)| name == pod_set)?;
         given.iter().find(|(known, ..)| *known == resource).map(|(_, flavor, amount)| (*flavor, *amount))

@@ -68,7 +68,7 @@ impl<'a> Party<'a> {
         self.host(WORKER, 0)
     }
 
-    /// Bounds of the number of workers, where it may change.
+    /// Bounds of the number of workers, if it may change.
     pub(super) fn elastic(&self) -> Option<(i32, i32)> {
         let elastic = self.job.spec.elastic_config.as_ref()?;
         (elastic.enabled == Some(true)).then(|| worker_bounds(self.job))

@@ -12,7 +12,7 @@ const CONFIG_MAP: usize = 1_048_576;
 /// A list of hosts: what has it, how long it is, and how long it may be.
 type List = (&'static str, usize, usize);
 
-/// Reason why that many workers cannot find each other, with the largest number that can; `None` where they can.
+/// Reason why that many workers cannot find each other, with the largest number that can; `None` if they can.
 pub(in crate::training) fn too_many_workers(party: &mut Party<'_>, roles: &[Role]) -> Option<String> {
     let workers = party.count(WORKER);
     let (what, bytes, allowed) = longest(party, roles).filter(|(_, bytes, allowed)| bytes > allowed)?;

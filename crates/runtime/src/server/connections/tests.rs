@@ -25,7 +25,7 @@ async fn open(address: SocketAddr, text: &str) -> TcpStream {
     stream
 }
 
-/// Everything up to the end of the connection, however it ends.
+/// All bytes up to the end of the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;

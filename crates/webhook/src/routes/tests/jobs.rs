@@ -1,4 +1,4 @@
-//! Fields that stay in a job which Berth starts and stops, when somebody else changes it.
+//! Fields of a job that Berth starts and stops: they stay when another client changes the job.
 
 use super::*;
 
