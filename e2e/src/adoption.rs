@@ -32,7 +32,7 @@ const MARKS: [(&str, &str); 4] = [
 /// The CRDs of Kueue's kinds, by name.
 ///
 /// # Errors
-/// When one is missing.
+/// If the API server lacks one of these CRDs.
 pub async fn definitions(client: &Client) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for definition in CRD.list(client, "").await? {
@@ -92,7 +92,7 @@ pub async fn adopt(plane: &ControlPlane) -> Result<()> {
 /// Checks that the kinds that need a conversion are converted by that Service; returns its trusted authority for each, by name.
 ///
 /// # Errors
-/// When another Service converts one.
+/// If another Service converts one of these kinds.
 pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<String, String>> {
     let mut trusted = BTreeMap::new();
     for (name, definition) in definitions(client).await? {
@@ -110,7 +110,7 @@ pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<Str
 /// Waits until Berth's Service converts, and the conversion trusts Berth's own authority, not `kueues`.
 ///
 /// # Errors
-/// When it does not come to that within the usual time.
+/// If this takes longer than the usual time.
 pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     wait::until(STEP, "Berth alone is trusted with the conversion", || async {
         let trusted = converted_by(client, "berth-webhook-service").await?;

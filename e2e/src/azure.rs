@@ -36,7 +36,7 @@ pub fn account_key() -> String {
 /// Azurite's program, installed first if the cache lacks it. The result is `None`, with a line that gives the reason, if Azurite must not run.
 ///
 /// # Errors
-/// When its packages cannot be had.
+/// If Azurite's packages cannot be fetched.
 pub async fn program() -> Result<Option<PathBuf>> {
     if std::env::var_os("BERTH_AZURE").is_none_or(|wanted| wanted.is_empty()) {
         println!("skipped: checkpoints in Azurite; `make night` (BERTH_AZURE=1) runs them");
@@ -102,7 +102,7 @@ impl Azure {
     /// Starts [`program`] with a container; its log goes to that folder.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If the store does not start.
     pub async fn start(program: &Path, folder: &Path, container: &str) -> Result<Self> {
         let [port] = free_ports()?;
         let process = Guarded::start(Launch {
@@ -155,7 +155,7 @@ impl AzureClient {
     /// Puts a blob by its URI, `abfss://container@account.dfs.core.windows.net/path`.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// If the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (code, answer) = self.send("PUT", &path(uri)?, &[], text).await?;
         ensure!(code == 201, "PUT {uri}: {answer}");

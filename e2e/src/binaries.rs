@@ -77,7 +77,7 @@ pub fn gcs() -> Result<PathBuf> {
     program(&programs::GCS, "fake-gcs-server")
 }
 
-/// The client of registries.
+/// Program crane, a client of container registries.
 ///
 /// # Errors
 /// As [`ensure`].

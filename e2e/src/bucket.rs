@@ -108,7 +108,7 @@ impl BucketClient {
     /// Puts an object by its URI, as pods know it.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// If the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         match self {
             Self::S3(client) => client.put(uri, text).await,

@@ -72,7 +72,7 @@ impl Root {
     /// Adds a file that everybody can read, as a kubelet mounts one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub fn add(&self, path: &str, text: &str) -> Result<()> {
         let path = self.folder.join(path);
         fs::create_dir_all(path.parent().context("a file in no folder")?)?;
@@ -121,7 +121,7 @@ impl Root {
     /// Checks that a process is a program of this folder, has it as its root, and runs as that user.
     ///
     /// # Errors
-    /// With the root, program or user that it has instead.
+    /// If the process has another root, program or user; the message names it.
     pub fn holds(&self, process: u32, user: &str) -> Result<()> {
         let of = |what: &str| format!("/proc/{process}/{what}");
         let (root, program) = (fs::read_link(of("root"))?, fs::read_link(of("exe"))?);
@@ -152,7 +152,7 @@ pub struct ContainerLaunch<'a> {
 /// Unpacks a tar archive into a folder that is there, compressed or not.
 ///
 /// # Errors
-/// When tar does not read it.
+/// If tar cannot read the archive.
 pub fn untar(archive: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("tar");
     command.args(["--extract", "--numeric-owner", "--preserve-permissions"]);

@@ -15,7 +15,7 @@ const TIMEOUT: &str = "--timeout=120s";
 /// The folders of the examples.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If the folders cannot be read.
 pub fn folders() -> Result<Vec<PathBuf>> {
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(repository().join("examples"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
@@ -49,7 +49,7 @@ fn named(text: &str) -> Vec<PathBuf> {
 /// The files that the README applies, in its order.
 ///
 /// # Errors
-/// When there are others in the folder, or none.
+/// If the folder has other files, or none.
 pub fn told_to_apply(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = named(&readme(folder)?);
     let mut there = 0;

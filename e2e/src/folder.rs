@@ -17,7 +17,7 @@ impl Folder {
     /// Makes a folder of that name in another.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If the folder cannot be made.
     pub fn make(parent: &Path, name: &str) -> Result<Self> {
         let root = parent.join(name);
         fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
@@ -41,7 +41,7 @@ impl FolderClient {
     /// Writes a file by its URI, `file:///path`. A reader finds all of it or nothing.
     ///
     /// # Errors
-    /// When it is not in the folder, or cannot be written.
+    /// If the URI is outside of the folder, or the file cannot be written.
     pub fn put(&self, uri: &str, text: &str) -> Result<()> {
         let path = self.path(uri)?;
         let part = path.with_extension("part");
@@ -56,7 +56,7 @@ impl FolderClient {
     /// True when there is a file of that URI.
     ///
     /// # Errors
-    /// When it would not be in the folder.
+    /// If the URI is outside of the folder.
     pub fn has(&self, uri: &str) -> Result<bool> {
         Ok(self.path(uri)?.is_file())
     }

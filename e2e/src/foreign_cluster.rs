@@ -21,7 +21,7 @@ impl Target {
     /// Reads a kubeconfig; files that it names by a relative path lie beside it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the kubeconfig cannot be read.
     pub fn read(kubeconfig: &Path) -> Result<Self> {
         let written = std::fs::read_to_string(kubeconfig);
         let written = written.with_context(|| format!("reading {}", kubeconfig.display()))?;

@@ -43,7 +43,7 @@ impl Gcs {
     /// Starts one with a bucket; its log goes to that folder.
     ///
     /// # Errors
-    /// When it cannot be built or does not come up.
+    /// If the server cannot be built or does not start.
     pub async fn start(folder: &Path, bucket: &str) -> Result<Self> {
         let program = program().await?;
         let [port] = free_ports()?;
@@ -93,7 +93,7 @@ impl GcsClient {
     /// Puts an object by its URI, `gs://bucket/path`.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// If the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (bucket, name) = parts(uri)?;
         let path = format!("/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}");

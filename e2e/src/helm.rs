@@ -44,7 +44,7 @@ impl Helm {
     /// Helm 4, or Helm 3 where `BERTH_HELM=3` says so (`make night`), for a control plane or for rendering alone.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// If Helm cannot be built.
     pub async fn new(plane: Option<&ControlPlane>) -> Result<Helm> {
         let third = std::env::var("BERTH_HELM").is_ok_and(|version| version == "3");
         let program =
@@ -64,7 +64,7 @@ impl Helm {
     /// Runs a command; a failure of it is a result, too.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If Helm does not start.
     pub async fn run(&self, args: &[&str]) -> Result<Said> {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(repository()).stdin(Stdio::null());
@@ -84,7 +84,7 @@ impl Helm {
     /// Runs a command that must succeed; its output.
     ///
     /// # Errors
-    /// With its output, when it fails.
+    /// If the command fails; the message has its output.
     pub async fn ok(&self, args: &[&str]) -> Result<String> {
         let said = self.run(args).await?;
         ensure!(said.ok, "helm {} failed:\n{}{}", args.join(" "), said.err, said.out);

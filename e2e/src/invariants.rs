@@ -187,7 +187,7 @@ impl Judge {
         }
     }
 
-    /// A manager leads again.
+    /// Notes that a manager leads again.
     pub fn somebody_leads(&mut self, at: Instant) {
         if let Some((_, end)) = self.unled.last_mut().filter(|(_, end)| end.is_none()) {
             *end = Some(at);

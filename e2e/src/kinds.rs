@@ -129,7 +129,7 @@ impl Kind {
     /// Finds the kind of a manifest.
     ///
     /// # Errors
-    /// When it is not one of those that tests know.
+    /// If the tests do not know the kind.
     pub fn of(object: &Value) -> Result<Kind> {
         let (version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
         let found = KINDS.iter().find(|k| k.api_version == version && k.kind == name);
@@ -253,7 +253,7 @@ pub fn condition_object<'a>(object: &'a Value, type_: &str) -> Option<&'a Value>
 /// Parses a file or text of one or more YAML documents.
 ///
 /// # Errors
-/// When it is no YAML.
+/// If the text is no YAML.
 pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|e| anyhow!("{e}"))?;
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
@@ -308,7 +308,7 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<()> {
 /// Applies every CRD of a folder and waits until each is served.
 ///
 /// # Errors
-/// When the folder has none, the API server refuses one, or it is not served within the usual time.
+/// If the folder has no CRD, or if the API server refuses a CRD or does not serve it within the usual time.
 pub async fn apply_crds(client: &Client, folder: &Path) -> Result<Vec<String>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .with_context(|| format!("reading {}", folder.display()))?

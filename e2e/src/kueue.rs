@@ -54,7 +54,7 @@ impl Kueue {
     /// value is a checkout with its programs built. `None` without the variable.
     ///
     /// # Errors
-    /// When it cannot be built, or there is no such folder.
+    /// If Kueue cannot be built, or the folder does not exist.
     pub fn asked() -> Result<Option<Kueue>> {
         let asked = std::env::var_os(ASKED).filter(|asked| !asked.is_empty());
         asked.map(|asked| if asked == "1" { Self::of_the_module() } else { Self::of_a_checkout(&asked) }).transpose()
@@ -81,7 +81,7 @@ impl Kueue {
     /// The program of its manager.
     ///
     /// # Errors
-    /// When it is not built.
+    /// If the program is not built.
     pub fn manager(&self) -> Result<&Path> {
         ensure!(
             self.manager.is_file(),
@@ -94,7 +94,7 @@ impl Kueue {
     /// The program minimalkueue, which Kueue's own benchmarks run: scheduler and core controllers, without jobs and without webhooks.
     ///
     /// # Errors
-    /// When it is not built.
+    /// If the program is not built.
     pub fn minimal(&self) -> Result<&Path> {
         let build = "`go build -o bin/minimalkueue ./test/performance/scheduler/minimalkueue` there";
         ensure!(self.minimal.is_file(), "there is no {}: {build}", self.minimal.display());
@@ -104,12 +104,12 @@ impl Kueue {
     /// A folder with Kueue's own CRDs and those of berth.dev. No webhook serves their conversion.
     ///
     /// # Errors
-    /// When they cannot be copied.
+    /// If the CRDs cannot be copied.
     pub fn definitions(&self) -> Result<OwnFolder> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("berth-kueue-crds-{}-{serial}", std::process::id()));
-        // A run that was killed may have left one, and its process id may come again.
+        // A killed run may have left a folder, and a later process may get its process id.
         let _ = fs::remove_dir_all(&path);
         let folder = OwnFolder::make(path)?;
         for from in [self.sources.join("config/components/crd/bases"), repository().join("crds")] {
@@ -128,7 +128,7 @@ impl Kueue {
     /// Starts its manager on a control plane; it leads, or follows.
     ///
     /// # Errors
-    /// When it cannot be started, or the certificate of its metrics cannot be had.
+    /// If Kueue's manager cannot be started, or the certificate of its metrics cannot be read.
     pub fn start(&self, plane: &ControlPlane, start: Start<'_>) -> Result<Guarded> {
         let Start { name, mut config, kubeconfig, webhooks, health } = start;
         let folder = plane.folder().join("kueue");

@@ -1,8 +1,8 @@
 //! Every rule of every field of Kueue's kinds, in both versions: broken on a good object of `cases/kueue-fields`, and kept at its limit.
 //!
-//! Rules of a schema by numbers, patterns, lists of words and required fields are broken mechanically, wherever a good object has the
-//! field, and a field with a default is left out. A rule in CEL has a case in the file. [`uncovered`] names rules with neither. Where the
-//! object has to exist first (statuses, and rules that compare with the old object), it is stored, and the questions do not change it.
+//! Rules of a schema by numbers, patterns, lists of words and required fields are broken mechanically, wherever a good object has the field, and a
+//! field with a default is left out. A rule in CEL has a case in the file. [`uncovered`] names rules with neither. Statuses and rules that compare
+//! with the old object need an existing object: the test stores it first, and the cases do not change it.
 
 mod asked;
 mod paths;

@@ -143,7 +143,7 @@ pub async fn grant_lease(client: &Client, namespace: &str, name: &str) -> Result
     grant(client, ("Role", namespace), "other-lease", &rules).await
 }
 
-/// A role for one concern, and its binding to the manager; one of a namespace is there.
+/// Creates a role for one concern and its binding to the manager, in the cluster or in a namespace.
 async fn grant(client: &Client, (kind, namespace): (&str, &str), concern: &str, rules: &Value) -> Result<()> {
     let rbac = "rbac.authorization.k8s.io";
     let role = format!("berth-{concern}-role");
@@ -261,7 +261,7 @@ impl Manager {
     /// Waits until `/readyz` answers 200.
     ///
     /// # Errors
-    /// When it ended or is not ready in time.
+    /// If the manager has ended, or is not ready in time.
     pub async fn wait_ready(&mut self) -> Result<()> {
         let deadline = std::time::Instant::now() + READY_LIMIT;
         loop {
@@ -295,7 +295,7 @@ impl Manager {
     /// Process id.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the manager does not run.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
@@ -328,7 +328,7 @@ impl Manager {
     /// Sends a signal by its name, for example `KILL`.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the manager does not run.
     pub fn signal(&self, name: &str) -> Result<()> {
         self.process.signal(name)
     }
@@ -370,7 +370,7 @@ impl Manager {
     /// Stops its clock: the process stands still (SIGSTOP).
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the manager does not run.
     pub fn pause(&self) -> Result<()> {
         self.process.signal("STOP")
     }
@@ -378,7 +378,7 @@ impl Manager {
     /// Lets it go on (SIGCONT).
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the manager does not run.
     pub fn resume(&self) -> Result<()> {
         self.process.signal("CONT")
     }
@@ -409,7 +409,7 @@ impl Manager {
     /// Answer of its metrics endpoint.
     ///
     /// # Errors
-    /// When it does not answer with 200.
+    /// If the manager does not answer with 200.
     pub async fn metrics(&self) -> Result<String> {
         {
             // Requests within a second get the same text: one that follows another too soon gets an old text.
@@ -474,7 +474,7 @@ pub async fn leader(client: &Client) -> Result<String> {
 /// Waits until a manager leads.
 ///
 /// # Errors
-/// When none does in time.
+/// If no manager leads in time.
 pub async fn wait_for_leader(client: &Client) -> Result<String> {
     leads_after(client, "", READY_LIMIT).await
 }
@@ -482,7 +482,7 @@ pub async fn wait_for_leader(client: &Client) -> Result<String> {
 /// Waits until another manager leads than before.
 ///
 /// # Errors
-/// When none does in time.
+/// If no manager leads in time.
 pub async fn leads_after(client: &Client, before: &str, limit: Duration) -> Result<String> {
     wait::until(limit, "somebody holds the lease", || async {
         let holder = leader(client).await?;

@@ -131,7 +131,7 @@ impl Guarded {
     /// Process id of the program itself (not of the guarding shell).
     ///
     /// # Errors
-    /// When the shell did not write it in time.
+    /// If the guarding shell does not write the process id in time.
     pub fn pid(&self) -> Result<u32> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -157,7 +157,7 @@ impl Guarded {
     /// Sends a signal (`TERM`, `STOP`, `CONT`, `KILL`) to the program.
     ///
     /// # Errors
-    /// When it does not run any more.
+    /// If the program does not run any more.
     pub fn signal(&self, signal: &str) -> Result<()> {
         let pid = self.pid()?.to_string();
         let status = Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status()?;

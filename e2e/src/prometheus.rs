@@ -36,7 +36,7 @@ pub fn rules() -> PathBuf {
 /// Runs promtool; its output, with whether it succeeded.
 ///
 /// # Errors
-/// When it cannot be built or started.
+/// If promtool cannot be built or started.
 pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
     let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("promtool");
     let mut command = Command::new(program);
@@ -51,7 +51,7 @@ impl Prometheus {
     /// series, as the chart's ServiceMonitor does.
     ///
     /// # Errors
-    /// When it cannot be built or does not come up.
+    /// If Prometheus cannot be built or does not start.
     pub async fn start(folder: &Path, targets: &[u16], token: &str) -> Result<Prometheus> {
         let program = tokio::task::spawn_blocking(binaries::prometheus).await??.join("prometheus");
         let [port] = free_ports()?;
@@ -93,7 +93,7 @@ impl Prometheus {
     /// The `data` of an answer of its API.
     ///
     /// # Errors
-    /// When it does not answer, or with an error.
+    /// If Prometheus does not answer, or answers with an error.
     pub async fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let encoded = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
         let query: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();

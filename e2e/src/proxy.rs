@@ -176,7 +176,7 @@ impl Proxy {
     /// Waits until nothing was killed for that long: a Berth that dies every second never does the work that it puts off for a second.
     ///
     /// # Errors
-    /// When that is not so within `limit`.
+    /// If there is no such span within `limit`.
     pub async fn calm(&self, span: Duration, limit: Duration) -> Result<()> {
         wait::until(limit, &format!("no kill for {span:?}"), || async {
             let killed = *self.shared.killed.lock().unwrap_or_else(PoisonError::into_inner);

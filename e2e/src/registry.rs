@@ -61,7 +61,7 @@ impl Registry {
     /// Runs crane; returns its output.
     ///
     /// # Errors
-    /// When it fails; the message has its output.
+    /// If crane fails; the message has its output.
     pub async fn crane(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.crane);
         command.args(args).env("DOCKER_CONFIG", &self.settings).stdin(Stdio::null());

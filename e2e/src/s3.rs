@@ -94,7 +94,7 @@ impl S3Client {
     /// Puts an object by its URI, `s3://bucket/path`.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// If the server refuses the object.
     pub async fn put(&self, uri: &str, text: &str) -> Result<()> {
         let (code, answer) = self.send("PUT", uri, text).await?;
         ensure!(code == 200, "PUT {uri}: {answer}");

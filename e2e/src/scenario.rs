@@ -152,7 +152,7 @@ impl Scenario<'_> {
     /// The Job, or an error when it is gone.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// If the Job does not exist.
     pub async fn get_job(&self, name: &str) -> Result<Value> {
         JOB.get(&self.client, &self.namespace, name).await?.with_context(|| format!("job {name} is gone"))
     }
@@ -171,7 +171,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for the Job's Workload.
     ///
     /// # Errors
-    /// When it does not within the usual time.
+    /// If `check` does not hold within the usual time.
     pub async fn workload(&self, job: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("workload of job {job}: {what}"), || async {
             Ok(match self.workload_of(job).await? {
@@ -186,7 +186,7 @@ impl Scenario<'_> {
     /// Waits until the Job is admitted and unsuspended; returns its Workload.
     ///
     /// # Errors
-    /// When it is not within the usual time.
+    /// If the Job does not get there within the usual time.
     pub async fn admitted(&self, job: &str) -> Result<Value> {
         let workload = self.workload(job, "Admitted", |w| condition(w, "Admitted") == "True").await?;
         self.job_is(job, "unsuspended", |j| j["spec"]["suspend"] == json!(false)).await?;
@@ -196,7 +196,7 @@ impl Scenario<'_> {
     /// Waits until the Job's Workload waits with QuotaReserved=False (or not yet set) and the Job is suspended.
     ///
     /// # Errors
-    /// When it does not within the usual time.
+    /// If `check` does not hold within the usual time.
     pub async fn pending(&self, job: &str) -> Result<Value> {
         let workload = self
             .workload(job, "QuotaReserved=False with a reason", |w| condition(w, "QuotaReserved") == "False")
@@ -214,7 +214,7 @@ impl Scenario<'_> {
     /// Checks that the Job stays suspended and without quota for a while.
     ///
     /// # Errors
-    /// When it is admitted.
+    /// If the Job is admitted.
     pub async fn stays_pending(&self, job: &str) -> Result<()> {
         wait::stays(Duration::from_millis(1500), &format!("job {job} waits"), || async {
             let workload = self.workload_of(job).await?;
@@ -228,7 +228,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for the Job.
     ///
     /// # Errors
-    /// When it does not within the usual time.
+    /// If `check` does not hold within the usual time.
     pub async fn job_is(&self, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("job {name} is {what}"), || async {
             let job = self.get_job(name).await?;
@@ -244,7 +244,7 @@ impl Scenario<'_> {
     /// Waits until the Job is complete and its Workload Finished.
     ///
     /// # Errors
-    /// When it is not within the usual time.
+    /// If the Job does not get there within the usual time.
     pub async fn finished(&self, job: &str) -> Result<()> {
         self.job_is(job, "Complete", |j| condition(j, "Complete") == "True").await?;
         self.workload(job, "Finished", |w| condition(w, "Finished") == "True").await?;
@@ -254,7 +254,7 @@ impl Scenario<'_> {
     /// Deletes a Job and waits until it, its pods and its Workload are gone.
     ///
     /// # Errors
-    /// When they stay.
+    /// If one of them remains.
     pub async fn remove(&self, job: &str) -> Result<()> {
         JOB.delete(&self.client, &self.namespace, job).await?;
         wait::until(STEP, &format!("job {job}, its pods and its workload are gone"), || async {
@@ -280,7 +280,7 @@ impl Scenario<'_> {
     /// Waits until all pods of a Job are bound; returns the nodes' names.
     ///
     /// # Errors
-    /// When they are not within the usual time.
+    /// If a pod has no node within the usual time.
     pub async fn nodes_of(&self, job: &str, count: usize) -> Result<Vec<String>> {
         wait::until(STEP, &format!("{count} pods of job {job} are bound"), || async {
             let pods = self.pods_of(job).await?;
@@ -294,7 +294,7 @@ impl Scenario<'_> {
     /// Waits until `check` holds for a queue or another object.
     ///
     /// # Errors
-    /// When it does not within the usual time.
+    /// If `check` does not hold within the usual time.
     pub async fn object_is(&self, kind: Kind, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         wait::until(STEP, &format!("{} {name}: {what}", kind.kind), || async {
             Ok(match kind.get(&self.client, &self.namespace, name).await? {
@@ -309,7 +309,7 @@ impl Scenario<'_> {
     /// Waits until a warning event with that reason about an object of the namespace has all of these words.
     ///
     /// # Errors
-    /// When none does within the usual time, with the warnings that there are.
+    /// If there is no such event within the usual time; the message has the existing warnings.
     pub async fn warned(&self, about: &str, reason: &str, words: &[&str]) -> Result<()> {
         let head = format!("{reason}: ");
         wait::until(STEP, &format!("a warning {reason} about {about}, with {words:?}"), || async {

@@ -54,7 +54,7 @@ fn shortened(object: &Value, endpoint: &str) -> Value {
             let lives = json!({"e2e.berth.dev/outcome": "never", "e2e.berth.dev/termination-ms": "500"});
             let mut change = json!({"spec": {"template": {"metadata": {"annotations": lives}}}});
             if !object["spec"]["checkpoint"].is_null() {
-                // It is gone for a while, so that its last checkpoint is seen before it begins again, and its waiting is reported.
+                // The job's pods take three seconds to end, so that Berth sees their last checkpoint before the job starts again.
                 let lives = json!({(SAVES_EVERY): SAVES_EVERY_MS.to_string(),
                     (SAVING_TAKES): SAVING_TAKES_MS.to_string(), "e2e.berth.dev/termination-ms": "3000"});
                 let saves = json!({"checkpoint": {"interval": "8s"}, "template": {"metadata": {"annotations": lives}}});

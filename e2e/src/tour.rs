@@ -22,7 +22,7 @@ pub const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Confi
 /// Receives sentences for the audience.
 pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Makes JobSets known to the API server, so that Berth finds them before they are shown.
+/// Creates the CRD of JobSets before the tour uses JobSets, so that Berth watches them by then.
 ///
 /// # Errors
 /// When their definition cannot be had or is refused.

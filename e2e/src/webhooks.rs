@@ -60,7 +60,7 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
 /// written its certificates into the configurations; the API server reads them later.
 ///
 /// # Errors
-/// Never for the API server: its message is part of the answer.
+/// Never because of the API server: the answer contains its message.
 pub async fn asked(client: &Client) -> Result<Seen<()>> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let flavor = serde_json::from_value(manifest::flavor("asked", &[("no label", "x")]))?;

@@ -4,8 +4,8 @@
 //! makes serde_json parse the text inside, at any depth. A client that may choose the name of a field (an annotation of a JobSet's pods, a
 //! managed field of a Job) could end the process with nested texts, so decoding refuses an object with such a field.
 //!
-//! The filter is between the JSON reader and the type's own decoding. It serves every kind, and costs one comparison per field of the object
-//! and of its metadata.
+//! The filter for such fields sits between the JSON reader and the type's own decoding. It serves every kind, and costs one comparison per field of
+//! the object and of its metadata.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};

@@ -89,7 +89,7 @@ impl World {
     /// stays noted while deltas still show the victim as not evicted. `Forget` takes either back.
     ///
     /// # Errors
-    /// [`Refusal`] for a workload that is not known; nothing changed then.
+    /// [`Refusal`] for an unknown workload; the world is unchanged then.
     pub fn apply(&mut self, delta: Delta) -> Result<(), Refusal> {
         match delta {
             Delta::Flavor(spec) => {

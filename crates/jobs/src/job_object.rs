@@ -37,7 +37,7 @@ pub trait JobObject: Debug + Send + Sync + Any {
     /// The object itself.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// If the object cannot be written as JSON.
     fn value(&self) -> serde_json::Result<Value>;
     /// [`crate::JobKind::pod_sets`].
     ///

@@ -84,7 +84,7 @@ impl JobType {
     /// Reads a job as a watch or a review shows it, without `metadata.managedFields`.
     ///
     /// # Errors
-    /// When it is no object of this kind.
+    /// If the input is no object of this kind.
     pub fn decode(self, text: &str) -> serde_json::Result<Box<dyn JobObject>> {
         (self.0.decode)(text)
     }
@@ -92,7 +92,7 @@ impl JobType {
     /// Reads a job.
     ///
     /// # Errors
-    /// When it is no object of this kind.
+    /// If the input is no object of this kind.
     pub fn read(self, value: &Value) -> serde_json::Result<Box<dyn JobObject>> {
         (self.0.read)(value)
     }

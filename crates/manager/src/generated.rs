@@ -26,7 +26,7 @@ pub(crate) fn source(path: &Path) -> anyhow::Result<(String, String)> {
 /// Writes a text to a file, or to the standard output.
 ///
 /// # Errors
-/// It cannot be written.
+/// If the output cannot be written.
 pub(crate) fn deliver(text: &str, output: Option<&Path>) -> anyhow::Result<()> {
     match output {
         Some(path) => std::fs::write(path, text).with_context(|| format!("writing {}", path.display())),

@@ -31,7 +31,7 @@ fn filter(level: &str) -> Result<String, String> {
 /// Starts logging.
 ///
 /// # Errors
-/// A level that is not one, or a second call.
+/// An unknown level, or a second call.
 pub(crate) fn start(level: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter(level).map_err(anyhow::Error::msg)?)?;
     tracing_subscriber::fmt()

@@ -65,7 +65,7 @@ fn is_kept(whole: &str, fraction: &str, scale: &Scale) -> bool {
     }
 }
 
-/// With the largest suffix, or exponent, that loses nothing.
+/// Writes an amount with the largest suffix or exponent that keeps it exact.
 fn decimal(nano: i128, exponential: bool) -> String {
     let (mut amount, mut exponent) = (nano, -9_i32);
     while amount != 0 && amount % 1000 == 0 {

@@ -86,7 +86,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// For the bearers of tokens.
+    /// Access for clients that send bearer tokens.
     #[must_use]
     pub fn of_bearers(client: Client) -> Self {
         Self { client, memory: Arc::new(Memory::new(BEARERS)) }

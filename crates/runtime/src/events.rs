@@ -65,7 +65,7 @@ impl EventSink {
         Self { queue, metrics }
     }
 
-    /// Publishes, or drops and counts.
+    /// Queues an event for publication. If the queue is full, drops the event and counts it.
     pub fn publish(&self, notice: &Notice) {
         match self.queue.try_reserve() {
             Ok(place) => place.send(Packed::new(notice, Timestamp::now())),

@@ -37,7 +37,7 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
     /// The text of the next object, `None` after the last one.
     ///
     /// # Errors
-    /// When the text cannot be read, breaks off, or is none.
+    /// If the text cannot be read, is incomplete, or is no list.
     pub(crate) async fn next(&mut self) -> io::Result<Option<String>> {
         while !self.scan.is_over {
             let chunk = self.from.fill_buf().await?;
@@ -56,7 +56,7 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
     /// Metadata of the list, after its last object.
     ///
     /// # Errors
-    /// When it is no list.
+    /// If the text is no list.
     pub(crate) fn meta(self) -> io::Result<Meta> {
         let rest: Rest = serde_json::from_slice(&self.scan.rest)?;
         Ok(rest.metadata)

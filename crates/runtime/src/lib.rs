@@ -1,4 +1,4 @@
-//! The shell around control: it watches, it writes, it holds the lease, it serves figures. It decides nothing.
+//! Everything around control that talks to the API server or the network: watches, writes, the lease, and metrics. It decides nothing.
 //!
 //! One thread owns the [`Brain`] (control's facade). Watches feed it observations, it returns writes, the writer
 //! performs them, and outcomes come back to it. Everything that reaches the network is here and in no crate below.

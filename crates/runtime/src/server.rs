@@ -76,7 +76,7 @@ fn everywhere() -> &'static str {
 /// Binds an address.
 ///
 /// # Errors
-/// When it is not an address or already taken; the text names it.
+/// If the text is no address, or the address is in use; the message names the address.
 pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
 }
@@ -175,7 +175,7 @@ async fn readyz(State(context): State<Context>) -> Response {
     if let Some(missing) = context.missing.as_ref().and_then(|missing| missing()) {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{missing}\n")).into_response();
     }
-    // A kind that Berth does without must not take the webhooks of all others away, whose Service asks here.
+    // The Service of the webhooks uses this answer: a kind that Berth can do without must not stop the webhooks of all other kinds.
     let but = unlisted.map(|unlisted| format!(", but {unlisted}")).unwrap_or_default();
     format!("ok{but}\n").into_response()
 }

@@ -175,7 +175,7 @@ const fn verb_of(request: &Request) -> Verb {
 fn http_request(key: &ObjectKey, request: &Request, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match request {
-        // A write that is no request to the API server, or that is several.
+        // These writes are no single request to the API server.
         Request::Ask(_) | Request::DeleteCheckpoints { .. } | Request::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }

@@ -133,7 +133,7 @@ impl Case {
     /// `input` in the form of the kind.
     ///
     /// # Errors
-    /// A key or value that does not belong there.
+    /// If the value has an unknown key, or a value of a wrong type.
     pub fn input<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
         let mut value = self.input.clone();
         drop_nulls(&mut value);
@@ -143,7 +143,7 @@ impl Case {
     /// `expect` in the form of the kind; the part under `internal` is left out.
     ///
     /// # Errors
-    /// A key or value that does not belong there.
+    /// If the value has an unknown key, or a value of a wrong type.
     pub fn expect<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
         let mut value = self.expect.clone();
         if let Value::Object(map) = &mut value {
@@ -173,7 +173,7 @@ where
 /// A value in a form that names all its keys.
 ///
 /// # Errors
-/// A key or value that does not belong there.
+/// If the value has an unknown key, or a value of a wrong type.
 pub fn typed<T: serde::de::DeserializeOwned>(place: &str, value: &Value) -> Result<T, String> {
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() };
     serde_json::from_value(value).map_err(|error| format!("{place}: {error}"))

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// The table of gates, which lies among the cases.
+/// The file of feature gates, which is in the folder of the cases.
 const NO_CASE: &str = "feature-gates.yaml";
 
 /// The cases to run, and the verbosity.

@@ -122,7 +122,7 @@ fn options(case: &Case, gates: &Gates) -> Result<Options, String> {
 /// A duration such as `10s` or `1m30s` in milliseconds.
 ///
 /// # Errors
-/// A text that is none.
+/// If the text is no duration.
 pub fn millis(text: &str) -> Result<i64, String> {
     let duration: jiff::SignedDuration = text.parse().map_err(|error| format!("duration {text:?}: {error}"))?;
     i64::try_from(duration.as_millis()).map_err(|error| format!("duration {text:?}: {error}"))
@@ -353,7 +353,7 @@ pub fn key_of(object: &Value) -> String {
 /// A Workload of the case.
 ///
 /// # Errors
-/// None of that key, or one that cannot be read.
+/// If the case has no Workload with that key, or the Workload cannot be read.
 pub fn workload(case: &Case, key: &str) -> Result<berth_api::Workload, String> {
     let found = case.of_kind("Workload").find(|object| key_of(object) == key);
     let object = found.ok_or_else(|| format!("objects: no workload {key}"))?;

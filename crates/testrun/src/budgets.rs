@@ -36,7 +36,7 @@ impl Budgets {
     /// Reads the file of the repository.
     ///
     /// # Errors
-    /// When a line is not as it should be.
+    /// If a line does not have the form of a budget.
     pub(crate) fn read() -> Result<Budgets> {
         let path = folders::repository().join(".ci/budgets.txt");
         Self::parse(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)

@@ -151,7 +151,7 @@ impl Run {
 /// Runs the command of `testrun fetch` or `testrun build`.
 ///
 /// # Errors
-/// When there is no such module, or it cannot be had.
+/// If the module does not exist, or cannot be fetched or built.
 pub(crate) fn programs_of_others(verb: &str, name: &str) -> Result<()> {
     if name == "crds" {
         return programs::CRDS_ONLY

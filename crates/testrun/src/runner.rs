@@ -86,7 +86,7 @@ impl Runner {
     /// Runs a step to its end. `Ok(false)` when it failed; its log was printed then.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the step cannot be started.
     pub(crate) fn run(&self, step: Step) -> Result<bool> {
         if self.told_to_end() {
             return Ok(false);

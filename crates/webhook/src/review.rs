@@ -120,7 +120,7 @@ impl Answer {
 /// Reads a review.
 ///
 /// # Errors
-/// When the bytes are none of this version, or carry no request.
+/// If the bytes are no review of this version, or have no request.
 pub fn read(bytes: &[u8]) -> Result<Request, Unreadable> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| Unreadable::Review(error.to_string()))?;
     if envelope.api_version != API_VERSION || envelope.kind != KIND {
@@ -133,7 +133,7 @@ impl Request {
     /// The new object.
     ///
     /// # Errors
-    /// When there is none or it is none of that kind.
+    /// If the review has no object, or its object is of another kind.
     pub fn object<T: DeserializeOwned>(&self) -> Result<T, Unreadable> {
         decode("object", self.object.as_deref())
     }
@@ -161,7 +161,7 @@ impl Request {
     /// The new object, a job.
     ///
     /// # Errors
-    /// When there is none or it is none of that kind.
+    /// If the review has no object, or its object is of another kind.
     pub fn job(&self, kind: JobType) -> Result<Box<dyn JobObject>, Unreadable> {
         read_as("object", self.object.as_deref(), |text| kind.decode(text))
     }

@@ -180,7 +180,7 @@ impl Route {
     /// Answers a review: the body of the answer, and `allowed`, `denied`, `converted` or `error`.
     ///
     /// # Errors
-    /// When the bytes are no review, so that there is nothing to answer to.
+    /// If the bytes are no review: there is no uid to answer.
     pub fn answer(&self, bytes: &[u8], around: &Around<'_>) -> Result<(Vec<u8>, &'static str), Unreadable> {
         if matches!(self.handle, Handle::Conversion) {
             let (body, converted) =

@@ -90,7 +90,7 @@ impl Feed {
     /// Watches a collection (path without query) from now on.
     ///
     /// # Errors
-    /// When it cannot be listed or watched.
+    /// If the collection cannot be listed or watched.
     pub async fn start(client: &Client, path: &str) -> Result<Feed> {
         let list = http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
         let listed: Listed = client.request(list).await.with_context(|| format!("listing {path}"))?;

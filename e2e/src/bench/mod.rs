@@ -72,7 +72,7 @@ impl Settings {
     /// Reads the environment.
     ///
     /// # Errors
-    /// When a value is not one that is allowed; the text names it.
+    /// If the value of a variable is not allowed; the message names the value.
     pub fn from_environment() -> Result<Settings> {
         let get = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let number = |name: &str, default: f64| -> Result<f64> {

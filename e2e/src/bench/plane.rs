@@ -32,7 +32,7 @@ impl Bed {
     /// Workloads without jobs need no others, and the use of two cores by these is not measured.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If the control plane does not start.
     pub async fn start(name: &str, kind: &Kind, controllers: bool) -> Result<Bed> {
         let audit = Audit::create(&subject::users())?;
         let mut options = Options::with_crds(&format!("bench-{name}"));
@@ -114,7 +114,7 @@ where
 /// Deletes all objects of a collection and waits until they are gone.
 ///
 /// # Errors
-/// When they stay for five minutes.
+/// If objects remain after five minutes.
 pub async fn clear(client: &Client, path: &str) -> Result<()> {
     let options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
     send(client, "DELETE", path, "application/json", &options).await?;

@@ -140,7 +140,7 @@ impl Kind {
     /// Starts it and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If the operator does not start.
     pub async fn start(&self, bed: &Bed) -> Result<Subject> {
         match self {
             Kind::Berth => berth(bed, None).await,
@@ -207,7 +207,7 @@ impl Subject {
     /// CPU and memory that the operator has used so far.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the operator does not run.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid()?)
     }
@@ -215,7 +215,7 @@ impl Subject {
     /// The id of the process.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If the operator does not run.
     pub fn pid(&self) -> Result<u32> {
         match self {
             Subject::Berth(manager) => manager.pid(),
@@ -226,7 +226,7 @@ impl Subject {
     /// The operator's own count of its requests (Berth only), and how many events it dropped.
     ///
     /// # Errors
-    /// When its metrics do not answer.
+    /// If the operator does not serve its metrics.
     pub async fn own_count(&self) -> Result<(Requests, f64)> {
         match self {
             Subject::Berth(manager) => {
@@ -240,7 +240,7 @@ impl Subject {
     /// How many events it has published or dropped (Berth only).
     ///
     /// # Errors
-    /// When its metrics do not answer.
+    /// If the operator does not serve its metrics.
     pub async fn events_handled(&self) -> Result<f64> {
         match self {
             Subject::Berth(manager) => {
@@ -273,7 +273,7 @@ impl Subject {
     /// Starts it anew, with all objects there from the beginning.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If the operator does not start.
     pub async fn restart(self, bed: &Bed) -> Result<Subject> {
         match self {
             Subject::Berth(mut manager) => {

@@ -24,7 +24,7 @@ impl Scenario<'_> {
     /// Deletes the namespace with all objects in it. It must be gone in time, and hold no quota of the scenario's own queue.
     ///
     /// # Errors
-    /// When an object of it stays.
+    /// If an object of the namespace remains.
     pub async fn ends_with_its_namespace(&self) -> Result<()> {
         let deletion = ["delete", "namespace", &self.namespace, "--timeout=60s"];
         self.stage.plane.kubectl(&deletion).await.context("what is in the namespace keeps it")?;

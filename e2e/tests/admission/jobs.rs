@@ -94,23 +94,23 @@ pub(crate) async fn deleted_in_each_phase(stage: &Stage) -> Result<()> {
     s.create(s.job("running").cpu("2").endless().termination_ms(1000)).await?;
     s.admitted("running").await?;
     s.nodes_of("running", 1).await?;
-    // While it waits.
+    // A user deletes a Job while it waits.
     s.create(s.job("waiting")).await?;
     s.pending("waiting").await?;
     s.remove("waiting").await?;
-    // While it runs: its quota goes to the next one only when its slow pod has gone.
+    // A user deletes a Job while it runs: the next Job gets its quota only after its slow pod has gone.
     s.create(s.job("next").cpu("2").endless()).await?;
     s.pending("next").await?;
     JOB.delete(&s.client, &s.namespace, "running").await?;
     s.admitted("next").await?;
     let left = s.pods_of("running").await?;
     ensure!(left.is_empty(), "next was admitted while pods of its predecessor were there: {}", left.len());
-    // While it is being stopped.
+    // A user deletes a Job while Berth stops it.
     let stop = json!({"stopPolicy": "HoldAndDrain"});
     s.edit_queue(&s.name("cq"), &stop).await?;
     s.remove("next").await?;
     s.edit_queue(&s.name("cq"), &json!({"stopPolicy": "None"})).await?;
-    // After it has finished.
+    // A user deletes a Job after it has finished.
     s.create(s.job("done")).await?;
     s.finished("done").await?;
     s.remove("done").await?;

@@ -242,7 +242,7 @@ fn older_rows() -> Vec<Row> {
     [clears].into_iter().chain(around).collect()
 }
 
-/// Jobs of other kinds, and writes that need a configuration or a CRD of their own. Writes that every Workload has are not repeated.
+/// Rows for jobs of other kinds, and for writes that need a special configuration or CRD. Kinds of writes that all Workloads share have one row only.
 fn other_rows() -> Vec<Row> {
     let row = |name, purpose, is, story| Row { name, purpose, is, story };
     vec![

@@ -57,7 +57,7 @@ pub(crate) fn group<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// A group of one that runs.
+/// A tenant has a pod group of one running pod.
 pub(crate) fn group_of_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&member(t, "p1", "2", 1)).await?;

@@ -67,7 +67,7 @@ fn converted<'a>(desired: &str, mut objects: Vec<Object<'a>>) -> Result<Vec<Obje
     Ok(objects)
 }
 
-/// Text by which a person finds the object.
+/// Kind, namespace and name of the object, for messages.
 fn name(object: &Value, index: usize) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));

@@ -317,7 +317,7 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
     cluster.nodes = Some(3);
-    // Its Jobs are there for a while after the restart was noted.
+    // The TrainingJob's Jobs remain for a while after the status shows the restart.
     cluster.faults.push((Purpose::StopTraining, Outcome::Busy(8_000), false));
     saves_when_idle(&mut cluster);
     for _ in 0..20 {

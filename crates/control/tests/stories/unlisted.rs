@@ -177,7 +177,7 @@ fn jobs_of_unlisted_job_set_are_left_alone() {
     assert_eq!(cluster.job("a-job-0")["spec"]["suspend"], json!(false), "{:?}", cluster.writes);
 }
 
-/// The group of a StatefulSet depends on that, and any other group of pods does not.
+/// The group of a StatefulSet depends on the list of StatefulSets, and other groups of pods do not.
 #[test]
 fn group_of_unlisted_stateful_set_keeps_its_quota() {
     let (mut cluster, workload) = running_set();

@@ -147,7 +147,7 @@ pub(crate) fn untolerated(flavor: &FlavorSpec, tolerations: &[Toleration]) -> Op
 /// Matches a pod's node selector and required affinity, both restricted to the flavor's own label keys, against the flavor's labels.
 ///
 /// # Errors
-/// The faults of the affinity, where no alternative of it matches.
+/// The faults of the affinity, if none of its alternatives matches.
 pub(crate) fn affinity_matches(
     labels: &Labels,
     node_selector: &Labels,

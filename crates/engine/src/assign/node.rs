@@ -129,7 +129,7 @@ impl Scan<'_> {
     }
 }
 
-/// In what the nodes of two flavors differ, so that none is of both.
+/// Difference between the nodes of two flavors by which no node belongs to both; `None` if there is none.
 fn difference(one: &FlavorSpec, other: &FlavorSpec) -> Option<String> {
     let differs = one.node_labels.iter().find_map(|(key, value)| {
         let theirs = other.node_labels.get(key).filter(|theirs| *theirs != value)?;

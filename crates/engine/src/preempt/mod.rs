@@ -25,7 +25,7 @@ use crate::world::store::{Store, Workload};
 /// Victims whose leaving makes the usage fit; empty when there is no such set.
 ///
 /// # Errors
-/// The rule that the victims break when they are checked again; no search should let that happen.
+/// The rule that the victims break in the second check: this is a fault of the search.
 pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Result<Vec<Target>, Breach> {
     let (targets, taken) = search(store, tree, options, ask);
     recheck::check(store, tree, options, ask, &targets, taken.as_deref()).map(|()| targets)

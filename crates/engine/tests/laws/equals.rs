@@ -19,7 +19,7 @@ fn place(spec: &WorkloadSpec) -> (i64, Millis, &str) {
     (-spec.priority, spec.queued_at, spec.uid.as_str())
 }
 
-/// Whether two ask for the same, of the same queue.
+/// Whether two workloads request the same from the same LocalQueue.
 fn are_equal(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     a.local_queue == b.local_queue && a.pod_sets == b.pod_sets && a.preempts == b.preempts
 }

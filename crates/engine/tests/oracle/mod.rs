@@ -35,7 +35,7 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// The workloads that were looked at.
+    /// The workloads that the oracle tried.
     pub(crate) fn heads(&self) -> BTreeSet<&String> {
         self.admitted.keys().chain(self.waiting.keys()).collect()
     }

@@ -29,7 +29,7 @@ impl PodState {
     /// settings of its `set`, which may not have been known when the pod was made.
     ///
     /// # Errors
-    /// [`PlacementError`]: it can never start as it was admitted.
+    /// [`PlacementError`]: the pod can never start as it was admitted.
     pub fn start_patch(
         &self,
         placements: &[Placement],
@@ -105,7 +105,7 @@ impl PodState {
         }}))
     }
 
-    /// Takes our finalizer away.
+    /// Patch that removes Berth's finalizer from a pod.
     #[must_use]
     pub fn release_patch(&self) -> Value {
         json!({"metadata": {

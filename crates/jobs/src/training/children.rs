@@ -59,7 +59,7 @@ pub enum RunError {
 /// Everything that a start creates, in the order of creation: the Jobs come last. It goes on from its last checkpoint.
 ///
 /// # Errors
-/// [`RunError`]: it can never start as it was admitted.
+/// [`RunError`]: the TrainingJob can never start as it was admitted.
 pub fn children(
     job: &TrainingJob,
     cards: &Cards,

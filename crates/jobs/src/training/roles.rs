@@ -29,7 +29,7 @@ pub fn role_names(job: &TrainingJob) -> Vec<String> {
 /// The roles of a TrainingJob, workers first.
 ///
 /// # Errors
-/// Everything that keeps their pods from being made, each with its field.
+/// Every fault of the spec that keeps pods of a role from being created, with its field.
 pub fn roles(job: &TrainingJob, cards: &Cards) -> Result<Vec<Role>, Vec<FieldError>> {
     let spec = &job.spec;
     let mut errors = Vec::new();

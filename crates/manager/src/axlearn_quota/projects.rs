@@ -115,7 +115,7 @@ fn named(id: &str, flags: &AxlearnQuotaFlags) -> Result<Project, String> {
 /// An id as a name of Kubernetes: lower case, and `-` for what no name may hold.
 ///
 /// # Errors
-/// Nothing is left of it, or it is too long.
+/// If the id has no character that a name may have, or is too long.
 pub(crate) fn name_of(id: &str) -> Result<String, String> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = id.chars().map(plain).collect();

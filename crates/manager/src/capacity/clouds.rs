@@ -96,7 +96,7 @@ impl Cloud {
     /// Tiers of the cloud, best first. `capacity_label` is the label by which the owner of the nodes marks tiers.
     ///
     /// # Errors
-    /// The label is missing where it must be chosen, or given where the cloud has labels of its own.
+    /// If the label is missing for nodes that only their owner labels, or is given for a cloud that sets its own labels.
     pub(crate) fn tiers(self, capacity_label: Option<&str>) -> Result<Vec<(CapacityTier, Nodes)>, String> {
         if capacity_label.is_some() && !matches!(self, Self::Aks | Self::BareMetal) {
             return Err(format!("{} labels its nodes itself; it is for aks and bare-metal only", self.as_str()));

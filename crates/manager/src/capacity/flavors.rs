@@ -8,7 +8,7 @@ use berth_jobs::parse_forbidden;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels, taints and tolerations that a ResourceFlavor may have, of each.
+/// Largest number of labels of a ResourceFlavor, and likewise of taints and of tolerations.
 const MOST: usize = 8;
 
 /// A table with the names of its flavors.

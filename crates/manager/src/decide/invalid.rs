@@ -186,7 +186,7 @@ fn flavor(flavor: &ResourceFlavor) -> Vec<FieldError> {
     faults
 }
 
-/// The name of the Cohort above, which may be none.
+/// Checks the name of the parent Cohort, which may be empty.
 fn above(path: &str, name: &str) -> Option<FieldError> {
     if name.is_empty() { None } else { illegal_name(path, name) }
 }

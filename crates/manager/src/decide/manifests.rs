@@ -127,7 +127,7 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
 /// Separates objects that matter to decisions, where these kinds are managed, from others.
 ///
 /// # Errors
-/// All that cannot be read: an answer about the rest would be one about another cluster.
+/// All objects that cannot be read: without them, the answer would be about another cluster.
 pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow::Result<Sorted> {
     let mut sorted = Sorted::default();
     let mut faults = Vec::new();

@@ -20,7 +20,7 @@ pub struct Seen {
     pub observation: Observation,
     /// For a complete list: which kind, by its number, and the epoch in which it was started.
     pub listed: Option<(usize, u64)>,
-    /// The room that it takes among objects on their way to the loop, until it is dropped.
+    /// Permit of the observation in the queue to the loop. Dropping the observation frees the permit.
     pub room: Option<OwnedSemaphorePermit>,
 }
 

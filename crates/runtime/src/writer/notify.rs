@@ -118,7 +118,7 @@ async fn turn(writer: &Writer, write: &Write, until: Instant) -> Result<(), Outc
 
 async fn patch(writer: &Writer, write: &Write, pod: Pod, annotations: &BTreeMap<String, String>) -> Outcome {
     let Pod { name, uid } = pod;
-    // The uid alone: a kubelet changes pods all the time, and nothing that it changes matters here.
+    // The precondition is the uid alone: a kubelet often changes pods, and its changes do not matter here.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
     let request = Request::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
     let key = ObjectKey { kind: Kind::Pod, namespace: write.key.namespace.clone(), name };

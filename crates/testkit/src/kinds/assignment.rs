@@ -225,7 +225,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         last_tried_flavor_idx,
     } = expect;
     diff.eq_if("representativeMode", representative_mode.as_ref(), || report.mode.as_str().to_owned());
-    // Absent is 0; upstream compares it as part of a complete assignment, which a case with usage has.
+    // An absent level of borrowing is 0. Upstream compares it in complete assignments only, and a case with usage has one.
     if borrowing.is_some() || usage.is_some() {
         diff.eq("borrowing", &borrowing.unwrap_or_default(), &report.borrowing);
     }

@@ -27,7 +27,7 @@ impl Served {
     /// Serves a certificate from the next handshake on; true when it is another than before.
     ///
     /// # Errors
-    /// When certificate and key do not make one; what was served before is served still.
+    /// If the certificate and the key do not match; the server then keeps its previous certificate.
     pub fn load(&self, pair: &Pair) -> Result<bool, rustls::Error> {
         if self.key.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|(old, _)| old == pair) {
             return Ok(false);

@@ -151,8 +151,8 @@ impl World {
         Some(Millis(at.0.saturating_add(interval)))
     }
 
-    /// Brings ledgers up to `now`: LocalQueues with an admission since the last time, and when the sampling interval is over all LocalQueues
-    /// under admission fair sharing. Planning does so by itself.
+    /// Brings ledgers up to `now`: LocalQueues with an admission since the last time, and when the sampling interval is over all LocalQueues under
+    /// admission fair sharing. Planning also does so, without this call.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
         let ordered: Vec<QueueId> = self.store.queues.ids().filter(|queue| self.has_lanes(*queue)).collect();
