@@ -77,7 +77,7 @@ struct Workload {
     owner: String,
     /// The uid of its job, as its label has it.
     job_uid: String,
-    /// The owner that it has, or had before its reference was removed.
+    /// The Workload's owner, or its last owner if the reference was removed.
     origin: String,
     /// True if the owner is of a kind that Berth starts and stops.
     of_known_kind: bool,

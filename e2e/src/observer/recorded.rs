@@ -49,7 +49,7 @@ pub(super) struct Recorded {
     pub(super) total: u64,
     /// Kinds that have been listed.
     listed: BTreeSet<&'static str>,
-    /// Revisions (after the first, up to and with the second) of which a list shows only the objects that were left at its end.
+    /// Spans of revisions (first exclusive, last inclusive) of which a list shows only the objects that existed at the end.
     blind: Vec<(u64, u64)>,
     /// Kinds that are being listed, with the newest revision that was seen before.
     listing: BTreeMap<&'static str, u64>,

@@ -53,7 +53,7 @@ pub(crate) async fn preempted(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Suspended by its user: its pods go, the quota is free, and it resumes.
+/// A user suspends a TrainingJob: its pods end, its quota is free, and the job can be resumed.
 pub(crate) async fn suspended(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("suspended").await?;
     let s = &scenario;

@@ -25,22 +25,22 @@ fn store(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "berth.dev/v1alpha1", "kind": "CheckpointStore", "metadata": {"name": name}, "spec": spec})
 }
 
-/// In a store that speaks S3.
+/// A TrainingJob keeps its checkpoints in a store with the S3 protocol.
 pub(crate) async fn kept_in_s3(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-store", &Bucket::S3(S3::start("checkpoints").await?)).await
 }
 
-/// In a store that speaks the protocol of Google Cloud Storage, which has times in seconds.
+/// A TrainingJob keeps its checkpoints in a store with the protocol of Google Cloud Storage, whose times are in seconds.
 pub(crate) async fn kept_in_gcs(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-gcs", &Bucket::Gcs(Gcs::start(stage.plane.folder(), "checkpoints").await?)).await
 }
 
-/// In a folder that Berth sees as well: the trainer writes files there.
+/// A TrainingJob keeps its checkpoints as files in a folder that Berth can also read.
 pub(crate) async fn kept_in_files(stage: &Stage) -> Result<()> {
     kept(stage, "checkpoint-files", &Bucket::Folder(Folder::make(stage.plane.folder(), "checkpoints")?)).await
 }
 
-/// In a store that speaks the protocol of Azure, by that program.
+/// A TrainingJob keeps its checkpoints in a store with the protocol of Azure, served by Azurite.
 pub(crate) async fn kept_in_azure(stage: &Stage, program: &Path) -> Result<()> {
     let azure = Azure::start(program, stage.plane.folder(), "checkpoints").await?;
     kept(stage, "checkpoint-azure", &Bucket::Azure(azure)).await
@@ -174,7 +174,7 @@ pub(crate) async fn refused_or_told(stage: &Stage) -> Result<()> {
         "{why}"
     );
     s.warned("lost", "CheckpointStoreNotFound", &[&s.name("none")]).await?;
-    // A Secret that Berth has no right to read, let alone one of a tenant.
+    // The store names a Secret that Berth has no right to read.
     let closed =
         json!({"s3": {"bucket": "abc", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "somebody-elses"});
     s.apply(&store(&s.name("none"), &closed)).await?;

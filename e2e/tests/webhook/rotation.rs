@@ -46,7 +46,7 @@ async fn bundle(client: &Client) -> Result<ByteString> {
     Ok(serde_json::from_value(webhook["clientConfig"]["caBundle"].clone())?)
 }
 
-/// Trusts these authorities.
+/// TLS configuration of a client that trusts these authorities.
 fn trusting(authorities: &[u8]) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authorities) {

@@ -53,7 +53,7 @@ fn wrong(count: i32, set: &PodSet, status: &WorkloadStatus, shrinks: bool) -> Op
     (count > all && !shrinks).then(|| format!("must not be more than its pod set has: {all}"))
 }
 
-/// Whether its pod sets may become smaller while it holds quota for more: those of an elastic job, and of a TrainingJob.
+/// Whether the pod sets of a Workload may become smaller while it holds quota for more: true for elastic jobs and TrainingJobs.
 fn may_shrink(workload: &Workload) -> bool {
     let annotations = workload.metadata.annotations.as_ref();
     let elastic = annotations.and_then(|all| all.get(ELASTIC_JOB)).is_some_and(|value| value == "true");

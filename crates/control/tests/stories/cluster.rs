@@ -111,9 +111,9 @@ pub struct Cluster {
     pub job_sets_run: bool,
     /// Fields that a policy of the cluster adds to the spec of each Job as it is made.
     pub adds_to_jobs: Option<Value>,
-    /// Since when pods are counted: those without the label of managed pods that are older are left alone.
+    /// Time since which pods are counted: older pods without the label of managed pods do not count.
     pub pods_counted_since: Option<Timestamp>,
-    /// A watch tells first that a pod has left it, and then the other one that it has come.
+    /// If a pod moves between two watches, the one that it leaves reports first.
     pub leaves_first: bool,
     /// Time since when the namespace is being deleted.
     ends: Option<Timestamp>,

@@ -248,7 +248,7 @@ fn workload_whose_job_left_its_queue_reports_the_reason() {
     assert!(cluster.is("t", "Admitted") && cluster.job("t")["status"]["active"] == 1, "{:?}", cluster.writes);
 }
 
-/// The name of a Workload that does not exist is mended once the job has stopped, and the job waits with the Workload that it had.
+/// A job names a Workload that does not exist. The user corrects the name after the job has stopped, and the job waits with its previous Workload.
 #[test]
 fn job_with_corrected_prebuilt_workload_name_regains_its_own_workload() {
     let mut cluster = running();

@@ -188,7 +188,7 @@ fn scaling_restarts_reach_same_end_after_failed_or_lost_writes() {
     ];
     for (fault, what) in every_fault(&purposes) {
         let mut cluster = held_small(saving("a"));
-        // Every fault meets a scale-up, and then a scale-down.
+        // Each fault occurs during a scale-up, and again during a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         for step in [700, 800, 900, 1_000] {

@@ -39,7 +39,7 @@ fn victim_is_evicted_once_and_returns_when_preemptor_is_gone() {
 #[test]
 fn victim_stopped_right_after_start_keeps_quota_until_pods_end() {
     let mut cluster = lent_out();
-    // The controller has made pods and has not said so yet.
+    // The Job controller has created pods, and the Job's status does not count them yet.
     cluster.controller_sleeps = true;
     cluster.edit(
         Kind::JOB,

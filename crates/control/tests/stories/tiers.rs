@@ -202,7 +202,7 @@ fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
     cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"), "a job that any node will do for is not held up");
-    // Not even after a restart, which reads what the policy's status shows.
+    // Nor is such a job held up after a restart, which reads the policy's status.
     cluster.restart();
     cluster.put(Kind::JOB, accepting("c", "reserved,on-demand"));
     cluster.put(Kind::JOB, picky("d"));

@@ -76,7 +76,8 @@ impl Store {
         heirs.filter(wrong).map(|workload| format!("{} is not charged what it has more", workload.uid)).collect()
     }
 
-    /// Whether an old slice and its replacement slice both hold quota. That ends by itself, and neither may be preempted meanwhile.
+    /// Whether an old slice and its replacement slice both hold quota. This state ends by itself, and meanwhile neither of the two slices may be
+    /// preempted.
     pub(crate) fn is_handing_over(&self, workload: &Workload) -> bool {
         if self.slices.is_empty() {
             return false;

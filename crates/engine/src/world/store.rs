@@ -70,7 +70,7 @@ pub(crate) enum Place {
     Until(Millis),
     /// Blocked from outside.
     Blocked,
-    /// Popped, being scheduled.
+    /// Taken from the queue for the current cycle.
     InFlight,
 }
 

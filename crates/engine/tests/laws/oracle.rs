@@ -20,7 +20,7 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 /// Number of rounds in which victims leave and all workloads are looked at again.
 const ROUNDS: usize = 5;
 
-/// With the gates off that are off in the world of that seed, as far as the oracle knows them.
+/// Turns off the feature gates that are off in the world of the seed, as far as the oracle knows them.
 fn gated(mut objects: Objects, seed: u64) -> Objects {
     let known = gates(seed);
     objects.options.gates = Gates { flavor_fungibility: true, recompute_overlap: true, park_equals: true, ..known };

@@ -50,7 +50,7 @@ pub struct Membership {
     maker: Option<Box<(Box<str>, Box<str>)>>,
 }
 
-/// One state of a pod.
+/// State of a pod, as far as Berth uses it.
 #[derive(Clone, Debug)]
 pub struct PodState {
     /// `metadata.uid`.

@@ -61,7 +61,7 @@ impl Cluster {
         self.objects[job]["metadata"]["deletionTimestamp"].is_string()
     }
 
-    /// Writes its status, where that differs.
+    /// Writes the status of the JobSet, if it has changed.
     fn count_jobs(&mut self, key: &ObjectKey, set: &Value, jobs: &[ObjectKey]) -> bool {
         let wanted = set["spec"]["replicatedJobs"].as_array().cloned().unwrap_or_default();
         let replicas = |entry: &Value| entry["replicas"].as_u64().unwrap_or(1);

@@ -62,7 +62,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The search for victims for all cells that an assignment found and lacks. Other cells get a search each.
+/// The search for victims for all cells that an assignment found and lacks. Every other cell gets its own search.
 struct Contest {
     needs: Vec<CellId>,
     usage: Usage,
