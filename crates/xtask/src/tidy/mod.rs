@@ -11,6 +11,7 @@ mod layout;
 mod purity;
 mod renamed;
 mod requirements;
+mod shown;
 mod source;
 mod text;
 mod tree;

@@ -1,0 +1,70 @@
+//! The tests that show the rows of a page: a data file with the rows of the page, and with files and their tests below each row.
+
+use std::collections::BTreeMap;
+
+use super::requirements::unknown_tests;
+use super::{Finding, Tree};
+
+/// Tests of one row.
+struct Entry<'a> {
+    line: usize,
+    section: &'a str,
+    row: &'a str,
+    /// Files, each with the names of tests, scenarios or cases in it.
+    files: Vec<(&'a str, Vec<&'a str>)>,
+}
+
+/// Rows of a data file that have at least one test, by section and first cell.
+pub(super) struct Shown<'a>(BTreeMap<(&'a str, &'a str), usize>);
+
+impl Shown<'_> {
+    /// Whether a test shows a row.
+    pub(super) fn has(&self, section: &str, row: &str) -> bool {
+        self.0.contains_key(&(section, row))
+    }
+
+    /// Faults of rows that the page does not have.
+    pub(super) fn without_a_row(&self, file: &str, is_row: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
+        let strange = self.0.iter().filter(|((section, row), _)| !is_row(section, row));
+        strange.map(|((_, row), line)| Finding::new(file, *line, format!("the page has no row {row}"))).collect()
+    }
+}
+
+/// Reads a data file. A heading as on the page begins a section, `= name` a row, a line without indentation a file, and a line with two spaces a test in it.
+pub(super) fn read<'a>(tree: &'a Tree, file: &str) -> (Shown<'a>, Vec<Finding>) {
+    let Some(text) = tree.text(file) else {
+        return (Shown(BTreeMap::new()), vec![Finding::new(file, 0, "is missing")]);
+    };
+    let mut found = Vec::new();
+    let mut section = "";
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with("# ")) {
+        let mut add = |message: &str| found.push(Finding::new(file, index + 1, message));
+        if line.starts_with("## ") {
+            section = line;
+        } else if let Some(row) = line.strip_prefix("= ") {
+            entries.push(Entry { line: index + 1, section, row, files: Vec::new() });
+        } else if let Some(entry) = entries.last_mut() {
+            match (line.strip_prefix("  "), entry.files.last_mut()) {
+                (None, _) => entry.files.push((line, Vec::new())),
+                (Some(test), Some((_, tests))) => tests.push(test),
+                (Some(_), None) => add("a test stands below its file"),
+            }
+        } else {
+            add("a file stands below its row");
+        }
+    }
+    let mut rows = BTreeMap::new();
+    for entry in entries {
+        let mut add = |message: String| found.push(Finding::new(file, entry.line, message));
+        let quoted = |names: &[&str]| names.iter().map(|name| format!(" `{name}`")).collect::<String>();
+        let cell: Vec<String> = entry.files.iter().map(|(path, tests)| format!("`{path}`{}", quoted(tests))).collect();
+        unknown_tests(tree, &cell.join("; ")).into_iter().for_each(&mut add);
+        if entry.files.iter().all(|(_, tests)| tests.is_empty()) {
+            add(format!("{} has no test", entry.row));
+        } else if rows.insert((entry.section, entry.row), entry.line).is_some() {
+            add(format!("{} stands here twice", entry.row));
+        }
+    }
+    (Shown(rows), found)
+}
