@@ -202,7 +202,7 @@ pub fn charge(workload: &Value) -> Usage {
             let flavor = set.get("flavors").and_then(|f| f.get(resource)).and_then(Value::as_str);
             let (Some(flavor), Some(mut amount)) = (flavor, thousandths(amount)) else { continue };
             if let Some(count) = count.filter(|c| *c > 0) {
-                // An admission after some pods were over counts only the others.
+                // An admission that was made after some pods had ended counts only the remaining pods.
                 let left = (asked.unwrap_or(count) - reclaimed).clamp(0, count);
                 amount = amount * left / count;
             }

@@ -226,7 +226,7 @@ fn queue_above_its_borrowing_limit_keeps_negative_free_quota() {
 }
 
 #[test]
-fn negative_quota_reserved_in_a_cycle_is_released_exactly() {
+fn queue_over_its_limits_keeps_exact_usage_after_a_cycle() {
     // A high borrowing limit lets the head look for victims; its further request is more than the queue may have.
     let options = Options { departures: Departures::NONE, ..Options::default() };
     let mut world = world(options, vec![queue("q", Some("c"), 2, Some(9)), queue("r", Some("c"), 9, None)]);

@@ -123,7 +123,7 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
     objects
 }
 
-/// A workload of a small world; amount 0 only waits.
+/// A workload of a small world. A workload with an empty request (`asked` is 0) is always a pending one.
 #[derive(Clone, Copy)]
 struct Kind {
     queue: usize,

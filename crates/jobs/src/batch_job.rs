@@ -261,8 +261,8 @@ fn accepts_fewer(job: &Job) -> bool {
     annotation(&job.metadata, labels::JOB_MIN_PARALLELISM).is_some()
 }
 
-/// Whether a job has as few pods as its Workload allowed. The annotation may have been lost meanwhile. The number of pods of a job that never
-/// had the annotation is its user's.
+/// Whether a job has fewer pods than its Workload asks for, within what the Workload allows. The Workload decides, because a client may have
+/// removed the job's annotation `job-min-parallelism`. Without that annotation in the Workload, the user has chosen the number of pods.
 fn ran_in_part(spec: &JobSpec, original: &TemplateParts) -> bool {
     original.min_count.is_some_and(|least| (least..original.count).contains(&pod_count(spec)))
 }

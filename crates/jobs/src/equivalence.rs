@@ -57,7 +57,7 @@ pub struct Standing<'a> {
 /// Whether a job with the pod sets `job` is the one that the Workload with the pod sets `workload` was made from: names
 /// in order, counts and containers are equal, tolerations too while it is not admitted. Under a reservation, a pod set that accepts
 /// fewer pods runs with the admitted count; that of a suspended job may still have the count of the spec. Any other pod set keeps its
-/// own count: the admitted count leaves out pods that were over when the quota was given, and a start does not change the job for them.
+/// own count: the admitted count leaves out pods that had ended when the quota was reserved, and a start does not change the job for them.
 #[must_use]
 pub fn pod_sets_equivalent(job: &[PodSetDigest], workload: &[PodSetDigest], standing: Standing<'_>) -> bool {
     let spec_counts = BTreeMap::new();

@@ -223,7 +223,7 @@ impl JobKind for JobSet {
     }
 
     fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
-        // Quota of Jobs that are over was given to other workloads, if nothing could run these Jobs again.
+        // The quota of Jobs that have ended was given to other workloads, if nothing could run these Jobs again.
         let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
         if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
             return Vec::new();

@@ -40,7 +40,7 @@ impl TemplateParts {
         "/spec/schedulingGates",
     ];
 
-    /// The parts of a template, for `count` pods.
+    /// The parts of a pod template that starting a job changes, and `count` as the number of pods.
     #[must_use]
     pub fn of(template: &PodTemplateSpec, count: i32) -> Self {
         let metadata = template.metadata.as_ref();

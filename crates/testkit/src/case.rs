@@ -170,7 +170,7 @@ where
     Ok(Some(Option::<T>::deserialize(deserializer)?.unwrap_or_default()))
 }
 
-/// A value in a form that names all its keys.
+/// Decodes a value of a case into a type that refuses unknown keys. Null counts as an empty map.
 ///
 /// # Errors
 /// If the value has an unknown key, or a value of a wrong type.

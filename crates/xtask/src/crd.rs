@@ -11,7 +11,7 @@ use crate::v1beta1;
 const HEADER: &str = "# Generated from crates/api by `make crds`; do not edit.\n";
 const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
-/// The file of a kind.
+/// The text of the CRD file of a kind.
 pub(crate) fn yaml(kind: &Kind) -> Result<String> {
     let body = serde_saphyr::to_string(&in_order(definition(kind)?))?;
     Ok(format!("{HEADER}{body}"))

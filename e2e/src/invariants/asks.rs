@@ -10,7 +10,7 @@ use crate::quota_tree::thousandths;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     name: String,
-    /// Pods of a job; for a Workload the pods that its reservation covers, whether they are over or not.
+    /// Pods of a job; for a Workload the pods that its reservation covers, ended pods included.
     pods: i128,
     /// Names, images, requests and limits of init containers and containers, in order.
     containers: String,
@@ -75,7 +75,7 @@ pub(super) fn of_workload(workload: &Value) -> Vec<Ask> {
         let name = text(set, "/name");
         let asked = number(set, "/count").unwrap_or(1);
         let over = named("/status/reclaimablePods", name).unwrap_or(0);
-        // An admission after some pods were over counts only the others.
+        // An admission that was made after some pods had ended counts only the remaining pods.
         let given = named("/status/admission/podSetAssignments", name).map_or(asked, |given| given + over);
         let template = set.get("template").unwrap_or(&Value::Null);
         Ask { name: name.to_owned(), pods: given.min(asked), containers: containers(template) }

@@ -41,7 +41,7 @@ impl Judge {
     pub(super) fn check_covered(&mut self, owner: &str) {
         let mut own = self.workloads.values().filter(|w| w.owner == owner && !w.finished).peekable();
         if own.peek().is_none() {
-            // It is over, or its Workload was deleted with it: L4 judges the rest of its pods.
+            // The TrainingJob has ended, or its Workload was deleted with it: L4 judges the remaining pods.
             return;
         }
         let most = own.filter(|w| w.reserved).map(|w| w.pods).max().unwrap_or(0);

@@ -57,7 +57,7 @@ fn held_back(object: &Value) -> bool {
         || items(object, "/status/conditions").iter().any(on_hold)
 }
 
-/// Number of pods of its reservation, or, without those that are over, of pods for which it is still charged.
+/// Number of pods in the reservation of a Workload; with `without_over`, only of the pods that have not ended.
 fn pods(object: &Value, without_over: bool) -> usize {
     let count = |list: &str, name: &str| {
         let found = items(object, list).iter().find(|entry| text(entry, "/name") == name);

@@ -46,7 +46,7 @@ fn l1_job_started_for_other_pods_than_admitted_is_reported() {
         story.see(JOB, asking(false, "berth", cpu, pods));
         assert_eq!(story.broken(), expected, "{pods} pods of {cpu} under {}", workload["spec"]);
     }
-    // Some of its pods were over when it was admitted again.
+    // Some of the Workload's pods had ended when it was admitted again.
     let mut again = made_for("1", 3, 2);
     again["status"]["reclaimablePods"] = json!([{"name": "main", "count": 1}]);
     let mut story = Story::new();

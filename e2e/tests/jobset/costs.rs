@@ -27,17 +27,17 @@ const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
 /// Writes for a Job that is alone, its Workload included: the Workload is created, gets quota and is admitted at once, is started, ready,
-/// finished, and released. The second number is the most statuses of a queue: one waits, it runs, and it is over.
+/// finished, and released. The second number is the most statuses of a queue: the Job waits, it runs, and it has ended.
 const ALONE: (u64, u64) = (6, 3);
 /// The two numbers for a JobSet of eight Jobs that is alone: its Workload may be written once in between with the Jobs that have succeeded. One more
 /// write comes where a slow machine takes longer from the end of the first Job to that of the JobSet than Berth waits for more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 
-/// Statuses written to the Workload of either: it is admitted, its pods are ready, and it is over.
+/// Statuses written to the Workload of the Job or JobSet: it is admitted, its pods are ready, and it has finished.
 const TOLD_ALONE: u64 = 3;
 
-/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it writes that pods are over.
+/// Jobs of a JobSet that end one after another, further apart than Berth waits for more ends before it writes that pods have ended.
 const ENDS: u64 = 4;
 const APART_MS: u64 = 8_000;
 

@@ -103,7 +103,7 @@ fn refused_with(written: kube::Result<DynamicObject>, patch: &Value, words: [&st
     Ok(())
 }
 
-/// Quota of pods that are over is not taken again: two of three pods have ended, and another job has their quota.
+/// Quota of ended pods is not taken again: two of three pods have ended, and another job has their quota.
 async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waves").endless().spec(&json!({"parallelism": 2, "completions": 3}))).await?;
     s.admitted("waves").await?;

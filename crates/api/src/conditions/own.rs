@@ -91,7 +91,7 @@ pub mod own_reasons {
         REQUEST_FAILED = "RequestFailed";
         /// TrainingJob CheckpointStoreUnavailable=False.
         AVAILABLE = "Available";
-        /// TrainingJob Elastic=True: by how much it grows and shrinks.
+        /// TrainingJob Elastic=True: the message has the bounds, steps and pauses of the number of workers.
         SCALE_POLICY = "ScalePolicy";
         /// TrainingJob Elastic=False: partial admission is off.
         PARTIAL_ADMISSION_OFF = "PartialAdmissionOff";

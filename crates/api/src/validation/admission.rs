@@ -7,7 +7,7 @@ use crate::labels::ELASTIC_JOB;
 use crate::{PodSet, Workload, WorkloadStatus, berth};
 
 /// Faults of a Workload's admission against its pod sets, while it reserves quota. The admission must have each pod set once and no other, with
-/// an allowed number of pods. The number may include pods that are over by now, because they were not when the quota was given.
+/// an allowed number of pods. The number may include pods that have ended since the quota was reserved.
 pub fn misfit(workload: &Workload) -> Vec<FieldError> {
     let reserved = workload.status.as_ref().filter(|status| is_true(&status.conditions, types::QUOTA_RESERVED));
     let Some((status, admission)) = reserved.and_then(|status| Some((status, status.admission.as_ref()?))) else {

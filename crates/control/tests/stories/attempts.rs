@@ -1,4 +1,4 @@
-//! A JobSet that is restarted: Jobs of it that were over run again.
+//! A JobSet that is restarted: its Jobs that had ended run again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job, merge};
 use crate::stories::one_queue;
 
-/// The change of a Job's status when a pod is over: a pod succeeds, an index succeeds, or an index fails without a retry.
+/// The change of a Job's status when a pod has ended: a pod succeeds, an index succeeds, or an index fails without a retry.
 const ENDS: [(&str, &str); 3] =
     [("NonIndexed", "succeeded"), ("Indexed", "completedIndexes"), ("Indexed", "failedIndexes")];
 
@@ -17,7 +17,7 @@ fn four(mode: &str) -> Value {
     object
 }
 
-/// A pod of the Job is over, the other three run.
+/// One pod of the Job ends, the other three run.
 fn end_one(cluster: &mut Cluster, field: &str) {
     let mut status = json!({"active": 3, "ready": 3});
     status[field] = if field == "succeeded" { json!(1) } else { json!("0") };
@@ -171,7 +171,7 @@ fn jobset() -> Value {
             {"name": "trainer", "replicas": 3, "template": template}]}})
 }
 
-/// Report of the JobSet's controller: it follows `spec.suspend`, and so many Jobs of each kind are over.
+/// Report of the JobSet's controller: it follows `spec.suspend`, and `over` Jobs of each of the two replicatedJobs have ended.
 fn report(cluster: &mut Cluster, over: (i32, i32)) {
     let suspended = is_suspended(cluster, Kind::JOB_SET);
     let job = |name: &str, all: i32, over: i32| {

@@ -105,7 +105,7 @@ fn ten(follows: bool) -> Value {
     object
 }
 
-/// Indexes of it are over, and so many pods run.
+/// The indexes `completed` of the Job have ended, and `active` pods run.
 fn end_indexes(cluster: &mut Cluster, completed: &str, active: i32) {
     let status = json!({"status": {"completedIndexes": completed, "active": active, "ready": active}});
     cluster.edit(Kind::JOB, "team", "a", &status);

@@ -437,7 +437,7 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
 
 /// A pod of another controller that names no queue yet: the webhook has gated it because of the annotation `pod-suspending-parent`.
 #[test]
-fn pod_held_by_its_parent_starts_with_a_queue_name() {
+fn pod_gated_for_its_parent_starts_once_it_names_a_queue() {
     let mut cluster = pod_queue("1");
     let mut held = pod("a", "1");
     held["metadata"]["labels"] = json!({"kueue.x-k8s.io/managed": "true"});

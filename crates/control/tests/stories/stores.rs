@@ -292,7 +292,7 @@ fn checkpoints_of_former_store_are_neither_resumed_nor_deleted() {
         assert_eq!(cluster.training("a")["status"]["checkpoint"]["latest"]["path"], "s3://b/all/team/a/step-30");
         cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": true}}));
         cluster.pass(40);
-        // The checkpoints there have the same names, and one has an unknown name.
+        // The new bucket has two checkpoints: `step-30`, as the old bucket has, and `step-29`, which the old bucket lacks.
         for step in [29, 30] {
             save_in(&mut cluster, "c", "a", step);
         }

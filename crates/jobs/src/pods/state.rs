@@ -110,7 +110,7 @@ pub struct PodState {
     pub message: Option<Box<str>>,
     /// The scheduler's words when it found no node.
     pub unschedulable: Option<Box<str>>,
-    /// Deletion is over for its node: only finalizers keep it.
+    /// True if the node has ended the pod's deletion: only finalizers keep the pod.
     gone: bool,
     /// Other finalizers.
     pub(super) others: Box<[Box<str>]>,

@@ -92,13 +92,13 @@ pub struct Past {
 }
 
 impl Past {
-    /// As it was noted.
+    /// Reads the times from the text of [`Self::text`]; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// As it is noted.
+    /// The times as a text, for an annotation.
     #[must_use]
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -116,7 +116,7 @@ pub struct Scale {
     pub at: Timestamp,
     /// Uid of the Workload that held their quota.
     pub workload: String,
-    /// For a note on a Workload: its number of evictions at that time. The note is void after the next eviction.
+    /// Number of evictions of the Workload at that time, if the annotation is on a Workload. The annotation is void after the next eviction.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evictions: i32,
 }
@@ -127,24 +127,24 @@ const fn is_zero(evictions: &i32) -> bool {
 }
 
 impl Scale {
-    /// As it was noted.
+    /// Reads the change from the value of the annotation `berth.dev/last-scale`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// As the annotations of the object on which it is noted have it.
+    /// The annotation with the change, for the Job of the workers or for the Workload.
     fn noted(&self) -> Value {
         json!({labels::LAST_SCALE: serde_json::to_string(self).unwrap_or_default()})
     }
 
-    /// The merge patch of the object on which it is noted.
+    /// The merge patch that adds the annotation with the change to the Job of the workers or to the Workload.
     #[must_use]
     pub fn note(&self) -> Value {
         json!({"metadata": {"annotations": self.noted()}})
     }
 
-    /// The merge patch of the Job that runs the workers: their number and the note, in one write.
+    /// The merge patch of the Job that runs the workers: their number and the annotation with the change, in one write.
     #[must_use]
     pub fn patch(&self) -> Value {
         json!({

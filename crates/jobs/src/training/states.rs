@@ -67,13 +67,13 @@ pub struct TrainingEnd {
 }
 
 impl TrainingEnd {
-    /// As it was noted.
+    /// Reads the end from the value of the annotation `berth.dev/training-end`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The merge patch of the Workload on which it is noted.
+    /// The merge patch that adds the annotation with the end to the Workload.
     #[must_use]
     pub fn note(&self) -> Value {
         json!({"metadata": {"annotations": {labels::TRAINING_END: serde_json::to_string(self).unwrap_or_default()}}})

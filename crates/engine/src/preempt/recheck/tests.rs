@@ -58,7 +58,7 @@ impl Court {
         *self.world.store.by_uid.get(uid).unwrap()
     }
 
-    /// The result of `act` for the plea.
+    /// The result of `act` for the preemption query.
     fn hear<R>(&mut self, act: impl FnOnce(&Store, &mut Tree, &Options, &Ask<'_>) -> R) -> R {
         let (id, cell) = (self.id("asks"), self.world.store.intern_cell("f", "cpu"));
         let (needs, usage) = ([cell], [(cell, self.asked)]);
@@ -184,7 +184,7 @@ fn final_victim_set_above_borrowing_threshold_is_refused() {
         Preemption { borrow_within_cohort: true, max_priority_threshold: Some(3), ..queues[0].preemption };
     let mut workloads = workloads();
     workloads.retain(|workload| ["asks", "one", "two", "high"].contains(&workload.uid.as_str()));
-    // The plea is 3 of an own quota of 2, with `b` at 4 of the cohort's 5.
+    // `asks` requests 3 of the 2 that its queue owns, while queue `b` uses 4 of the cohort's 5.
     let mut court = Court::new(Options::default(), queues, workloads, 3);
     assert_eq!(court.judge(&[("one", BORROWED)]), Ok(()));
     assert_eq!(court.judge(&[("two", BORROWED), ("high", BORROWED)]), Err(Breach::Right), "above the threshold");
