@@ -141,7 +141,7 @@ pub(crate) const ALL: &[Kind] = &[
         kind: "MultiKueueCluster",
         plural: "multikueueclusters",
         short_names: &["mkc"],
-        description: "How to reach one worker cluster.",
+        description: "Connection to one worker cluster.",
         spec: document::<api::MultiKueueClusterSpec>,
         status: Some(document::<api::MultiKueueClusterStatus>),
         columns: &[
@@ -167,7 +167,7 @@ pub(crate) const ALL: &[Kind] = &[
         kind: "ProvisioningRequestConfig",
         plural: "provisioningrequestconfigs",
         short_names: &["prc"],
-        description: "How an autoscaler is asked for the capacity of a workload.",
+        description: "Settings of the ProvisioningRequests by which Berth asks an autoscaler for the capacity of a workload.",
         spec: document::<api::ProvisioningRequestConfigSpec>,
         ..PLAIN
     },
@@ -175,7 +175,7 @@ pub(crate) const ALL: &[Kind] = &[
         kind: "CheckpointStore",
         plural: "checkpointstores",
         short_names: &["cps"],
-        description: "A place where trainings keep their checkpoints.",
+        description: "A CheckpointStore declares where TrainingJobs keep their checkpoints.",
         spec: document::<api::berth::CheckpointStoreSpec>,
         columns: &[("Prefix", "string", ".spec.prefix", 0), ("Age", "date", ".metadata.creationTimestamp", 0)],
         ..OWN
@@ -184,7 +184,7 @@ pub(crate) const ALL: &[Kind] = &[
         kind: "QueuePolicy",
         plural: "queuepolicies",
         short_names: &["qp"],
-        description: "Capacity tiers and limits of some ClusterQueues.",
+        description: "A QueuePolicy sets capacity tiers, admission limits and bounds of preemption for some ClusterQueues.",
         spec: document::<api::berth::QueuePolicySpec>,
         status: Some(document::<api::berth::QueuePolicyStatus>),
         columns: &[
@@ -218,7 +218,7 @@ pub(crate) const ALL: &[Kind] = &[
         plural: "trainingjobs",
         short_names: &["tj"],
         namespaced: true,
-        description: "A distributed training that is queued, admitted, run and resumed as a whole.",
+        description: "A TrainingJob is a distributed training that Berth queues, admits, runs and resumes as a unit.",
         spec: document::<api::berth::TrainingJobSpec>,
         status: Some(document::<api::berth::TrainingJobStatus>),
         columns: &[
@@ -251,7 +251,7 @@ pub(crate) const ALL: &[Kind] = &[
         plural: "workloads",
         short_names: &["kwl", "kueueworkload", "kueueworkloads"],
         namespaced: true,
-        description: "The queueing view of a job: what it asks for and what it was given.",
+        description: "A request of a job for quota, and the state of its admission.",
         spec: document::<api::WorkloadSpec>,
         status: Some(document::<api::WorkloadStatus>),
         columns: &[

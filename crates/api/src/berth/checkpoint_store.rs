@@ -8,11 +8,12 @@ use crate::rules::telling;
 
 root_object! {
     @in (crate::berth)
-    /// A place for checkpoints. Each TrainingJob that names it has the part below prefix, namespace and its own name.
+    /// A CheckpointStore declares where TrainingJobs keep their checkpoints. Each TrainingJob that names the store uses the folder
+    /// `<prefix>/<namespace>/<name of the TrainingJob>`.
     CheckpointStore, "checkpointstores", ClusterResourceScope, spec: CheckpointStoreSpec
 }
 
-/// Where a store is.
+/// Rule of the address of a store.
 const ENDPOINT: Text = Text {
     what: "an address",
     size: (1, 512),
@@ -33,7 +34,7 @@ const BUCKET: Text = Text {
     shape: "lower case letters, digits, -, _ and ., beginning and ending with a letter or digit",
     pattern: "^[a-z0-9][a-z0-9._-]*[a-z0-9]$",
 };
-/// Name of a bucket of Google's.
+/// Name of a bucket of Google Cloud Storage.
 const GCS_BUCKET: Text = Text { size: (3, 222), ..BUCKET };
 /// Name of a region.
 const REGION: Text = Text { what: "a name", size: (1, 63), shape: "letters, digits and -", pattern: "^[A-Za-z0-9-]+$" };
@@ -82,46 +83,46 @@ const CERTIFICATES: Text = Text {
     ],
 ])))]
 pub struct CheckpointStoreSpec {
-    /// A bucket of S3, or of anything that speaks its protocol.
+    /// Bucket of S3, or of another server that implements the S3 API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Store>,
-    /// A bucket of Google Cloud Storage.
+    /// Bucket of Google Cloud Storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gcs: Option<GcsStore>,
-    /// A container of Azure Blob Storage.
+    /// Container of Azure Blob Storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure: Option<AzureStore>,
-    /// A folder that is mounted into Berth.
+    /// Folder that is mounted into Berth's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_system: Option<FileSystemStore>,
-    /// Prefix of every path, before namespace and job.
+    /// Prefix of the path of every checkpoint; the namespace and the name of the TrainingJob follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = PREFIX.bound(), "x-kubernetes-validations" = PREFIX.rule()))]
     pub prefix: Option<String>,
-    /// Secret of Berth's own namespace: `accessKeyId`, `secretAccessKey` and perhaps `sessionToken` for S3,
-    /// `serviceAccountKey` for GCS, `accountKey` for Azure. Without it, Berth's own identity is used.
+    /// Name of a Secret in Berth's own namespace, with the keys `accessKeyId`, `secretAccessKey` and optionally `sessionToken` for S3,
+    /// `serviceAccountKey` for GCS, `accountKey` for Azure. If absent, Berth uses the identity of its own pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub credentials_secret: Option<String>,
-    /// Certificates, as PEM, of authorities that vouch for the endpoint beside the usual ones.
+    /// PEM certificates of the authorities that Berth trusts for the endpoint, in addition to the public ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = CERTIFICATES.bound(), "x-kubernetes-validations" = CERTIFICATES.rule()))]
     pub ca_bundle: Option<String>,
 }
 
-/// A bucket of S3, or of anything that speaks its protocol.
+/// A bucket of S3, or of another server that implements the S3 API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["bucket"]))]
 pub struct S3Store {
-    /// Bucket.
+    /// Name of the bucket.
     #[schemars(extend("maxLength" = BUCKET.bound(), "x-kubernetes-validations" = BUCKET.rule()))]
     pub bucket: String,
-    /// Region; `us-east-1` when absent.
+    /// Region of the bucket; `us-east-1` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = REGION.bound(), "x-kubernetes-validations" = REGION.rule()))]
     pub region: Option<String>,
-    /// Where it is, when it is not Amazon's.
+    /// URL of the server, if the bucket is not Amazon's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
@@ -132,10 +133,10 @@ pub struct S3Store {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["bucket"]))]
 pub struct GcsStore {
-    /// Bucket.
+    /// Name of the bucket.
     #[schemars(extend("maxLength" = GCS_BUCKET.bound(), "x-kubernetes-validations" = GCS_BUCKET.rule()))]
     pub bucket: String,
-    /// Where it is, when it is not Google's.
+    /// URL of the server, if the bucket is not Google's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
@@ -146,30 +147,30 @@ pub struct GcsStore {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["account", "container"]))]
 pub struct AzureStore {
-    /// Storage account.
+    /// Name of the storage account.
     #[schemars(extend("maxLength" = ACCOUNT.bound(), "x-kubernetes-validations" = ACCOUNT.rule()))]
     pub account: String,
-    /// Container.
+    /// Name of the container.
     #[schemars(extend("maxLength" = BUCKET.bound(), "x-kubernetes-validations" = BUCKET.rule()))]
     pub container: String,
-    /// Where it is, when it is not the public cloud.
+    /// URL of the server, if the container is not in Azure's public cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = ENDPOINT.bound(), "x-kubernetes-validations" = ENDPOINT.rule()))]
     pub endpoint: Option<String>,
 }
 
-/// A folder that is mounted into Berth.
+/// A folder that is mounted into Berth's pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["path"]))]
 pub struct FileSystemStore {
-    /// Path of the folder in Berth's container, which is taken to be its path in the pods, too.
+    /// Path of the folder in Berth's container. The pods of TrainingJobs have to mount the folder at the same path.
     #[schemars(extend("maxLength" = FOLDER.bound(), "x-kubernetes-validations" = FOLDER.rule()))]
     pub path: String,
 }
 
 impl AzureStore {
-    /// The account's host for paths with folders: beside that for blobs, where the endpoint names one of a cloud of Azure's.
+    /// Host of the account for `abfss` addresses: in the cloud that the endpoint names, else in Azure's public cloud.
     fn host(&self) -> String {
         let host = self.endpoint.as_deref().and_then(|endpoint| endpoint.split('/').nth(2));
         let cloud = host.and_then(|host| host.strip_prefix(self.account.as_str())?.strip_prefix(".blob."));
@@ -178,7 +179,7 @@ impl AzureStore {
 }
 
 impl CheckpointStoreSpec {
-    /// Where a job's checkpoints are, as its pods know it.
+    /// The address of a job's checkpoints, as its pods get it in `BERTH_CHECKPOINT_URI`.
     #[must_use]
     pub fn uri(&self, namespace: &str, job: &str) -> String {
         let root = match (&self.s3, &self.gcs, &self.azure, &self.file_system) {

@@ -14,7 +14,7 @@ use crate::rules::{rules, telling, unique_told};
 
 root_object! {
     @in (crate::berth)
-    /// Capacity tiers and limits of some ClusterQueues.
+    /// A QueuePolicy sets capacity tiers, admission limits and bounds of preemption for some ClusterQueues.
     QueuePolicy, "queuepolicies", ClusterResourceScope, spec: QueuePolicySpec, status: QueuePolicyStatus
 }
 
@@ -26,31 +26,31 @@ root_object! {
     "one of the fields in [clusterQueues clusterQueueSelector] must be set",
 )])))]
 pub struct QueuePolicySpec {
-    /// Names of the ClusterQueues that it governs. A queue that two policies claim follows both.
+    /// Names of the ClusterQueues to which the policy applies. If several policies select a ClusterQueue, all of them apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("items" = NAME.schema(), "x-kubernetes-list-type" = "set"))]
     pub cluster_queues: Vec<String>,
-    /// Labels of further ClusterQueues that it governs; an empty selector selects all.
+    /// Label selector for further ClusterQueues to which the policy applies; an empty selector selects all ClusterQueues.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("properties" = selector()))]
     pub cluster_queue_selector: Option<LabelSelector>,
-    /// Tiers of capacity: which are taken in which order, and when a job goes on to the next.
+    /// Capacity tiers: their order for a job, and the conditions under which a job goes on to the next tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_tiers: Option<CapacityTiers>,
-    /// Limits of devices and priority per job, and of jobs that hold quota at once.
+    /// Admission limits: accelerators and priority of each job, and the number of jobs that hold quota at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionLimits>,
-    /// Bounds of preemption.
+    /// Bounds of preemption: which workloads a workload of the ClusterQueues may preempt, and for how long it is protected itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionBounds>,
-    /// Points of priority for waiting in the order of a queue's workloads; none when absent.
+    /// Points of priority that a workload gets for waiting, in the order of its ClusterQueue; none if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_time_bonus: Option<WaitingTimeBonus>,
-    /// Which WorkloadPriorityClass a job has by a label of its pods; as in Kueue when absent.
+    /// WorkloadPriorityClass of a job by a label of its pods; if absent, the priority is that of Kueue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_from_label: Option<PriorityFromLabel>,
-    /// Most that a ClusterQueue may borrow of each resource, in per cent of its nominal quota; a smaller `borrowingLimit` of the
-    /// queue holds.
+    /// Limit of the quota that a ClusterQueue may borrow of each resource, in percent of its nominal quota. A smaller `borrowingLimit` of the
+    /// ClusterQueue takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub borrowing_ratio_percent: Option<i32>,
@@ -111,20 +111,20 @@ fn longest_is_longest() -> Value {
     telling(&[[&rule, ".max", "max must not be shorter than initial", ": %s < %s'.format([self.max, self.initial])"]])
 }
 
-/// Points of priority for waiting. A workload that waits long enough goes before later ones of higher priority, so that none starves. The
-/// points only order pending workloads; they never allow a preemption.
+/// Points of priority for waiting. A workload that waits long enough goes before later workloads of higher priority, so that no workload
+/// starves. The points only order pending workloads; they never allow a preemption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["pointsPerHour"]))]
 pub struct WaitingTimeBonus {
-    /// Points of priority that an hour of waiting is worth.
+    /// Points of priority that a workload gets for each hour of waiting.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub points_per_hour: i32,
 }
 
-/// The priorities of jobs by a label of their pods. It is looked for on the pod templates of the Workload in their order, then on the
-/// Workload itself. A job without it, with a value that has no class here, or with a class that does not exist has the priority that it
-/// has in Kueue: by the label `kueue.x-k8s.io/priority-class`, else by the `priorityClassName` of its pods.
+/// Priorities of jobs by a label of their pods. Berth looks for the label on the pod templates of the Workload in their order, then on the
+/// Workload itself. If a job lacks the label, if its value has no class here, or if the class does not exist, the job has its priority in Kueue:
+/// by the label `kueue.x-k8s.io/priority-class`, else by the `priorityClassName` of its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["label", "classes"]))]
@@ -132,12 +132,12 @@ pub struct PriorityFromLabel {
     /// Key of the label.
     #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub label: String,
-    /// The classes by value of the label.
+    /// WorkloadPriorityClasses by value of the label.
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["value"]))]
     pub classes: Vec<LabelledClass>,
 }
 
-/// The class that a value of a label stands for.
+/// The WorkloadPriorityClass for one value of the label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["value", "workloadPriorityClass"]))]
@@ -150,12 +150,13 @@ pub struct LabelledClass {
     pub workload_priority_class: String,
 }
 
-/// Tiers of capacity: reserved, on demand, spot.
+/// Settings of the capacity tiers `reserved`, `on-demand` and `spot`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct CapacityTiers {
-    /// The tiers that jobs accept which name none and select none, best first; the queue's flavors as they come when absent.
+    /// Tiers, best first, of jobs that name no tiers and whose pods select no kind of capacity. If absent, Berth tries the flavors in the order
+    /// of the ClusterQueue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend(
         "items" = tier(),
@@ -163,16 +164,17 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = unique_told(),
     ))]
     pub default: Vec<String>,
-    /// The tiers of such jobs by a label of their pods: the first entry that fits takes the place of `default`.
+    /// Tiers of such jobs by a label of their pods. The first entry that fits a job replaces `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub default_for: Vec<DefaultFor>,
-    /// Treatment of selectors by which a job asks for a reservation or for spot itself. `Respect`, the default: they pin the job.
-    /// `Override`: they are removed with their tolerations while the job runs, and the job goes from tier to tier like any other.
+    /// Treatment of node selectors by which a job itself selects a reservation or spot nodes. `Respect`, the default: the selectors pin the job
+    /// to that tier. `Override`: Berth removes the selectors and their tolerations while the job runs, and the job falls back through the tiers
+    /// like any other job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Respect", "Override"], "default" = "Respect"))]
     pub selectors: Option<String>,
-    /// How long a started job may lack nodes before it goes on, by tier; ten minutes when absent.
+    /// Time, by tier, for which a started job may lack nodes before it goes on to the next tier; ten minutes if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 3,
@@ -184,10 +186,10 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = by_tier(),
     ))]
     pub patience: BTreeMap<String, String>,
-    /// Signals of a stock-out; all of them when absent. `Unschedulable`: no node takes a pod within the patience. `ScaleUpFailed`: an
-    /// autoscaler says, by an event about a pod, that it gets no node for the pod. `ProvisioningRequestFailed`: an autoscaler that was
-    /// asked by an admission check got no capacity. `NodeReclaimed`: a taint announces that the spot node of a pod is about to be taken
-    /// away.
+    /// Signals that count as a stock-out; all four if absent. `Unschedulable`: the scheduler finds no node for a pod within `patience`.
+    /// `ScaleUpFailed`: an event of an autoscaler says that the autoscaler gets no node for a pod. `ProvisioningRequestFailed`: a
+    /// ProvisioningRequest of an admission check got no capacity. `NodeReclaimed`: a taint announces that the cloud is about to reclaim the spot
+    /// node of a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend(
         "items" = json!({
@@ -198,8 +200,8 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = unique_told(),
     ))]
     pub stock_out_on: Vec<String>,
-    /// Most of a tier that one ClusterQueue may hold, by tier, in per cent of the nominal quota that all queues and cohorts of its tree
-    /// have in the flavors of that tier; no limit when absent.
+    /// Limit, by tier, of the quota that one ClusterQueue may hold in the tier, in percent of the nominal quota that all ClusterQueues and
+    /// Cohorts of its tree have in the flavors of that tier; no limit if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = 3,
@@ -207,16 +209,17 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = by_tier(),
     ))]
     pub max_share_percent: BTreeMap<String, i32>,
-    /// How long capacity that did not turn up is not asked for again.
+    /// Back-off of a flavor whose nodes were not created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<StockBackoff>,
-    /// Return of running jobs to a better tier when it is free; jobs stay where they are when absent.
+    /// Return of running jobs to a better tier that has become free; if absent, jobs stay in their tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub climb_back: Option<ClimbBack>,
 }
 
-/// The tiers of jobs with a label. It is looked for on the pod templates of the Workload and on the Workload itself. An entry fits
-/// a job with one of the values where the ClusterQueue has a flavor of one of the tiers: a reservation that is not there is not waited for.
+/// Tiers of jobs whose pods have a label with one of the values. Berth looks for the label on the pod templates of the Workload and on the
+/// Workload itself. An entry fits only if the ClusterQueue has a flavor of one of its tiers, so that no job waits for a reservation that the
+/// ClusterQueue does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["label", "values", "tiers"]))]
@@ -224,10 +227,10 @@ pub struct DefaultFor {
     /// Key of the label.
     #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub label: String,
-    /// Values of the label, of which a job has one.
+    /// Values of the label; the entry fits a job that has one of them.
     #[schemars(length(min = 1, max = 16), extend("items" = LABEL_VALUE.schema(), "x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
-    /// The tiers that it accepts, best first.
+    /// Tiers of these jobs, best first.
     #[schemars(length(min = 1, max = 3), extend(
         "items" = tier(),
         "x-kubernetes-list-type" = "atomic",
@@ -236,95 +239,99 @@ pub struct DefaultFor {
     pub tiers: Vec<String>,
 }
 
-/// When a running job leaves its tier for a better one. It is stopped and started again for that.
+/// Conditions under which a running job leaves its tier for a better one. Berth stops the job and starts it again in the better tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ClimbBack {
-    /// `AfterCheckpoint`, the default: once the job says, by the annotation `berth.dev/last-checkpoint-time`, that it saved a
-    /// checkpoint since the better tier was free. `Anytime`: whether it did or not.
+    /// State in which a job may move back. `AfterCheckpoint`, the default: the job's annotation `berth.dev/last-checkpoint-time` shows a
+    /// checkpoint that is newer than the time at which the better tier became free. `Anytime`: checkpoints do not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["AfterCheckpoint", "Anytime"], "default" = "AfterCheckpoint"))]
     pub when: Option<String>,
-    /// A job stays at least so long; an hour when absent, and no time at all with `0s`.
+    /// Shortest time for which a job stays in its tier; an hour if absent. With `0s` a job may move back at any time after its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub min_stay: Option<String>,
-    /// The better tier must have been free for so long; five minutes when absent. With `0s` it is taken as soon as it is free.
+    /// Time for which the better tier must have been free; five minutes if absent. With `0s` a job takes the better tier as soon as it is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub hysteresis: Option<String>,
-    /// A job climbs at most so many times in its life; 3 when absent.
+    /// Number of times that a job may move back in its life; 3 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub max_times: Option<i32>,
 }
 
-/// Back-off of a flavor that is out of stock, shared by all jobs that ask for as much of it.
+/// Back-off of a flavor that is out of stock. The back-off applies to all jobs that request as many pods of the same shape, or more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = longest_is_longest()))]
 pub struct StockBackoff {
-    /// The first time; five minutes when absent, or `max` where that is shorter.
+    /// Back-off after the first stock-out; five minutes if absent, or `max` if that is shorter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub initial: Option<String>,
-    /// Factor by which each further stock-out is longer; 2 when absent.
+    /// Factor by which each further stock-out in a row makes the back-off longer; 2 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10))]
     pub factor: Option<i32>,
-    /// The longest; two hours when absent, or `initial` where that is longer.
+    /// Longest back-off; two hours if absent, or `initial` if that is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub max: Option<String>,
-    /// After so long without another, a stock-out is forgotten; half an hour when absent. With `0s` it is forgotten at once, and
-    /// the back-off never grows.
+    /// Time without a stock-out after which Berth forgets one stock-out; half an hour if absent. With `0s` each stock-out counts as the first,
+    /// and the back-off never grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub decay: Option<String>,
 }
 
-/// Limits of devices and priority per job, and of jobs that hold quota at once.
+/// Admission limits: accelerators and priority of each job, and the number of jobs that hold quota at once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionLimits {
-    /// Most jobs of a ClusterQueue that hold quota at once.
+    /// Largest number of jobs of one ClusterQueue that hold quota at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub max_jobs: Option<i32>,
-    /// Most devices that one job may ask for, over all its pods: resources whose names end in `/gpu`, and cards of TrainingJobs.
+    /// Largest number of accelerators that the pods of one job may request together: resources whose names end in `/gpu`, and the accelerator
+    /// resource of TrainingJobs.
     #[serde(rename = "maxGPUsPerJob", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub max_gpus_per_job: Option<i32>,
-    /// Priorities that jobs may have.
+    /// Priorities with which jobs are admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_range: Option<PriorityRange>,
 }
 
-/// Bounds of preemption; what Kueue's fields of the ClusterQueue allow is narrowed by them, never widened.
+/// Bounds of preemption. They narrow what the fields of the ClusterQueue allow, and never widen it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PreemptionBounds {
-    /// A workload of the queue preempts only workloads whose priority is at least so much lower.
+    /// Difference of priorities that a preemption needs: a workload of the ClusterQueue preempts only workloads whose priority is lower by at
+    /// least this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub min_priority_difference: Option<i32>,
-    /// A workload of the queue is not preempted for so long after it reserved quota. `0s` protects nobody, as when absent.
+    /// Time after the reservation of its quota for which a workload of the ClusterQueue is not preempted. If absent, or `0s`, no workload is
+    /// protected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub protected_running_time: Option<String>,
-    /// Time in which a job of the queue that saves checkpoints may save one more before it is stopped. 30 seconds for
-    /// TrainingJobs when absent, and none for other jobs, which are told of it only where this is set. `0s` stops them at once.
+    /// Time that a job of the ClusterQueue gets to save a checkpoint before Berth stops it. If absent, TrainingJobs get 30 seconds, and other
+    /// jobs are not asked to save. With `0s`, Berth stops all jobs at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = duration_rule()))]
     pub grace_period: Option<String>,
-    /// Most workloads that are evicted for one of the queue's.
+    /// Largest number of workloads that one workload of the ClusterQueue may preempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = i32::MAX))]
     pub max_victims: Option<i32>,
-    /// Most that those who are evicted may hold of each contested resource, in per cent of what the one asks for.
+    /// Largest amount of each contested resource that the preempted workloads may hold together, in percent of the request of the workload that
+    /// preempts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 1_000_000))]
     pub max_evicted_percent: Option<i32>,
@@ -340,11 +347,11 @@ pub struct PreemptionBounds {
     ": %d > %d'.format([self.min, self.max])",
 ]])))]
 pub struct PriorityRange {
-    /// The lowest.
+    /// Lowest priority with which a job is admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub min: Option<i32>,
-    /// The highest.
+    /// Highest priority with which a job is admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub max: Option<i32>,

@@ -12,40 +12,40 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct QueuePolicyStatus {
-    /// `Active`: whether it governs every queue that it claims.
+    /// Conditions of the policy. `Active` is true if all fields of the policy apply to all ClusterQueues that it selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The ClusterQueues that it governs.
+    /// Names of the ClusterQueues to which the policy applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub cluster_queues: Vec<String>,
-    /// Jobs by capacity tier.
+    /// Number of admitted workloads by capacity tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["tier"]))]
     pub tiers: Vec<TierStatus>,
-    /// Capacity that was not to be had, and is not asked for until a time.
+    /// Back-offs: flavors whose nodes were not created, with the time until which Berth skips each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub backoffs: Vec<StockBackoffStatus>,
 }
 
-/// Jobs of one tier.
+/// Admitted workloads of one capacity tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["tier", "admittedWorkloads"]))]
 pub struct TierStatus {
-    /// Capacity tier.
+    /// Name of the capacity tier.
     pub tier: String,
-    /// Admitted workloads that hold quota of it.
+    /// Number of admitted workloads that hold quota of the tier.
     pub admitted_workloads: i32,
 }
 
-/// One stock-out.
+/// Back-off of one flavor for pods of one shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StockBackoffStatus {
-    /// ResourceFlavor.
+    /// Name of the ResourceFlavor.
     pub flavor: String,
     /// Requests of one pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -53,18 +53,18 @@ pub struct StockBackoffStatus {
     /// Node selector of the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Digest of what else narrows the pods' nodes (required affinity, spread constraints, volume and resource claims, host
-    /// ports, runtime class, scheduler); empty when nothing does. Pods run out of capacity for those of the same digest only.
+    /// Digest of the pods' other constraints on nodes (required affinity, spread constraints, volume and resource claims, host ports, runtime
+    /// class, scheduler); empty if the pods have no such constraint. The back-off applies only to pods with the same digest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub constraints: String,
-    /// Number of pods for which the capacity did not come.
+    /// Number of pods that got no nodes. The back-off applies to workloads with at least as many such pods.
     pub pods: i64,
-    /// Stock-outs in a row.
+    /// Number of stock-outs in a row.
     pub failures: i32,
-    /// When that was.
+    /// Time of the last stock-out.
     pub last_failure_time: Time,
-    /// Until then it is not asked for.
+    /// Time until which Berth skips the flavor for such pods.
     pub until: Time,
-    /// When nothing of it is remembered any more.
+    /// Time at which Berth forgets the stock-outs of the flavor for such pods.
     pub forgotten_at: Time,
 }

@@ -14,7 +14,7 @@ use crate::rules::{telling, unique_told};
 
 root_object! {
     @in (crate::berth)
-    /// A distributed training that is queued, admitted, run and resumed as a whole.
+    /// A TrainingJob is a distributed training that Berth queues, admits, runs and resumes as a unit.
     TrainingJob, "trainingjobs", NamespaceResourceScope, spec: TrainingJobSpec, status: TrainingJobStatus
 }
 
@@ -96,7 +96,7 @@ pub fn training_job_rules() -> Vec<(String, &'static str)> {
     ],
 ])))]
 pub struct TrainingJobSpec {
-    /// Framework, which decides how the pods find each other; immutable.
+    /// Framework of the training, which decides how the pods find each other; immutable.
     #[schemars(extend(
         "enum" = ["PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob"],
         "x-kubernetes-validations" = telling(&[[
@@ -107,25 +107,26 @@ pub struct TrainingJobSpec {
         ]]),
     ))]
     pub job_type: String,
-    /// Workers and what each needs.
+    /// Number of workers, and the resources of each worker.
     #[schemars(extend("default" = json!({})))]
     pub resources: TrainingResources,
-    /// Queue, priority and patience.
+    /// LocalQueue, priority and time limits of the job.
     #[schemars(extend("default" = json!({})))]
     pub scheduling_config: SchedulingConfig,
-    /// Bounds between which the number of workers may change, also while it runs.
+    /// Bounds between which the number of workers may change, also while the job runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elastic_config: Option<ElasticConfig>,
-    /// The pod of a worker. Its first container runs the training, and gets the resources and the rendezvous.
+    /// Pod template of a worker. The first container of the template runs the training, and gets the resources and the environment variables by
+    /// which the pods find each other.
     pub template: PodTemplateSpec,
-    /// Roles beside the workers.
+    /// Roles of the job besides the workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub roles: Vec<TrainingRole>,
     /// Settings of an MPIJob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi: Option<MpiConfig>,
-    /// Tiers of capacity that it accepts, best first; its queue's order when absent.
+    /// Capacity tiers that the job accepts, best first; the order of its queue if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend(
         "items" = tier(),
@@ -133,24 +134,24 @@ pub struct TrainingJobSpec {
         "x-kubernetes-validations" = unique_told(),
     ))]
     pub capacity_tiers: Vec<String>,
-    /// Where and how often it saves its state.
+    /// Store and interval of the job's checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointConfig>,
-    /// How often the pod of one place is started again after a failure before the job fails.
+    /// Number of times that the pod of one index is restarted after failures before the job fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100), extend("default" = 3))]
     pub backoff_limit: Option<i32>,
-    /// Gives its quota back and waits until this is false again.
+    /// If true, the job gives its quota back and waits until this field is false again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub suspend: Option<bool>,
-    /// Size of a volume in memory at `/dev/shm`; it counts against the memory of the pod.
+    /// Size of the in-memory volume at `/dev/shm` of each pod. The content of the volume counts against the memory limit of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "more_than_zero")]
     pub shared_memory: Option<Quantity>,
 }
 
-/// How many workers, and what each needs.
+/// Number of workers, and the resources of each worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = telling(&[[
@@ -160,68 +161,69 @@ pub struct TrainingJobSpec {
     ": %d > %d'.format([self.minReplicas, self.maxReplicas])",
 ]])))]
 pub struct TrainingResources {
-    /// Fewest workers with which it can start; `maxReplicas` when absent.
+    /// Smallest number of workers with which the job may start; `maxReplicas` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub min_replicas: Option<i32>,
-    /// Workers that it wants; `minReplicas` when absent, and 1 when that is absent too.
+    /// Wanted number of workers; `minReplicas` if absent, and 1 if that is absent too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_replicas: Option<i32>,
-    /// Needs of one worker, added to the first container of the template.
+    /// Resource requests of one worker, set in the first container of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_resources: Option<ReplicaResources>,
-    /// Card that the workers need: the value of the node label that tells cards apart.
+    /// Type of accelerator that the workers need: a value of the accelerator node label (by default `nvidia.com/gpu.product`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = GPU_TYPE.bound(), "x-kubernetes-validations" = GPU_TYPE.rule()))]
     pub gpu_type: Option<String>,
-    /// Node label whose value all pods share: required of a gang, else preferred.
+    /// Key of a node label that has the same value for the nodes of all pods: required with `gangScheduling`, else preferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = LABEL_KEY.bound(), "x-kubernetes-validations" = LABEL_KEY.rule()))]
     pub topology_constraint: Option<String>,
 }
 
-/// Resources of one pod.
+/// Resource requests of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReplicaResources {
-    /// Whole GPUs.
+    /// Whole number of accelerators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1024))]
     pub gpu: Option<i32>,
-    /// CPU.
+    /// Amount of CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "zero_or_more")]
     pub cpu: Option<Quantity>,
-    /// Memory.
+    /// Amount of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "zero_or_more")]
     pub memory: Option<Quantity>,
 }
 
-/// Queue, priority and patience.
+/// LocalQueue, priority and time limits of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct SchedulingConfig {
-    /// LocalQueue of the namespace; the label `kueue.x-k8s.io/queue-name` may name it instead.
+    /// Name of the LocalQueue; the label `kueue.x-k8s.io/queue-name` may name the LocalQueue instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub queue: Option<String>,
-    /// WorkloadPriorityClass; the label `kueue.x-k8s.io/priority-class` may name it instead.
+    /// Name of the WorkloadPriorityClass; the label `kueue.x-k8s.io/priority-class` may name the class instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub priority: Option<String>,
-    /// All pods must be ready in time, or all of them go again; and a topology constraint is strict.
+    /// If true, all pods must be ready within `schedulingTimeout`, or the job gives its quota back and waits; `topologyConstraint` is then
+    /// required.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub gang_scheduling: Option<bool>,
-    /// Longest time in the queue, such as `24h`; then the job fails.
+    /// Longest time, such as `24h`, that the job may be without all its pods running; then the job fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub max_wait_time: Option<String>,
-    /// Time in which all pods of an admitted gang must be ready.
+    /// Time within which all pods must be ready after the admission, if `gangScheduling` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scheduling_timeout: Option<String>,
@@ -230,7 +232,7 @@ pub struct SchedulingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Never", "PreemptLower", "PreemptAlways"], "default" = "PreemptAlways"))]
     pub preemption_policy: Option<String>,
-    /// Scheduler of the pods; the default scheduler when absent.
+    /// Name of the pods' scheduler; the default scheduler if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub scheduler_name: Option<String>,
@@ -246,19 +248,19 @@ pub struct SchedulingConfig {
     ": %d > %d'.format([self.minWorkers, self.maxWorkers])",
 ]])))]
 pub struct ElasticConfig {
-    /// True if the bounds apply.
+    /// If true, the number of workers may change within the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub enabled: Option<bool>,
-    /// Fewest workers; `resources.minReplicas` when absent.
+    /// Smallest number of workers; `resources.minReplicas` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub min_workers: Option<i32>,
-    /// Most workers; `resources.maxReplicas` when absent.
+    /// Largest number of workers; `resources.maxReplicas` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_workers: Option<i32>,
-    /// Steps and pauses of changes while it runs.
+    /// Steps and pauses of changes of the number of workers while the job runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_policy: Option<ScalePolicy>,
 }
@@ -268,40 +270,40 @@ pub struct ElasticConfig {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ScalePolicy {
-    /// Pause before workers are added, after its start and after each change.
+    /// Shortest time between the start of the job, or its last change, and a scale-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_up_cooldown: Option<String>,
-    /// Pause before workers are taken, after its start and each change; what a preemption takes is given up at once.
+    /// Shortest time between the start of the job, or its last change, and a scale-down. A preemption removes workers at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "1m", "maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub scale_down_cooldown: Option<String>,
-    /// Workers that are added at once.
+    /// Number of workers that one step adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub scale_up_step: Option<i32>,
-    /// Workers that are taken at once.
+    /// Number of workers that one step removes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub scale_down_step: Option<i32>,
 }
 
-/// A role beside the workers.
+/// A role of the job besides the workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["name"]))]
 pub struct TrainingRole {
-    /// `chief`, `ps` or `evaluator` of a TFJob, `launcher` of an MPIJob.
+    /// Name of the role: `chief`, `ps` or `evaluator` of a TFJob, `launcher` of an MPIJob.
     #[schemars(extend("enum" = ["chief", "ps", "evaluator", "launcher"]))]
     pub name: String,
-    /// Pods of this role.
+    /// Number of pods of the role.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = 1))]
     pub replicas: Option<i32>,
-    /// Needs of one pod; of a launcher none, of other roles those of a worker, when absent.
+    /// Resource requests of one pod of the role. If absent, a launcher has none, and a pod of another role has those of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_resources: Option<ReplicaResources>,
-    /// Its pod; that of a worker when absent.
+    /// Pod template of the role; that of a worker if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
 }
@@ -317,34 +319,34 @@ pub struct TrainingRole {
      : 'sshAuthMountPath ' + self.sshAuthMountPath)",
 ]])))]
 pub struct MpiConfig {
-    /// Processes per worker; its GPUs when absent, and 1 when it has none.
+    /// Number of processes of each worker; if absent, the number of accelerators of the worker, and 1 if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub slots_per_worker: Option<i32>,
-    /// Secret of type `kubernetes.io/ssh-auth` of the namespace, mounted into every pod; Berth does not read it.
+    /// Name of a Secret of type `kubernetes.io/ssh-auth` in the job's namespace. The Secret is mounted into every pod; Berth does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub ssh_auth_secret: Option<String>,
-    /// Where the Secret is mounted, for example the `.ssh` folder of the user of the image.
+    /// Path at which the Secret is mounted, for example the `.ssh` folder of the image's user.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = MOUNT_PATH.bound(), "x-kubernetes-validations" = MOUNT_PATH.rule()))]
     pub ssh_auth_mount_path: Option<String>,
 }
 
-/// Where and how often a training saves its state.
+/// Store and interval of a job's checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct CheckpointConfig {
-    /// Store that the administrator has declared.
+    /// Name of the CheckpointStore in which the job saves its checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub store: Option<String>,
-    /// Longest time between two checkpoints, such as `30m`.
+    /// Longest time between two checkpoints, such as `30m`; the condition `CheckpointOverdue` reports a longer one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = SHORT_BOUND, "x-kubernetes-validations" = some_time()))]
     pub interval: Option<String>,
-    /// Checkpoints that are kept.
+    /// Number of checkpoints that Berth keeps in the store; it deletes older ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000), extend("default" = 3))]
     pub max_checkpoints: Option<i32>,

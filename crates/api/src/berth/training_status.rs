@@ -7,50 +7,50 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Observed state of a TrainingJob. It has no condition `Ready`: a job that waits in its queue is well.
+/// Observed state of a TrainingJob. The status has no condition `Ready`, because a job that waits in its queue is not at fault.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct TrainingJobStatus {
-    /// Generation of the spec that this status is about.
+    /// Generation of the spec that the status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Pending` (not queued yet, or admitted with pods that are still starting), `Queued`, `Running`, `Succeeded`, `Failed` or
-    /// `Suspended`.
+    /// Phase of the job: `Pending` (not queued yet, or admitted with pods that are still starting), `Queued`, `Running`, `Succeeded`, `Failed`
+    /// or `Suspended`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"]))]
     pub phase: String,
-    /// Resources that it was given, while it is admitted.
+    /// Resources that the admission gives to the job, while it is admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<AllocatedResources>,
-    /// Flavors that it was given, separated by commas.
+    /// Flavors that the admission assigns to the job, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flavors: Option<String>,
-    /// Capacity tier that it was given.
+    /// Capacity tier that the admission assigns to the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_tier: Option<String>,
-    /// Ready workers of those it was given, for example `3/4`.
+    /// Number of ready workers and of admitted workers, for example `3/4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<String>,
-    /// Accelerators that its pods ask for together.
+    /// Number of accelerators that the job's pods request together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerators: Option<i64>,
-    /// Pods by role.
+    /// Number of pods by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub replica_statuses: BTreeMap<String, ReplicaStatus>,
-    /// State of its checkpoints.
+    /// State of the job's checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
-    /// Pods of the present run that failed and were started again.
+    /// Number of pods of the present run that failed and were restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
-    /// `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`,
-    /// `CheckpointRequested`, `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Elastic`, `Stalled`.
+    /// Conditions of the job: `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`, `CheckpointRequested`,
+    /// `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Elastic`, `Stalled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Recent events, oldest first.
+    /// Recent events of the job, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub events: Vec<TrainingEvent>,
@@ -61,13 +61,13 @@ pub struct TrainingJobStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct CheckpointStatus {
-    /// Complete checkpoints in its store.
+    /// Number of complete checkpoints of the job in its store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i32>,
-    /// The last one, from which the next start goes on.
+    /// The latest checkpoint, from which the next run starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<CheckpointInfo>,
-    /// The last ones, newest first.
+    /// The latest checkpoints, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub checkpoints: Vec<CheckpointInfo>,
@@ -76,81 +76,81 @@ pub struct CheckpointStatus {
     pub resumed_from: Option<String>,
 }
 
-/// Most checkpoints that a status shows.
+/// Largest number of checkpoints that a status shows.
 pub const MAX_SHOWN_CHECKPOINTS: usize = 10;
 
-/// One checkpoint.
+/// One checkpoint of a TrainingJob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointInfo {
-    /// Its name in the store.
+    /// Name of the checkpoint's folder in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// When it was complete.
+    /// Time at which the checkpoint was complete.
     pub time: Time,
-    /// Step of the training.
+    /// Step of the training that the checkpoint holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
-    /// Epoch of the training.
+    /// Epoch of the training that the checkpoint holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i64>,
-    /// Where it is.
+    /// Address of the checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Size of all its files.
+    /// Size of all files of the checkpoint, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// Metadata that the job has written about it.
+    /// Metadata that the job has written into the checkpoint's `checkpoint.json`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Most events that a status keeps.
+/// Largest number of events that a status keeps.
 pub const MAX_TRAINING_EVENTS: usize = 10;
 
-/// Sums over all pods of an admission.
+/// Resources of an admission, summed over all its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AllocatedResources {
-    /// Its cards, and other resources whose names end in `/gpu`.
+    /// Number of accelerators: the accelerator resource of TrainingJobs, and other resources whose names end in `/gpu`.
     pub gpus: i64,
-    /// CPU.
+    /// Amount of CPU.
     pub cpu: Quantity,
-    /// Memory.
+    /// Amount of memory.
     pub memory: Quantity,
-    /// Nodes that its pods run on: counted when all of them are ready, and again after some failed or their number changed.
-    /// Absent while that is not known.
+    /// Number of nodes on which the job's pods run. Berth counts them when all pods are ready, and again after pods failed or their number
+    /// changed. Absent while the number is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i32>,
 }
 
-/// Pods of one role.
+/// Number of pods of one role, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReplicaStatus {
-    /// Ready.
+    /// Number of ready pods.
     pub running: i32,
-    /// Succeeded.
+    /// Number of pods that succeeded.
     pub succeeded: i32,
-    /// Failed, and those that failed and were replaced.
+    /// Number of pods that failed, including those that were replaced.
     pub failed: i32,
-    /// There and not ready.
+    /// Number of pods that exist and are not ready.
     pub pending: i32,
 }
 
-/// Something that happened.
+/// An event in the life of a TrainingJob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrainingEvent {
-    /// When.
+    /// Time of the event.
     pub time: Time,
-    /// One word.
+    /// Reason of the event, in one word.
     #[schemars(length(max = 256))]
     pub reason: String,
-    /// Message.
+    /// Message of the event.
     #[schemars(length(max = 1024))]
     pub message: String,
 }
