@@ -16,10 +16,10 @@ root_object! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionCheckSpec {
-    /// Controller that answers; immutable.
+    /// Name of the controller that answers the check; immutable.
     #[schemars(length(min = 1, max = 253), extend("x-kubernetes-validations" = immutable()))]
     pub controller_name: String,
-    /// Object with the controller's parameters.
+    /// Reference to an object with parameters for the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<AdmissionCheckParametersReference>,
 }

@@ -35,41 +35,41 @@ root_object! {
     ],
 ])))]
 pub struct ClusterQueueSpec {
-    /// Quotas, grouped by the resources that must come from the same flavor.
+    /// Groups of resources and flavors with their quotas. All resources of a group come from the same flavor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = groups_of_queue()))]
     pub resource_groups: Vec<ResourceGroup>,
-    /// Cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
+    /// Name of the cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cohort_name: Option<String>,
-    /// Order of admission: `StrictFIFO` or `BestEffortFIFO`.
+    /// Order in which the queue's workloads are admitted: `StrictFIFO` or `BestEffortFIFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "BestEffortFIFO", "enum" = ["StrictFIFO", "BestEffortFIFO"]))]
     pub queueing_strategy: Option<String>,
-    /// Namespaces that may submit here; absent matches none, empty matches all.
+    /// Selector of the namespaces whose workloads may use this queue. An absent selector matches no namespace, an empty selector all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = selector()))]
     pub namespace_selector: Option<LabelSelector>,
-    /// When to try the next flavor instead of borrowing or preempting.
+    /// Rules for trying the next flavor instead of borrowing or preempting.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub flavor_fungibility: Option<FlavorFungibility>,
-    /// Which workloads may be preempted for a pending one.
+    /// Workloads that a pending workload of this queue may preempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub preemption: Option<ClusterQueuePreemption>,
-    /// Admission checks that admitted workloads must pass.
+    /// Admission checks that workloads must pass before they are admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_checks_strategy: Option<AdmissionChecksStrategy>,
-    /// `None`, `Hold` (admit nothing new) or `HoldAndDrain` (also evict what runs).
+    /// Stop policy of the queue: `None`, `Hold` (no new workload is admitted) or `HoldAndDrain` (admitted workloads are evicted, too).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "None", "enum" = ["None", "Hold", "HoldAndDrain"]))]
     pub stop_policy: Option<String>,
     /// Weight of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Order of this queue by the usage of LocalQueues.
+    /// Order of this queue's workloads by the usage of their LocalQueues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_scope: Option<AdmissionScope>,
     /// Policy for workloads that try several flavors at the same time.
@@ -85,21 +85,22 @@ pub struct ClusterQueueSpec {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// Next step when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step if the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_borrow: Option<String>,
-    /// Next step when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step if the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_preempt: Option<String>,
-    /// Which of the two is better when all flavors were tried: `BorrowingOverPreemption` or `PreemptionOverBorrowing`.
+    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: `BorrowingOverPreemption` or
+    /// `PreemptionOverBorrowing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BorrowingOverPreemption", "PreemptionOverBorrowing"]))]
     pub preference: Option<String>,
 }
 
-/// Which workloads may be preempted.
+/// Workloads that a pending workload may preempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
@@ -107,7 +108,7 @@ pub struct FlavorFungibility {
     "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
 )])))]
 pub struct ClusterQueuePreemption {
-    /// Workloads of other queues that use quota borrowed from this one: `Never`, `LowerPriority` or `Any`.
+    /// Preemption of workloads of other queues that use quota borrowed from this queue: `Never`, `LowerPriority` or `Any`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority", "Any"]))]
     pub reclaim_within_cohort: Option<String>,
@@ -115,7 +116,7 @@ pub struct ClusterQueuePreemption {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub borrow_within_cohort: Option<BorrowWithinCohort>,
-    /// Workloads of this queue: `Never`, `LowerPriority` or `LowerOrNewerEqualPriority`.
+    /// Preemption of workloads of this queue: `Never`, `LowerPriority` or `LowerOrNewerEqualPriority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]))]
     pub within_cluster_queue: Option<String>,
@@ -126,11 +127,11 @@ pub struct ClusterQueuePreemption {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct BorrowWithinCohort {
-    /// `Never` or `LowerPriority`.
+    /// Policy of this preemption: `Never` or `LowerPriority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority"]))]
     pub policy: Option<String>,
-    /// Only workloads up to this priority may be preempted.
+    /// Highest priority of workloads that may be preempted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority_threshold: Option<i32>,
 }
@@ -140,12 +141,12 @@ pub struct BorrowWithinCohort {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionChecksStrategy {
-    /// The checks.
+    /// Admission checks, each with its flavors.
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub admission_checks: Vec<AdmissionCheckStrategyRule>,
 }
 
-/// One admission check and where it applies.
+/// One admission check and the flavors to which it applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -153,7 +154,7 @@ pub struct AdmissionCheckStrategyRule {
     /// Name of the AdmissionCheck.
     #[schemars(length(min = 1, max = 316))]
     pub name: String,
-    /// Flavors for which the check runs; empty means all.
+    /// Names of the flavors for which the check runs; an empty list means all flavors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -163,12 +164,12 @@ pub struct AdmissionCheckStrategyRule {
     pub on_flavors: Vec<String>,
 }
 
-/// How the use of LocalQueues orders a ClusterQueue.
+/// Order of a ClusterQueue's workloads by the usage of their LocalQueues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionScope {
-    /// `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
+    /// Mode of the order: `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
     #[schemars(extend("enum" = ["UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"]))]
     pub admission_mode: String,
 }
@@ -187,10 +188,10 @@ pub struct ConcurrentAdmissionPolicy {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ConcurrentAdmissionMigration {
-    /// `TryPreferredFlavors` or `RetainFirstAdmission`.
+    /// Mode of the migration: `TryPreferredFlavors` or `RetainFirstAdmission`.
     #[schemars(length(max = 253), extend("enum" = ["TryPreferredFlavors", "RetainFirstAdmission"]))]
     pub mode: String,
-    /// Limits of the move.
+    /// Limits of the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraints: Option<ConcurrentAdmissionConstraints>,
 }
@@ -200,7 +201,7 @@ pub struct ConcurrentAdmissionMigration {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ConcurrentAdmissionConstraints {
-    /// The worst flavor that is still tried.
+    /// Name of the last flavor that is still tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub last_acceptable_flavor_name: Option<String>,
@@ -223,24 +224,24 @@ pub struct ClusterQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub flavors_usage: Vec<FlavorUsage>,
-    /// Workloads waiting for quota.
+    /// Number of workloads that wait for quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads: Option<i32>,
-    /// Workloads that hold quota.
+    /// Number of workloads that hold quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserving_workloads: Option<i32>,
-    /// Workloads admitted and not finished.
+    /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
     /// Share of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharingStatus>,
-    /// How much of its quota is given, by resource over all flavors: for the columns of `kubectl get`, written by Berth alone.
+    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. Only Berth writes this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub berth_used: Option<String>,
 }
 
-/// Use of one flavor.
+/// Usage of one flavor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -248,12 +249,12 @@ pub struct FlavorUsage {
     /// Name of the ResourceFlavor.
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub name: String,
-    /// Use per resource.
+    /// Usage by resource.
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resources: Vec<ResourceUsage>,
 }
 
-/// Use of one resource.
+/// Usage of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -263,7 +264,7 @@ pub struct ResourceUsage {
     /// Amount in use, borrowed quota included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Quantity>,
-    /// Part of `total` that is beyond nominalQuota.
+    /// Part of `total` above `nominalQuota`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrowed: Option<Quantity>,
 }

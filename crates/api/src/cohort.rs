@@ -17,11 +17,11 @@ root_object! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
-    /// Parent cohort; absent makes this one a root.
+    /// Name of the parent cohort; a cohort without a parent is the root of its tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub parent_name: Option<String>,
-    /// Quota of the cohort itself, usable by everything below it.
+    /// Quota of the cohort itself, which all ClusterQueues below it may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub resource_groups: Vec<ResourceGroup>,

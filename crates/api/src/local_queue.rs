@@ -25,7 +25,7 @@ pub struct LocalQueueSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN), extend("x-kubernetes-validations" = immutable()))]
     pub cluster_queue: Option<String>,
-    /// `None`, `Hold` (admit nothing new) or `HoldAndDrain` (also evict what runs).
+    /// Stop policy of the queue: `None`, `Hold` (no new workload is admitted) or `HoldAndDrain` (admitted workloads are evicted, too).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "None", "enum" = ["None", "Hold", "HoldAndDrain"]))]
     pub stop_policy: Option<String>,
@@ -43,13 +43,13 @@ pub struct LocalQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Workloads waiting for quota.
+    /// Number of workloads that wait for quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads: Option<i32>,
-    /// Workloads that hold quota.
+    /// Number of workloads that hold quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserving_workloads: Option<i32>,
-    /// Workloads admitted and not finished.
+    /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
     /// Quota reserved by this queue's workloads, per flavor.
@@ -65,7 +65,7 @@ pub struct LocalQueueStatus {
     pub fair_sharing: Option<LocalQueueFairSharingStatus>,
 }
 
-/// Use of one flavor by one LocalQueue.
+/// Usage of one flavor by one LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -73,12 +73,12 @@ pub struct LocalQueueFlavorUsage {
     /// Name of the ResourceFlavor.
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub name: String,
-    /// Use per resource.
+    /// Usage by resource.
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resources: Vec<LocalQueueResourceUsage>,
 }
 
-/// Use of one resource by one LocalQueue.
+/// Usage of one resource by one LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -97,19 +97,19 @@ pub struct LocalQueueResourceUsage {
 pub struct LocalQueueFairSharingStatus {
     /// Share in thousandths, as for a ClusterQueue.
     pub weighted_share: i64,
-    /// Decayed use, kept by admission fair sharing.
+    /// Decayed usage, for admission fair sharing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_fair_sharing_status: Option<AdmissionFairSharingStatus>,
 }
 
-/// Decayed use of a LocalQueue.
+/// Decayed usage of a LocalQueue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionFairSharingStatus {
-    /// Decayed amounts per resource.
+    /// Decayed amount of each resource.
     pub consumed_resources: BTreeMap<String, Quantity>,
-    /// When the amounts were last decayed.
+    /// Time at which the amounts last decayed.
     pub last_update: Time,
 }
 

@@ -12,7 +12,7 @@ root_object! {
 }
 
 root_object! {
-    /// How to reach one worker cluster.
+    /// Connection to one worker cluster.
     MultiKueueCluster, "multikueueclusters", ClusterResourceScope, spec: MultiKueueClusterSpec, status: MultiKueueClusterStatus
 }
 
@@ -39,24 +39,24 @@ pub struct MultiKueueConfigSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct MultiKueueClusterSpec {
-    /// Where the credentials come from.
+    /// Source of the credentials.
     pub cluster_source: ClusterSource,
 }
 
-/// Exactly one way to reach a cluster.
+/// Source of the credentials for a cluster: exactly one of the fields is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = one_of("kubeConfig", "clusterProfileRef")))]
 pub struct ClusterSource {
-    /// A kubeconfig.
+    /// Location of a kubeconfig.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfig>,
-    /// A ClusterProfile.
+    /// Reference to a ClusterProfile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_profile_ref: Option<ClusterProfileReference>,
 }
 
-/// Where a kubeconfig is kept.
+/// Location of a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -64,7 +64,7 @@ pub struct KubeConfig {
     /// Name of the Secret, or path of the file.
     #[schemars(length(min = 1, max = 256))]
     pub location: String,
-    /// `Secret` or `Path`.
+    /// Type of the location: `Secret` or `Path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Secret", "enum" = ["Secret", "Path"]))]
     pub location_type: Option<String>,

@@ -11,9 +11,9 @@ pub struct WorkloadPriorityClass {
     /// Standard object metadata.
     #[schemars(skip)]
     pub metadata: kube_core::ObjectMeta,
-    /// The priority; higher goes first.
+    /// Value of the priority; workloads with a higher value go first.
     pub value: i32,
-    /// When to use this class.
+    /// Description of the use of this class.
     #[schemars(length(max = 2048))]
     pub description: Option<String>,
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::rules::{QUALIFIED_NAME, SUBDOMAIN};
 
 root_object! {
-    /// How ProvisioningRequests are made for workloads.
+    /// Settings of the ProvisioningRequests that Berth creates for workloads.
     ProvisioningRequestConfig, "provisioningrequestconfigs", ClusterResourceScope, spec: ProvisioningRequestConfigSpec
 }
 
@@ -25,18 +25,18 @@ pub struct ProvisioningRequestConfigSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 100, "additionalProperties" = json!({"type": "string", "maxLength": 255})))]
     pub parameters: BTreeMap<String, String>,
-    /// Only workloads that request one of these resources need a request; empty means all.
+    /// Resources for which Berth creates ProvisioningRequests: only for pod sets that request one of them. An empty list means all pod sets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "set"))]
     pub managed_resources: Vec<String>,
-    /// Retries after a failed request.
+    /// Number and delays of retries after a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({"backoffBaseSeconds": 60, "backoffLimitCount": 3, "backoffMaxSeconds": 1800})))]
     pub retry_strategy: Option<ProvisioningRequestRetryStrategy>,
-    /// Changes of a successful request to the pods.
+    /// Changes that the pods get after a successful request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_set_updates: Option<ProvisioningRequestPodSetUpdates>,
-    /// Which pod sets become one: `IdenticalPodTemplates` or `IdenticalWorkloadSchedulingRequirements`.
+    /// Condition for merging pod sets in a request: `IdenticalPodTemplates` or `IdenticalWorkloadSchedulingRequirements`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"]))]
     pub pod_set_merge_policy: Option<String>,
@@ -47,7 +47,7 @@ pub struct ProvisioningRequestConfigSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ProvisioningRequestPodSetUpdates {
-    /// Node selector entries to add.
+    /// Node selector entries that the pods get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub node_selector: Vec<ProvisioningRequestNodeSelector>,
@@ -58,7 +58,7 @@ pub struct ProvisioningRequestPodSetUpdates {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ProvisioningRequestNodeSelector {
-    /// Node label.
+    /// Key of the node label.
     #[schemars(length(min = 1, max = 317), regex(pattern = QUALIFIED_NAME))]
     pub key: String,
     /// Key in the request's provisioningClassDetails that holds the value.
@@ -71,11 +71,11 @@ pub struct ProvisioningRequestNodeSelector {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ProvisioningRequestRetryStrategy {
-    /// How many retries before the workload is deactivated.
+    /// Number of retries before the workload is deactivated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub backoff_limit_count: Option<i32>,
-    /// First delay in seconds, doubled each time.
+    /// First delay in seconds; each further delay is twice as long.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 60))]
     pub backoff_base_seconds: Option<i32>,

@@ -40,14 +40,14 @@ pub struct FlavorQuotas {
 pub struct ResourceQuota {
     /// Name of the resource.
     pub name: String,
-    /// Amount this queue or cohort owns.
+    /// Amount that the ClusterQueue or Cohort owns.
     #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub nominal_quota: Quantity,
-    /// Most that may be used beyond nominalQuota from the cohort; absent means no limit.
+    /// Limit of the usage above `nominalQuota`, borrowed from the cohort; no limit if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub borrowing_limit: Option<Quantity>,
-    /// Most unused nominalQuota that others in the cohort may use; absent means all of it.
+    /// Limit of the unused `nominalQuota` that other queues of the cohort may use; all of it if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = not_negative()))]
     pub lending_limit: Option<Quantity>,
@@ -58,7 +58,7 @@ pub struct ResourceQuota {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct FairSharing {
-    /// Relative weight; zero means that anything borrowed gives an infinite share.
+    /// Relative weight. With weight zero, any borrowed quota gives an infinite share.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 1, "x-kubernetes-validations" = weight()))]
     pub weight: Option<Quantity>,
@@ -69,7 +69,6 @@ pub struct FairSharing {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct FairSharingStatus {
-    /// Highest use above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by
-    /// the weight.
+    /// Highest usage above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by the weight.
     pub weighted_share: i64,
 }

@@ -15,7 +15,7 @@ root_object! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct TopologySpec {
-    /// Levels, widest first.
+    /// Levels of the topology, widest first.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(&[
         (
             "oldSelf == self || [oldSelf, self].all(l, l[l.size() - 1].nodeLabel == 'kubernetes.io/hostname')",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules::{one_of, rules};
 
-/// Domains and pod counts of one pod set.
+/// Placement of one pod set: its domains, and the number of pods in each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
@@ -35,13 +35,13 @@ pub struct TopologyAssignment {
     ),
 ])))]
 pub struct TopologyAssignmentSlice {
-    /// How many domains this group has.
+    /// Number of domains of this group.
     #[schemars(range(min = 1))]
     pub domain_count: i32,
-    /// Values of the levels, one entry per level.
+    /// Values of the node labels of the levels, one entry for each level.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub values_per_level: Vec<TopologyAssignmentSliceLevelValues>,
-    /// Pods in each domain.
+    /// Number of pods in each domain.
     pub pod_counts: TopologyAssignmentSlicePodCounts,
 }
 
@@ -50,29 +50,29 @@ pub struct TopologyAssignmentSlice {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]
 pub struct TopologyAssignmentSliceLevelValues {
-    /// The value shared by all domains.
+    /// Value of the level in all domains.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub universal: Option<String>,
-    /// One value per domain.
+    /// Values of the level, one for each domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub individual: Option<TopologyAssignmentSliceLevelIndividualValues>,
 }
 
-/// One value per domain, with what they have in common taken out.
+/// Values of a level, one for each domain, without their common beginning and end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct TopologyAssignmentSliceLevelIndividualValues {
-    /// Common beginning.
+    /// Common beginning of the values.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub prefix: Option<String>,
-    /// Common end.
+    /// Common end of the values.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub suffix: Option<String>,
-    /// Distinct part, one entry per domain.
+    /// Distinct parts of the values, one for each domain.
     #[schemars(length(min = 1, max = 100000), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
     pub roots: Vec<String>,
 }
@@ -82,11 +82,11 @@ pub struct TopologyAssignmentSliceLevelIndividualValues {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]
 pub struct TopologyAssignmentSlicePodCounts {
-    /// The count shared by all domains.
+    /// Number of pods in every domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub universal: Option<i32>,
-    /// One count per domain.
+    /// Numbers of pods, one for each domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 100000), inner(range(min = 1)), extend("x-kubernetes-list-type" = "atomic"))]
     pub individual: Vec<i32>,

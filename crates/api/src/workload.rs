@@ -9,7 +9,7 @@ use crate::rules::{LABEL, SUBDOMAIN, rules};
 use crate::workload_status::WorkloadStatus;
 
 root_object! {
-    /// The queueing view of a job.
+    /// A Workload is the request of a job for quota, and the state of its admission.
     Workload, "workloads", NamespaceResourceScope, spec: WorkloadSpec, status: WorkloadStatus
 }
 
@@ -91,7 +91,7 @@ pub fn workload_rules() -> Vec<(String, &'static str)> {
     "priority should not be nil when priorityClassRef is set",
 )])))]
 pub struct WorkloadSpec {
-    /// Groups of equal pods.
+    /// Pod sets: groups of pods that share a template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 18), extend(
         "x-kubernetes-list-type" = "map",
@@ -99,21 +99,21 @@ pub struct WorkloadSpec {
         "x-kubernetes-validations" = pod_sets()
     ))]
     pub pod_sets: Vec<PodSet>,
-    /// LocalQueue in the same namespace.
+    /// Name of the LocalQueue, in the namespace of the Workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub queue_name: Option<String>,
-    /// Where `priority` came from.
+    /// Class that `priority` came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_ref: Option<PriorityClassRef>,
-    /// Priority; higher goes first.
+    /// Priority of the workload; a workload of higher priority goes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// True if the workload may be admitted; false evicts it.
+    /// If true, the workload may be admitted; false evicts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub active: Option<bool>,
-    /// Seconds the workload may stay admitted before it is deactivated.
+    /// Number of seconds for which the workload may stay admitted before it is deactivated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_execution_time_seconds: Option<i32>,
@@ -123,7 +123,7 @@ pub struct WorkloadSpec {
     pub preemption_gates: Vec<PreemptionGate>,
 }
 
-/// A group of equal pods.
+/// A pod set: pods that share a template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = rules(&[(
@@ -131,66 +131,66 @@ pub struct WorkloadSpec {
     "minCount should be positive and less or equal to count",
 )])))]
 pub struct PodSet {
-    /// Name, unique in the workload.
+    /// Name of the pod set, unique within the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = LABEL), extend("default" = "main"))]
     pub name: Option<String>,
-    /// The pods.
+    /// Pod template of the pod set.
     pub template: PodTemplateSpec,
-    /// How many pods.
+    /// Number of pods of the pod set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("default" = 1))]
     pub count: Option<i32>,
-    /// Fewest pods with which the workload can run; allows partial admission.
+    /// Smallest number of pods with which the workload can run; the field allows partial admission.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_count: Option<i32>,
-    /// Wishes about the place of the pods in a Topology.
+    /// Request for a placement of the pods in a Topology.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_request: Option<PodSetTopologyRequest>,
 }
 
-/// Wishes about the place of pods in a Topology.
+/// Request for a placement of pods in a Topology.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = slices()))]
 pub struct PodSetTopologyRequest {
-    /// All pods in one domain of this level.
+    /// Topology level (node label) of which one domain must hold all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub required: Option<String>,
-    /// All pods in one domain of this level if possible.
+    /// Topology level (node label) of which one domain holds all pods if possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub preferred: Option<String>,
-    /// Any place, but capacity is checked on nodes.
+    /// If true, the pods may be in any domains, and the capacity of nodes is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconstrained: Option<bool>,
-    /// Label of the pods that holds their index.
+    /// Key of the pod label that holds the index of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub pod_index_label: Option<String>,
-    /// Label of the pods that holds the index of their sub-group.
+    /// Key of the pod label that holds the index of the pod's sub-group.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub sub_group_index_label: Option<String>,
-    /// How many sub-groups (replicated jobs) the pod set has.
+    /// Number of sub-groups (replicated jobs) of the pod set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub sub_group_count: Option<i32>,
-    /// Pod sets with the same group name are placed together.
+    /// Name of a group of pod sets that are placed together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub pod_set_group_name: Option<String>,
-    /// Level in which each slice must fit.
+    /// Topology level (node label) of which one domain must hold each slice.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_set_slice_required_topology: Option<String>,
-    /// Pods per slice.
+    /// Number of pods of each slice.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub pod_set_slice_size: Option<i32>,
-    /// Nested slices, outermost first.
+    /// Layers of nested slices, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "atomic"))]
     pub podset_slice_required_topology_constraints: Vec<PodSetSliceRequiredTopologyConstraint>,
@@ -201,10 +201,10 @@ pub struct PodSetTopologyRequest {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PodSetSliceRequiredTopologyConstraint {
-    /// Level in which each slice must fit.
+    /// Topology level (node label) of which one domain must hold each slice.
     #[schemars(length(min = 1, max = 63))]
     pub topology: String,
-    /// Pods per slice.
+    /// Number of pods of each slice.
     #[schemars(range(min = 1))]
     pub size: i32,
 }
@@ -223,10 +223,10 @@ pub struct PodSetSliceRequiredTopologyConstraint {
     ),
 ])))]
 pub struct PriorityClassRef {
-    /// `kueue.x-k8s.io` or `scheduling.k8s.io`.
+    /// API group of the class: `kueue.x-k8s.io` or `scheduling.k8s.io`.
     #[schemars(extend("enum" = ["kueue.x-k8s.io", "scheduling.k8s.io"]))]
     pub group: String,
-    /// `WorkloadPriorityClass` or `PriorityClass`.
+    /// Kind of the class: `WorkloadPriorityClass` or `PriorityClass`.
     #[schemars(extend("enum" = ["WorkloadPriorityClass", "PriorityClass"]))]
     pub kind: String,
     /// Name of the class.
@@ -239,7 +239,7 @@ pub struct PriorityClassRef {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PreemptionGate {
-    /// Name, unique in the workload.
+    /// Name of the gate, unique within the workload.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
 }

@@ -31,45 +31,45 @@ use crate::rules::{SUBDOMAIN, rules, telling};
     ],
 ])))]
 pub struct ClusterQueueSpec {
-    /// Quotas, grouped by the resources that must come from the same flavor.
+    /// Groups of resources and flavors with their quotas. All resources of a group come from the same flavor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = groups_of_queue()))]
     pub resource_groups: Vec<ResourceGroup>,
-    /// Cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
+    /// Name of the cohort whose unused quota this queue may borrow; a Cohort object of that name is optional.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cohort: Option<String>,
-    /// Order of admission: `StrictFIFO` or `BestEffortFIFO`.
+    /// Order in which the queue's workloads are admitted: `StrictFIFO` or `BestEffortFIFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "BestEffortFIFO", "enum" = ["StrictFIFO", "BestEffortFIFO"]))]
     pub queueing_strategy: Option<String>,
-    /// Namespaces that may submit here; absent matches none, empty matches all.
+    /// Selector of the namespaces whose workloads may use this queue. An absent selector matches no namespace, an empty selector all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = selector()))]
     pub namespace_selector: Option<LabelSelector>,
-    /// When to try the next flavor instead of borrowing or preempting.
+    /// Rules for trying the next flavor instead of borrowing or preempting.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub flavor_fungibility: Option<FlavorFungibility>,
-    /// Which workloads may be preempted for a pending one.
+    /// Workloads that a pending workload of this queue may preempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub preemption: Option<ClusterQueuePreemption>,
-    /// Names of AdmissionChecks that run for all flavors; wins over `admissionChecksStrategy`.
+    /// Names of AdmissionChecks that run for all flavors; this list takes precedence over `admissionChecksStrategy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(max = 316)))]
     pub admission_checks: Vec<String>,
-    /// Admission checks that admitted workloads must pass.
+    /// Admission checks that workloads must pass before they are admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_checks_strategy: Option<AdmissionChecksStrategy>,
-    /// `None`, `Hold` (admit nothing new) or `HoldAndDrain` (also evict what runs).
+    /// Stop policy of the queue: `None`, `Hold` (no new workload is admitted) or `HoldAndDrain` (admitted workloads are evicted, too).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "None", "enum" = ["None", "Hold", "HoldAndDrain"]))]
     pub stop_policy: Option<String>,
     /// Weight of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Order of this queue by the usage of LocalQueues.
+    /// Order of this queue's workloads by the usage of their LocalQueues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_scope: Option<AdmissionScope>,
 }
@@ -95,17 +95,18 @@ pub struct ResourceGroup {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// Next step when the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`; `Borrow` is the
-    /// old word for `MayStopSearch`.
+    /// Next step if the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`; `Borrow` is the old name of
+    /// `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor", "Borrow"]))]
     pub when_can_borrow: Option<String>,
-    /// Next step when the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`; `Preempt` is the
-    /// old word for `MayStopSearch`.
+    /// Next step if the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`; `Preempt` is the old name of
+    /// `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor", "Preempt"]))]
     pub when_can_preempt: Option<String>,
-    /// Which of the two is better when all flavors were tried: `BorrowingOverPreemption` or `PreemptionOverBorrowing`.
+    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: `BorrowingOverPreemption` or
+    /// `PreemptionOverBorrowing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BorrowingOverPreemption", "PreemptionOverBorrowing"]))]
     pub preference: Option<String>,
@@ -116,12 +117,12 @@ pub struct FlavorFungibility {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionChecksStrategy {
-    /// The checks.
+    /// Admission checks, each with its flavors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admission_checks: Vec<AdmissionCheckStrategyRule>,
 }
 
-/// One admission check and where it applies.
+/// One admission check and the flavors to which it applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -129,18 +130,18 @@ pub struct AdmissionCheckStrategyRule {
     /// Name of the AdmissionCheck.
     #[schemars(length(max = 316))]
     pub name: String,
-    /// Flavors for which the check runs; empty means all.
+    /// Names of the flavors for which the check runs; an empty list means all flavors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(max = 253), regex(pattern = SUBDOMAIN)))]
     pub on_flavors: Vec<String>,
 }
 
-/// How the use of LocalQueues orders a ClusterQueue.
+/// Order of a ClusterQueue's workloads by the usage of their LocalQueues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionScope {
-    /// `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
+    /// Mode of the order: `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
     pub admission_mode: String,
 }
 
@@ -161,13 +162,13 @@ pub struct ClusterQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub flavors_usage: Vec<FlavorUsage>,
-    /// Workloads waiting for quota.
+    /// Number of workloads that wait for quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads: Option<i32>,
-    /// Workloads that hold quota.
+    /// Number of workloads that hold quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserving_workloads: Option<i32>,
-    /// Workloads admitted and not finished.
+    /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
     /// Not used; kept so that old objects are accepted.
@@ -176,7 +177,7 @@ pub struct ClusterQueueStatus {
     /// Share of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharingStatus>,
-    /// How much of its quota is given, by resource over all flavors: for the columns of `kubectl get`, written by Berth alone.
+    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. Only Berth writes this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub berth_used: Option<String>,
 }
@@ -186,11 +187,11 @@ pub struct ClusterQueueStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ClusterQueuePendingWorkloadsStatus {
-    /// The workloads, in order.
+    /// Pending workloads, in the order of the queue.
     #[serde(rename = "clusterQueuePendingWorkload", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub cluster_queue_pending_workloads: Vec<ClusterQueuePendingWorkload>,
-    /// When the list last changed.
+    /// Time at which the list last changed.
     pub last_change_time: Time,
 }
 
@@ -205,9 +206,9 @@ impl Default for ClusterQueuePendingWorkloadsStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ClusterQueuePendingWorkload {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the workload.
     pub namespace: String,
 }
 
@@ -216,8 +217,7 @@ pub struct ClusterQueuePendingWorkload {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct FairSharingStatus {
-    /// Highest use above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by
-    /// the weight.
+    /// Highest usage above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by the weight.
     pub weighted_share: i64,
     /// Not used; kept so that old objects are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,11 +229,11 @@ pub struct FairSharingStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = telling(&BELOW_A_PARENT)))]
 pub struct CohortSpec {
-    /// Parent cohort; absent makes this one a root.
+    /// Name of the parent cohort; a cohort without a parent is the root of its tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub parent_name: Option<String>,
-    /// Quota of the cohort itself, usable by everything below it.
+    /// Quota of the cohort itself, which all ClusterQueues below it may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub resource_groups: Vec<ResourceGroup>,

@@ -19,13 +19,13 @@ pub struct LocalQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Workloads waiting for quota.
+    /// Number of workloads that wait for quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads: Option<i32>,
-    /// Workloads that hold quota.
+    /// Number of workloads that hold quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserving_workloads: Option<i32>,
-    /// Workloads admitted and not finished.
+    /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
     /// Quota reserved by this queue's workloads, per flavor.
@@ -45,7 +45,7 @@ pub struct LocalQueueStatus {
     pub fair_sharing: Option<LocalQueueFairSharingStatus>,
 }
 
-/// Offer of a flavor behind a LocalQueue.
+/// A flavor that the workloads of a LocalQueue can get.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -53,19 +53,19 @@ pub struct LocalQueueFlavorStatus {
     /// Name of the ResourceFlavor.
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub name: String,
-    /// Names of its resources.
+    /// Names of the resources that the flavor has in the ClusterQueue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "set"))]
     pub resources: Vec<String>,
-    /// Labels of its nodes.
+    /// Labels of the flavor's nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "x-kubernetes-map-type" = "atomic"))]
     pub node_labels: BTreeMap<String, String>,
-    /// Taints of its nodes.
+    /// Taints of the flavor's nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub node_taints: Vec<Taint>,
-    /// Its topology.
+    /// Topology of the flavor's nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyInfo>,
 }

@@ -11,21 +11,21 @@ use crate::multikueue::ClusterProfileReference;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct MultiKueueClusterSpec {
-    /// A kubeconfig; an empty location means that there is none.
+    /// Location of a kubeconfig; an empty location means that there is no kubeconfig.
     pub kube_config: KubeConfig,
-    /// A ClusterProfile.
+    /// Reference to a ClusterProfile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_profile_ref: Option<ClusterProfileReference>,
 }
 
-/// Where a kubeconfig is kept.
+/// Location of a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct KubeConfig {
     /// Name of the Secret, or path of the file.
     pub location: String,
-    /// `Secret` or `Path`.
+    /// Type of the location: `Secret` or `Path`.
     #[schemars(extend("default" = "Secret", "enum" = ["Secret", "Path"]))]
     pub location_type: String,
 }

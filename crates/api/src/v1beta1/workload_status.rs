@@ -26,42 +26,42 @@ use crate::workload_status::{PodSetRequest, ReclaimablePod, RequeueState, Worklo
     ),
 ])))]
 pub struct WorkloadStatus {
-    /// Conditions, `QuotaReserved`, `Admitted` and `Finished` among them.
+    /// Conditions of the workload, `QuotaReserved`, `Admitted` and `Finished` among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The quota that was reserved and the flavors chosen; set and cleared as a whole.
+    /// Reserved quota with the assigned flavors; the field is set and cleared as a unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
-    /// Evictions so far and when the workload may be tried again.
+    /// Number of requeues, and the time from which the workload may be tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,
-    /// Pods of each pod set that will not run again.
+    /// Number of pods of each pod set that will not run again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub reclaimable_pods: Vec<ReclaimablePod>,
-    /// Answers of the admission checks.
+    /// States of the workload's admission checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub admission_checks: Vec<AdmissionCheckState>,
-    /// Requests of each pod set, as they were counted while pending.
+    /// Requests of each pod set, as the quota counted them while the workload was pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resource_requests: Vec<PodSetRequest>,
-    /// Seconds spent admitted before the last eviction; the name is misspelt for good.
+    /// Number of seconds for which the workload was admitted before its last eviction; the API keeps the misspelt name of the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accumulated_past_exexcution_time_seconds: Option<i32>,
-    /// Counts of evictions.
+    /// Numbers of evictions by reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_stats: Option<SchedulingStats>,
-    /// Worker clusters that were proposed.
+    /// Names of the worker clusters that were proposed for the workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub nominated_cluster_names: Vec<String>,
-    /// Worker cluster that runs the workload.
+    /// Name of the worker cluster that runs the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
-    /// Nodes of the placement that failed.
+    /// Failed nodes of the workload's placement.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unhealthy_nodes: Vec<UnhealthyNode>,
 }
@@ -71,7 +71,7 @@ pub struct WorkloadStatus {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct Admission {
-    /// ClusterQueue whose quota is used.
+    /// Name of the ClusterQueue whose quota is used.
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cluster_queue: String,
     /// Assignment of each pod set.
@@ -87,18 +87,18 @@ pub struct PodSetAssignment {
     /// Name of the pod set.
     #[schemars(length(max = 63), regex(pattern = LABEL), extend("default" = "main"))]
     pub name: String,
-    /// Flavor per resource.
+    /// Name of the flavor of each resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("additionalProperties" = json!({"type": "string", "maxLength": 253, "pattern": SUBDOMAIN})))]
     pub flavors: BTreeMap<String, String>,
-    /// Amount per resource for all pods together.
+    /// Amount of each resource for all pods together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resource_usage: BTreeMap<String, Quantity>,
-    /// Pods admitted; less than the pod set's count after partial admission.
+    /// Number of admitted pods; after a partial admission, less than the pod set's `count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub count: Option<i32>,
-    /// Where the pods go.
+    /// Placement of the pods in a Topology.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_assignment: Option<TopologyAssignment>,
     /// State of a placement that is decided after the admission checks: `Pending` or `Ready`.
@@ -106,7 +106,7 @@ pub struct PodSetAssignment {
     pub delayed_topology_request: Option<String>,
 }
 
-/// Domains and pod counts of one pod set.
+/// Placement of one pod set: its domains, and the number of pods in each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -114,7 +114,7 @@ pub struct TopologyAssignment {
     /// Node labels of the levels, widest first.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub levels: Vec<String>,
-    /// The domains.
+    /// Domains of the placement.
     pub domains: Vec<TopologyDomainAssignment>,
 }
 
@@ -123,15 +123,15 @@ pub struct TopologyAssignment {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct TopologyDomainAssignment {
-    /// Values of the levels, one entry per level.
+    /// Values of the node labels of the levels, one entry for each level.
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub values: Vec<String>,
-    /// Pods in this domain.
+    /// Number of pods in this domain.
     #[schemars(range(min = 1))]
     pub count: i32,
 }
 
-/// Answer of one admission check.
+/// State of one admission check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -139,23 +139,23 @@ pub struct AdmissionCheckState {
     /// Name of the AdmissionCheck.
     #[schemars(length(max = 316))]
     pub name: String,
-    /// `Pending`, `Ready`, `Retry` or `Rejected`.
+    /// State of the check: `Pending`, `Ready`, `Retry` or `Rejected`.
     #[schemars(extend("enum" = ["Pending", "Ready", "Retry", "Rejected"]))]
     pub state: String,
-    /// When `state` last changed.
+    /// Time at which `state` last changed.
     pub last_transition_time: Time,
-    /// Explanation for people.
+    /// Explanation of the state.
     #[schemars(length(max = 32768))]
     pub message: String,
-    /// Seconds to wait after an eviction.
+    /// Number of seconds for which the workload waits after an eviction by this check.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub requeue_after_seconds: Option<i32>,
-    /// How often the check was retried.
+    /// Number of retries of the check.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub retry_count: Option<i32>,
-    /// Changes to the pods that the check demands.
+    /// Changes of the pods that the check requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 18), extend("x-kubernetes-list-type" = "atomic"))]
     pub pod_set_updates: Vec<PodSetUpdate>,
@@ -175,7 +175,7 @@ impl Default for AdmissionCheckState {
     }
 }
 
-/// Changes to the pods of one pod set.
+/// Changes of the pods of one pod set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -183,27 +183,27 @@ pub struct PodSetUpdate {
     /// Name of the pod set.
     #[schemars(length(max = 63), regex(pattern = LABEL))]
     pub name: String,
-    /// Labels to add.
+    /// Labels that the pods get.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations to add.
+    /// Annotations that the pods get.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Node selector entries to add.
+    /// Node selector entries that the pods get.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Tolerations to add.
+    /// Tolerations that the pods get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-validations" = tolerations()))]
     pub tolerations: Vec<Toleration>,
 }
 
-/// Counts of evictions.
+/// Numbers of evictions by reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct SchedulingStats {
-    /// One entry per reason and cause.
+    /// Numbers of evictions, one entry for each reason and cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["reason", "underlyingCause"]))]
     pub evictions: Vec<WorkloadSchedulingStatsEviction>,
