@@ -20,7 +20,7 @@ use crate::own_folder::OwnFolder;
 
 /// Time for the processes of a training.
 const SECONDS: u64 = 180;
-/// How often processes were run.
+/// Number of runs of processes so far, for names of folders.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 fn sources() -> PathBuf {

@@ -37,7 +37,7 @@ const SAME_TEXT: Duration = Duration::from_millis(1_100);
 /// that kill Berth may add as much again and more.
 const AGREES_WITHIN: Duration = Duration::from_secs(150);
 
-/// How a manager is started.
+/// Options with which a test starts a manager.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
     /// Name of the replica, for its log file.

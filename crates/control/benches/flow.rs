@@ -48,7 +48,7 @@ struct Bench {
     queues: BTreeMap<String, Box<api::ClusterQueue>>,
     local: BTreeMap<String, Box<api::LocalQueue>>,
     spent: Spent,
-    /// When admitted workloads end.
+    /// Admitted workloads by the time of their end.
     running: BTreeMap<(Timestamp, String), ()>,
 }
 

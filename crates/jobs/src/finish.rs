@@ -1,6 +1,6 @@
 //! The end of a job.
 
-/// How a job ended.
+/// End of a job: its result and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// Succeeded; else failed.

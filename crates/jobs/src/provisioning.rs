@@ -165,13 +165,13 @@ pub fn provisioning_parameters(annotations: &BTreeMap<String, String>) -> BTreeM
 /// Answer of an autoscaler to a request, with its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provisioning<'a> {
-    /// Nothing.
+    /// The autoscaler has not answered yet.
     Unanswered,
     /// The autoscaler is provisioning; the message has the expected time, if known.
     Accepted(Option<&'a str>),
     /// The nodes are there.
     Provisioned(&'a str),
-    /// There is no capacity.
+    /// The autoscaler has no capacity for the request.
     Failed(&'a str),
     /// The nodes were there, and no pods used them in time.
     BookingExpired(&'a str),

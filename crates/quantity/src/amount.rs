@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Amount(i64);
 
 impl Amount {
-    /// Nothing.
+    /// The amount zero.
     pub const ZERO: Self = Self(0);
     /// No bound.
     pub const UNLIMITED: Self = Self(i64::MAX);

@@ -68,7 +68,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// A wall clock that is off by so many seconds from a time that cannot be set.
+    /// A wall clock whose distance to a monotonic clock a test sets, in seconds.
     struct Wall {
         begin: Instant,
         passed: Duration,

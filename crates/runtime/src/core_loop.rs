@@ -198,7 +198,7 @@ pub async fn run<B: Brain>(mut brain: B, mut ports: Ports) {
     stop(brain, ports, inbox.outcomes, clock).await;
 }
 
-/// How long the loop may sleep.
+/// Time for which the control loop may sleep.
 fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     let Some(wake) = wake else { return NAP };
     let left = wake.duration_since(now);

@@ -12,7 +12,7 @@ const NAMED: usize = 500;
 #[derive(Default)]
 struct Found(Vec<Value>);
 
-/// Where a difference is.
+/// Kind and name of the object of a difference.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     kind: &'a str,

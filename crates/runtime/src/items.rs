@@ -190,7 +190,7 @@ mod tests {
     use futures::io::{BufReader, Cursor};
     use serde_json::{Value, json};
 
-    /// The objects of a text that comes in so many bytes at a time, and what the list says of itself.
+    /// Reads a list that comes in pieces of `piece` bytes: its objects and its metadata.
     async fn read(text: &str, piece: usize) -> io::Result<(Vec<String>, Meta)> {
         let mut items = Items::new(BufReader::with_capacity(piece, Cursor::new(text.as_bytes().to_vec())));
         let mut all = Vec::new();

@@ -52,7 +52,7 @@ pub enum Action {
     },
     /// Stop leading now.
     StepDown,
-    /// Nothing to do for that long.
+    /// No request about the lease is due for that time.
     Wait(Duration),
 }
 

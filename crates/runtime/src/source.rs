@@ -18,9 +18,10 @@ pub(crate) const PAGE: u32 = 500;
 const LEAST: u32 = 16;
 /// Intended size of a page in bytes.
 const PAGE_BYTES: u64 = 8 << 20;
-/// A page that turns out to have so many is given up, and the list begins anew with smaller ones: the server cuts off what takes a minute.
+/// Bytes of a page of a list above which the page is given up, and the list begins anew with smaller pages: the server ends a response that
+/// takes a minute.
 const MOST_BYTES: u64 = 4 * PAGE_BYTES;
-/// After so long the server ends a watch, and a moment later it is taken for dead.
+/// Seconds after which the server ends a watch; `MARGIN` later the watch counts as dead.
 const WATCH_SECONDS: u32 = 290;
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -40,9 +41,9 @@ pub(crate) struct Source {
 
 /// The progress of a source.
 enum State {
-    /// Nothing is known.
+    /// No object of the kind is known yet: the list begins.
     Begin,
-    /// A page of the list is to be asked for: with that token, of so many objects.
+    /// The next page of the list is requested: its continue token, and its largest number of objects.
     Between(Option<String>, u32),
     /// A page is read.
     Page(Box<Page>),

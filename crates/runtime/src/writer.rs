@@ -109,7 +109,7 @@ impl Writer {
         }
     }
 
-    /// Asks one question.
+    /// Asks the API server, an autoscaler's events or a checkpoint store one question of control.
     async fn ask(&self, write: &Write, question: &Question, deadline: Duration) -> Outcome {
         let (client, namespace) = (&self.client, write.key.namespace.as_str());
         match question {

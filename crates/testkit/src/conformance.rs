@@ -30,9 +30,9 @@ pub struct Options {
 /// Counts of verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Everything expected was found.
+    /// Cases in which Berth gives the expected result.
     pub passed: usize,
-    /// Something differs.
+    /// Cases in which Berth gives another result.
     pub failed: usize,
     /// Cases that do not apply to Berth.
     pub not_applicable: usize,

@@ -8,7 +8,7 @@ use berth_testrun::folders;
 use crate::plan::night;
 use crate::plan::test;
 
-/// Where the page lies.
+/// Path of the page docs/testing.md.
 pub(crate) fn path() -> PathBuf {
     folders::repository().join("docs/testing.md")
 }

@@ -47,7 +47,7 @@ pub trait Surroundings: Send + Sync + 'static {
     fn cards(&self) -> Cards;
 }
 
-/// Where figures go.
+/// Receiver of the measurements of the webhook server.
 pub trait Meter: Send + Sync + 'static {
     /// A review was answered: its path's name, `allowed`, `denied`, `converted` or `error`, and the seconds from its bytes to its
     /// answer.

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// and close them themselves after 90 idle seconds, unused ones among them. Our limits are longer, so that they never cut a review on its way, which
 /// is not sent again.
 const LIMITS: Limits = Limits { connections: 512, first: Duration::from_secs(120), idle: Duration::from_secs(180) };
-/// How long a handshake may take.
+/// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pings on a silent HTTP/2 connection, and patience for the answer.
 const PING: Duration = Duration::from_secs(20);

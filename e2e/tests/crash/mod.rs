@@ -72,7 +72,7 @@ struct Row {
     story: Story,
 }
 
-/// A fault that strikes so many times at each of these rows.
+/// A name, a fault, the number of times that it strikes, and the rows of the crash table that it strikes.
 type Wave = (&'static str, Fault, u32, Vec<Row>);
 
 /// The job controller of this version clears a stopped job's start time itself, so that Berth never has to. Clusters below 1.36

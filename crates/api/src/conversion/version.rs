@@ -3,9 +3,9 @@
 /// A version of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// The older one.
+    /// The older version of Kueue's API.
     V1beta1,
-    /// The one that is stored.
+    /// The version that the API server stores.
     V1beta2,
 }
 

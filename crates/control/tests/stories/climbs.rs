@@ -21,7 +21,7 @@ fn second_on_demand(tiers: Value) -> Cluster {
     cluster
 }
 
-/// Checks that the job is still in its tier after so many seconds, and in the better tier after so many more.
+/// Checks that the job is still in its tier after `not_yet` seconds, and in the better tier after `then` more seconds.
 fn climbs_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
     cluster.pass(not_yet);
     assert_eq!(flavor_of(cluster, "second"), json!("on-demand"), "{why}");

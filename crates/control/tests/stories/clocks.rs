@@ -62,7 +62,7 @@ impl Clocks {
     }
 }
 
-/// A job that may run for so many seconds.
+/// A job that may run for `seconds`.
 fn limited(seconds: &str) -> Value {
     let mut limited = job("a", "lq", "1", true);
     limited["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!(seconds);

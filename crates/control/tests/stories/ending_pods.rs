@@ -71,7 +71,7 @@ impl Run {
         self.cluster.pass(7);
     }
 
-    /// The queue is charged so many cpus more than the job holds.
+    /// Checks that the queue is charged `beyond` cpus more than the job holds.
     fn is_charged(&self, beyond: i64) {
         let all = both(&(self.held + beyond).to_string());
         assert_eq!(shown(&self.cluster, "cq"), all, "{:?}: {:?}", self.kind, self.cluster.writes);

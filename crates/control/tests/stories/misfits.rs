@@ -12,7 +12,7 @@ use crate::stories::training::training;
 /// Kinds that start all pods of two cpus, and how many writes that takes.
 const KINDS: [(&str, usize); 4] = [("Job", 1), ("JobSet", 1), ("Pod", 1), ("group", 2)];
 
-/// A JobSet whose controller has stopped it, with so many pods of one cpu in each of its replicated jobs.
+/// A JobSet that its controller has stopped. Each replicatedJob has the given number of pods of one cpu.
 fn jobset(pods: &[(&str, i32)]) -> Value {
     let jobs = pods.iter().map(|(name, pods)| {
         let spec = json!({"parallelism": pods, "completions": pods, "template": {"spec": {"containers": [

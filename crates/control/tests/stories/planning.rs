@@ -1,4 +1,4 @@
-//! When a plan is made.
+//! The moments at which control asks the engine for a plan.
 
 use berth_control::Step;
 use berth_control::write::{Kind, Purpose, Write};

@@ -8,7 +8,7 @@ use crate::stories::groups::{gated, member};
 use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 
-/// Kueue's choice: names of domains of that level, each with so many pods.
+/// A placement that Kueue has chosen: names of domains of `level`, each with its number of pods.
 fn places(level: &str, domains: &[(&str, i32)]) -> Value {
     let (names, counts): (Vec<&str>, Vec<i32>) = domains.iter().copied().unzip();
     let values = json!([{"individual": {"roots": names}}]);

@@ -72,7 +72,7 @@ fn job_set_controlling_itself_waits_for_quota() {
     assert_eq!(jobset(&cluster)["spec"]["suspend"], json!(true), "{:?}", cluster.writes);
 }
 
-/// A JobSet of two Jobs of two pods that runs, in a queue of so many cpus.
+/// A running JobSet of two Jobs of two pods, in a queue with `quota` cpus.
 fn running(quota: &str) -> Cluster {
     let mut cluster = one_queue(quota);
     let mut suspended = slices();

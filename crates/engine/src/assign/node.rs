@@ -30,7 +30,7 @@ struct Step {
 /// How well the pods are served, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// There is no flavor.
+    /// No flavor serves the pods.
     Without,
     /// A fit needs preemption, and there are no candidates.
     Waiting,

@@ -18,7 +18,7 @@ pub struct Reservation {
     pub cluster_queue: String,
     /// Assignment per pod set. Usage counts as given here (control subtracts reclaimable pods).
     pub pod_sets: Vec<PodSetAssignment>,
-    /// When quota was reserved.
+    /// Time at which the quota was reserved.
     pub at: Millis,
     /// Time of its last checkpoint, if known: among victims of equal priority those with the least lost work go first.
     pub saved: Option<Millis>,

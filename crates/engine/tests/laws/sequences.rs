@@ -127,7 +127,7 @@ fn name_of(names: &[&str], index: usize) -> Option<String> {
 #[derive(Default)]
 struct Observer {
     specs: std::collections::BTreeMap<String, WorkloadSpec>,
-    /// The last planned admissions.
+    /// Last planned admission of each workload, by uid.
     given: std::collections::BTreeMap<String, Admission>,
 }
 

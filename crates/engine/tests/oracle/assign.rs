@@ -26,7 +26,7 @@ pub(crate) struct Given {
     lacks: bool,
 }
 
-/// Assignment of a workload.
+/// Assignment that the oracle found for a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) mode: Mode,

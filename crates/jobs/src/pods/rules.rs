@@ -34,7 +34,7 @@ pub struct PodDefaults {
 }
 
 impl PodDefaults {
-    /// Nothing is to be changed.
+    /// True if the webhook has nothing to change in the pod.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -112,7 +112,7 @@ pub struct PodState {
     pub unschedulable: Option<Box<str>>,
     /// True if the node has ended the pod's deletion: only finalizers keep the pod.
     gone: bool,
-    /// Other finalizers.
+    /// Finalizers of the pod besides Berth's.
     pub(super) others: Box<[Box<str>]>,
     /// The pod as JSON, while it waits, or runs without a review.
     pub(super) packed: Option<Box<str>>,

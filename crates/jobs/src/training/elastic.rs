@@ -87,7 +87,7 @@ impl Elastic {
 pub struct Past {
     /// Time at which the job was queued.
     pub queued: Timestamp,
-    /// When its run was admitted.
+    /// Time at which the job's run was admitted.
     pub admitted: Timestamp,
 }
 

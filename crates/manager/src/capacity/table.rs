@@ -105,7 +105,7 @@ pub(crate) type Quotas = BTreeMap<String, BTreeMap<String, Spanned<Quota>>>;
 /// Quota of a family in a tier: of its only resource, or by resource.
 pub(crate) type Quota = AmountOr<BTreeMap<String, AmountOr<Limits>>>;
 
-/// A ClusterQueue.
+/// A ClusterQueue of the table.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Queue {

@@ -41,7 +41,7 @@ const CONNECTION_AGE: Duration = Duration::from_secs(600);
 /// The files of a checkpoint without a marker are deleted within this time.
 const REST_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Where files are.
+/// Client of a checkpoint store: an object store or a mounted folder.
 #[derive(Clone)]
 enum Backend {
     Objects(Arc<dyn ObjectStore>),

@@ -67,7 +67,7 @@ impl Turn {
         }
     }
 
-    /// Time of day at so many milliseconds after the begin of the turn, to the second.
+    /// Time of day `stepped` milliseconds after the begin of the turn, to the second.
     fn time(&self, stepped: u64) -> Timestamp {
         let since = SignedDuration::from_millis(i64::try_from(stepped).unwrap_or(i64::MAX));
         let time = self.begin.1.checked_add(since).unwrap_or(self.begin.1);

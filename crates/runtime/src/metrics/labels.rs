@@ -43,7 +43,7 @@ impl Labels {
 pub(super) struct With<'a>(pub(super) &'a Labels, pub(super) Option<(&'static str, &'static str)>);
 
 impl With<'_> {
-    /// There are no labels at all.
+    /// True if the metric has no labels.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.0.is_empty() && self.1.is_none()
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// How long a text is shown.
+/// Time for which a metrics text is served before a new one is made.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A text, metric by metric, shared by all readers.

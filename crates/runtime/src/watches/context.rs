@@ -32,7 +32,7 @@ pub type Tap = Arc<dyn Fn(&Observation) + Send + Sync>;
 pub struct Context {
     /// Client for watches.
     pub client: Client,
-    /// Where observations go.
+    /// Channel of the observations to the control loop.
     pub seen: mpsc::Sender<Seen>,
     /// The epoch; a higher number restarts every watch with a fresh list.
     pub epoch: channel::Receiver<u64>,

@@ -110,7 +110,7 @@ pub fn keep_usage(scene: &mut Scene, absent: &Usages) -> Result<(), String> {
 /// The outcome of a head, by Kueue's word for it.
 ///
 /// # Errors
-/// Another word.
+/// If `reason` is no outcome of a workload in Kueue's tests.
 pub fn outcome(reason: &str) -> Result<Outcome, String> {
     // A migration that waits until its sibling has left waits as for a victim.
     let reason = if reason == "PendingMigration" { Outcome::PendingPreemption.as_str() } else { reason };
@@ -130,7 +130,7 @@ pub fn outcome(reason: &str) -> Result<Outcome, String> {
 /// The engine's reason to wait of that name.
 ///
 /// # Errors
-/// Another name.
+/// If `name` is no pending reason of the engine.
 pub fn pending_reason(name: &str) -> Result<PendingReason, String> {
     let named = PendingReason::ALL.into_iter().find(|reason| reason.as_str() == name);
     named.ok_or_else(|| format!("reason {name} is not one of the engine's"))

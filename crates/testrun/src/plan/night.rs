@@ -26,9 +26,9 @@ pub(crate) struct Wide {
     pub(crate) filter: &'static str,
     /// Variables of the environment.
     pub(crate) set: Vec<(&'static str, String)>,
-    /// How often it runs.
+    /// Number of times that these suites run.
     pub(crate) times: usize,
-    /// How many run at the same time.
+    /// Number of suites that run at the same time.
     pub(crate) at_once: usize,
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-/// When a part last ran.
+/// Date and commit of the last run of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ran {
     date: String,

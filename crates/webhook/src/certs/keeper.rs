@@ -31,7 +31,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Steps in one look: an end to a quarrel with another writer of the same Secret.
 const STEPS: usize = 8;
 
-/// Where certificates come from.
+/// Source of the serving certificates.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Made by ourselves and kept in a Secret.
@@ -55,7 +55,7 @@ pub struct Keeper {
     pub service: String,
     /// Names of the configurations of mutating and of validating webhooks.
     pub configurations: [&'static str; 2],
-    /// Where certificates come from.
+    /// Source of the serving certificates.
     pub source: Source,
     /// The certificate that is served.
     pub served: Arc<Served>,
@@ -286,7 +286,7 @@ impl Keeper {
     }
 }
 
-/// How long nothing need be done.
+/// Time until the next step of the rotation.
 fn pause(step: Step, now: Timestamp, trouble: bool) -> Duration {
     match step {
         Step::Rest(until) if !trouble => {

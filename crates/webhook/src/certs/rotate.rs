@@ -42,9 +42,9 @@ impl Policy {
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing before that moment.
+    /// No step of the rotation is due before that moment.
     Rest(Timestamp),
-    /// Nothing until the API server knows the bundle.
+    /// The rotation waits until the API server knows the bundle.
     Tell,
     /// There is no authority that can sign: a new one signs at once.
     Begin,

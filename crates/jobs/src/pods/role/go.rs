@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// How a value is written.
+/// Form in which Go writes a value of a field as JSON.
 pub(super) enum Form {
     /// A text, a number or a truth value.
     Plain,
@@ -23,7 +23,7 @@ pub(super) struct Field {
     kept: Kept,
 }
 
-/// When a field is written.
+/// Condition under which Go writes a field as JSON.
 pub(super) enum Kept {
     /// Always written: the Go field has no `omitempty`.
     Always,
