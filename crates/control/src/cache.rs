@@ -3,6 +3,7 @@
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
 pub(crate) mod ending_pods;
+mod identities;
 pub(crate) mod job_pods;
 mod jobs;
 pub(crate) mod pods;

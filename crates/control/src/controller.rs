@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod decide;
 pub(crate) mod digest;
 pub(crate) mod flight;
+mod forward_b2;
 pub(crate) mod outcomes;
 pub(crate) mod planning;
 pub(crate) mod plans;
@@ -24,11 +25,12 @@ use crate::controller::state::{Quota, Reports, Session, Trainings};
 use crate::controller::work_queue::WorkQueue;
 use crate::job::remains::Remains;
 use crate::measure::TierMove;
-pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
+pub(crate) use crate::moments::{after, after_seconds, millis, millis_between, seconds_between};
 use crate::settings::Settings;
 use crate::workload::explain::{Told, explain};
 use crate::workload::older_reasons;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
+pub(crate) use crate::write::{cluster_key, key};
 
 /// Result of one step.
 #[derive(Clone, Debug, Default)]
@@ -212,7 +214,8 @@ impl Control {
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
-            self.tell_jobs_later(now);
+            let later = self.reports.job_events.due(&self.view, now);
+            self.reports.notices.extend(later);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
@@ -325,7 +328,7 @@ impl Control {
             return false;
         }
         self.context().say_older_reasons(&mut draft);
-        self.tell_job(&mut draft, now);
+        self.reports.job_events.tell(&self.view, &mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
         self.note_request_to_save(&draft, origin, now);
         if draft.purpose == Purpose::ScaleTraining {
@@ -393,16 +396,4 @@ impl Context<'_> {
             older_reasons::reword(draft, &workload.status);
         }
     }
-}
-
-pub(crate) fn key(kind: Kind, name: &Name) -> ObjectKey {
-    ObjectKey { kind, namespace: name.0.clone(), name: name.1.clone() }
-}
-
-pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
-    ObjectKey { kind, namespace: String::new(), name: name.to_owned() }
-}
-
-pub(crate) fn millis(time: Timestamp) -> engine::Millis {
-    engine::Millis(time.as_millisecond())
 }

@@ -332,7 +332,7 @@ impl Case<'_> {
             let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
             api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
         };
-        self.ctx.over_of(self.key, self.job).iter().map(of).collect()
+        attempts::over_of(self.ctx.view, self.key, self.job).iter().map(of).collect()
     }
 
     /// Writes which pods are over. While the job runs, their quota goes back, and their number only grows. While it waits without quota, the Workload

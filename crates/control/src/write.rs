@@ -1,6 +1,7 @@
 //! Writes: the requests of control to the runtime, one each, with their preconditions. Questions go the same way.
 
 mod checkpoint;
+mod keys;
 mod pods;
 mod purpose;
 mod question;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
+pub(crate) use keys::{cluster_key, key};
 pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 pub use question::Question;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::controller::Control;
 use crate::controller::flight::Flight;
+use crate::job::left;
 use crate::measure::Measure;
 use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
 
@@ -34,8 +35,9 @@ impl Control {
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
         self.note_saving(&object, &flight, &outcome, now);
-        if matches!(outcome, Outcome::Applied { .. } | Outcome::Gone) {
-            self.note_sent_off(&flight.origin, &object);
+        let is_gone = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone);
+        if is_gone && self.remains.note_sent_off(&self.view, &flight.origin, &object) {
+            self.touch(flight.origin.clone());
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
             self.reports.untold.insert(object.clone());
@@ -49,7 +51,11 @@ impl Control {
             }
             Outcome::Left(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.note_left(&object, pods, now);
+                let pods = left::without_job(&self.context(), &object, pods);
+                if let Some(uid) = self.view.uid_of(&object) {
+                    self.remains.note_left(uid, pods, now);
+                    self.touch(object);
+                }
             }
             Outcome::Object(text) => {
                 self.flights.succeeded(&object, &flight.origin);

@@ -1,7 +1,6 @@
 //! Dependencies of decisions: the objects that are marked when an object was seen or a write of it has come back.
 
 use berth_api::conditions::own_reasons;
-use berth_jobs::version_of;
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
@@ -168,43 +167,11 @@ impl Context<'_> {
     }
 
     pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
-        let name = (object.namespace.clone(), object.name.clone());
-        match object.kind {
-            Kind::Workload => self.view.workloads.get(&name).map(|workload| workload.uid.clone()),
-            kind if kind.is_job() => self.view.jobs.get(object).map(|job| job.uid.clone()),
-            Kind::TrainingJob => self.view.training.get(&name).map(|job| job.uid.clone()),
-            Kind::Pod => self.view.pods.get(&name).map(|pod| pod.uid.to_string()),
-            Kind::JobPod => self.view.odd_pods.get(&name).map(|odd| odd.pod.uid.to_string()),
-            Kind::AdmissionCheck => self.view.checks.get(&object.name).map(|check| check.uid.clone()),
-            Kind::ProvisioningRequest => {
-                self.view.provisioning.requests.get(&name).map(|request| request.uid().to_owned())
-            }
-            _ => None,
-        }
+        self.view.uid_of(object)
     }
 
     /// The version at which the view has an object, 0 when it has not.
     pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
-        let name = (object.namespace.clone(), object.name.clone());
-        match object.kind {
-            Kind::Workload => self.view.workloads.get(&name).map_or(0, WorkloadView::version),
-            kind if kind.is_job() => self.view.jobs.get(object).map_or(0, |job| job.version),
-            Kind::TrainingJob => {
-                self.view.training.get(&name).map_or(0, crate::cache::training_view::TrainingView::version)
-            }
-            Kind::Pod => self.view.pods.get(&name).map_or(0, |pod| pod.version),
-            Kind::AdmissionCheck => {
-                self.view.checks.get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
-            }
-            Kind::ProvisioningRequest => {
-                self.view.provisioning.requests.get(&name).map_or(0, |request| version_of(&request.metadata))
-            }
-            Kind::PodTemplate => {
-                self.view.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
-            }
-            // Little is remembered of a pod of a job, and no version of it is awaited. Queues are never awaited: their statuses are computed from our
-            // own accounting and sent when they differ.
-            _ => u64::MAX,
-        }
+        self.view.seen_version(object)
     }
 }

@@ -2,8 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::job::left::Left;
+use jiff::Timestamp;
+
+use crate::cache::View;
 use crate::job::starts::Starts;
+use crate::write::{Kind, LeftPod, ObjectKey};
+
+/// Result of the last look for pods that a deleted job has left behind.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Time of the look.
+    pub(super) at: Timestamp,
+    /// Pods about which something is to be done; never empty.
+    pub(super) pods: Vec<LeftPod>,
+}
 
 /// Facts about the pods of jobs that were stopped, deleted, or started again.
 #[derive(Debug, Default)]
@@ -28,6 +40,32 @@ impl Remains {
 
     pub(crate) fn note_pods_gone(&mut self, workload: String) {
         self.pods_gone.insert(workload);
+    }
+
+    /// Notes the pods that the job of a Workload has left behind.
+    pub(crate) fn note_left(&mut self, workload: String, pods: Vec<LeftPod>, now: Timestamp) {
+        if pods.is_empty() {
+            self.left.remove(&workload);
+            self.note_pods_gone(workload);
+        } else {
+            self.left.insert(workload, Left { at: now, pods });
+        }
+    }
+
+    /// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods; false where no job has left any.
+    pub(crate) fn note_sent_off(&mut self, view: &View, origin: &ObjectKey, object: &ObjectKey) -> bool {
+        if self.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
+            return false;
+        }
+        let here =
+            |uid: &str| view.workloads.by_uid(uid).is_some_and(|workload| workload.namespace == object.namespace);
+        for (_, left) in self.left.iter_mut().filter(|(uid, _)| here(uid)) {
+            left.pods.retain(|pod| match &pod.job {
+                Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
+                None => object.kind != Kind::Pod || pod.name != object.name,
+            });
+        }
+        true
     }
 
     /// A Workload is gone, or holds no quota any more.
