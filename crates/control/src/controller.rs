@@ -13,6 +13,8 @@ pub(crate) mod state;
 pub(crate) mod strays;
 mod work_queue;
 
+use std::time::Duration;
+
 use berth_api::conditions::types;
 use berth_engine::model as engine;
 use jiff::Timestamp;
@@ -128,6 +130,14 @@ impl Control {
             self.doubt_starts();
             self.find_overruns();
             self.quota.trials.clear();
+        }
+    }
+
+    /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
+    pub fn tick(&mut self, now: Timestamp, steady: Duration) {
+        if self.view.timeline.tick(now, steady) && self.context().leads() {
+            // Every wait ends at another time of day.
+            self.everything_dirty();
         }
     }
 

@@ -20,6 +20,7 @@ use berth_jobs::training::Cards;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+pub(crate) use crate::cache::priorities::{NamedClasses, Wanted};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
 use crate::context::Context;
@@ -27,7 +28,7 @@ use crate::controller::{Control, key};
 use crate::deltas;
 use crate::observe::same_intent;
 use crate::write::Kind;
-pub(crate) use labels::{NamedClasses, Wanted, no_class};
+pub(crate) use labels::no_class;
 pub(crate) use merge::{Lost, fields};
 
 /// Fields of a policy, as control acts on them.

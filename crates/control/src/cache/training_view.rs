@@ -17,10 +17,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::controller::{Control, key};
-use crate::training_job::nodes::Counted;
 use crate::training_job::training_figures;
 use crate::workload::status::find;
 use crate::write::{Kind, ObjectKey};
+
+/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crew {
+    pub(crate) admitted: Timestamp,
+    pub(crate) failed: i32,
+    pub(crate) wanted: i32,
+}
+
+/// The answer about such pods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) crew: Crew,
+    pub(crate) nodes: i32,
+}
 
 /// A TrainingJob with the key facts at hand.
 #[derive(Clone, Debug)]

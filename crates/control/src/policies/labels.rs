@@ -10,7 +10,8 @@ use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Claim, Rules, fields};
-use crate::cache::{WORKLOAD_CLASS, WorkloadView};
+use crate::cache::WorkloadView;
+use crate::cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
 use crate::capacity::rules::TiersFor;
 use crate::context::Context;
 use crate::controller::Control;
@@ -26,19 +27,8 @@ const RUNNER: &str = "BastionRunner";
 /// Text about the class that holds where a label has no effect.
 const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
 
-/// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
-pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
-
 /// Reason and text of an event.
 type Said = (&'static str, String);
-
-/// The priority that a Workload is to have.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) priority: Priority,
-    /// A policy reads the priority from a label.
-    pub(crate) by_label: bool,
-}
 
 impl WorkloadView {
     /// The values of a label: those of its pod sets in their order, then its own.

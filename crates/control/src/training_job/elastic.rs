@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::conditions::{reasons, types};
+use berth_api::conditions::types;
 use berth_api::labels;
 use berth_engine::model as engine;
 use berth_jobs::JobState;
 use berth_jobs::training::{Elastic, Rescale, RoleState, Scale, WORKER, role_of_child};
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use crate::cache::slices::{REPLACED, is_replaced};
 use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
@@ -18,7 +19,7 @@ use crate::controller::{Control, after_seconds, key};
 use crate::deltas;
 use crate::queues::checks::concerning;
 use crate::training_job::restarts::{goes_for_restart, scaled};
-use crate::workload::status::{find, find_true, since};
+use crate::workload::status::{find, since};
 use crate::workload::stops::{missing_queue, queue_stop};
 use crate::write::{Kind, ObjectKey};
 
@@ -118,15 +119,6 @@ pub(crate) fn runs_since(workload: &WorkloadView) -> Option<Timestamp> {
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
     Some(admitted_before(workload).map_or(admitted, |before| before.min(admitted)))
 }
-
-/// Whether the workload was finished because another slice has taken its place.
-pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
-    let end = find_true(&workload.status.conditions, types::FINISHED);
-    end.is_some_and(|end| end.reason == REPLACED)
-}
-
-/// Reason of the end of a slice that another one has replaced.
-pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
 
 /// A run whose number of workers may change.
 #[derive(Clone, Debug)]

@@ -9,25 +9,11 @@ use jiff::Timestamp;
 
 use super::Case;
 use crate::cache::WorkloadView;
+use crate::cache::training_view::{Counted, Crew};
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{Control, key};
 use crate::workload::status::since;
 use crate::write::{Kind, ObjectKey, Purpose, Question};
-
-/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crew {
-    admitted: Timestamp,
-    failed: i32,
-    wanted: i32,
-}
-
-/// The answer about such pods.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    crew: Crew,
-    nodes: i32,
-}
 
 impl Case<'_> {
     /// Number of nodes of an admitted workload, `None` while it is not known.
