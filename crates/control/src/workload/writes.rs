@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::cache::workload_view::WorkloadView;
 use crate::decision::{Decision, Draft};
 use crate::moments::after_seconds;
-use crate::write::key;
 use crate::workload::status::{ADMISSION_MANAGER, Edit, admission_body, seconds};
 pub(crate) use crate::write::WORKLOADS as REPORTER;
+use crate::write::key;
 use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
 
 /// Finalizer that Kueue and Berth put on Workloads and queues.
