@@ -8,6 +8,7 @@ pub(crate) mod job_pods;
 mod jobs;
 pub(crate) mod pods;
 pub(crate) mod priorities;
+pub(crate) mod provisioning_book;
 pub(crate) mod shape;
 pub(crate) mod shed;
 pub(crate) mod slices;
@@ -29,10 +30,14 @@ use k8s_openapi::api::core::v1::LimitRange;
 use crate::cache::ending_pods::EndingPods;
 use crate::cache::job_pods::OddPods;
 use crate::cache::pods::{PodBook, SetBook};
+use crate::cache::provisioning_book::ProvisioningBook;
 use crate::cache::training_view::TrainingView;
 pub(crate) use crate::cache::workload_view::{Member, Owner, Rare, TierWish, WorkloadView};
 use crate::cache::workloads::Workloads;
+use crate::deltas;
 pub(crate) use crate::names::{Name, name_of};
+use crate::policies::rules::{Claim, Policy};
+use crate::settings::Settings;
 use crate::timeline::Timeline;
 use crate::write::{Kind, ObjectKey};
 
@@ -56,11 +61,11 @@ pub(crate) struct View {
     pub(crate) local_queues: BTreeMap<Name, Box<api::LocalQueue>>,
     pub(crate) cohorts: BTreeMap<String, Box<api::Cohort>>,
     pub(crate) flavors: BTreeMap<String, Box<api::ResourceFlavor>>,
-    pub(crate) policies: BTreeMap<String, crate::policies::Policy>,
+    pub(crate) policies: BTreeMap<String, Policy>,
     /// Stores of checkpoints.
     pub(crate) stores: BTreeMap<String, Arc<api::berth::CheckpointStoreSpec>>,
     /// The rules that each ClusterQueue follows.
-    pub(crate) claims: BTreeMap<String, crate::policies::Claim>,
+    pub(crate) claims: BTreeMap<String, Claim>,
     pub(crate) priorities: BTreeMap<String, (i32, bool)>,
     pub(crate) workload_priorities: BTreeMap<String, i32>,
     /// Workloads, by uid, whose class has another value that they are to take over.
@@ -69,7 +74,7 @@ pub(crate) struct View {
     /// Namespaces among them that are being deleted.
     pub(crate) ending: BTreeSet<String>,
     pub(crate) checks: BTreeMap<String, crate::queues::checks::Check>,
-    pub(crate) provisioning: crate::provisioning::ProvisioningBook,
+    pub(crate) provisioning: ProvisioningBook,
     pub(crate) limit_ranges: BTreeMap<Name, Box<LimitRange>>,
     pub(crate) overheads: BTreeMap<String, BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
 }
@@ -93,6 +98,24 @@ impl View {
     pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobState> {
         let owner = workload.owner.as_ref()?;
         self.jobs.get(&workload.job()?).filter(|job| job.uid == owner.uid)
+    }
+
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
+    pub(crate) fn manages(&self, settings: &Settings, namespace: &str) -> bool {
+        let labels = self.namespaces.get(namespace);
+        labels.is_some_and(|labels| deltas::matches(&settings.managed_namespaces, labels))
+    }
+
+    /// The tier of a flavor.
+    pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<api::CapacityTier> {
+        let labels = self.flavors.get(flavor)?.metadata.labels.as_ref()?;
+        labels.get(api::labels::CAPACITY_TIER)?.parse().ok()
+    }
+
+    /// The LocalQueues of a ClusterQueue.
+    pub(crate) fn feeding<'a>(&'a self, cluster_queue: &'a str) -> impl Iterator<Item = &'a Name> {
+        let names = move |queue: &api::LocalQueue| queue.spec.cluster_queue.as_deref() == Some(cluster_queue);
+        self.local_queues.iter().filter(move |(_, queue)| names(queue)).map(|(name, _)| name)
     }
 
     /// The keys of all jobs of a namespace.

@@ -6,6 +6,7 @@ use crate::controller::flight::Flights;
 use crate::controller::state::{Quota, Reports, Session, Trainings};
 use crate::job::remains::Remains;
 use crate::settings::Settings;
+use crate::write::ObjectKey;
 
 /// State of [`crate::Control`], to be read. Decisions get it in place of `Control` itself, so that a decision changes nothing.
 #[derive(Clone, Copy, Debug)]
@@ -19,4 +20,26 @@ pub(crate) struct Context<'a> {
     pub(crate) reports: &'a Reports,
     pub(crate) training: &'a Trainings,
     pub(crate) capacity: &'a Ladder,
+}
+
+/// Questions that the view alone answers.
+impl<'a> Context<'a> {
+    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+        self.view.uid_of(object)
+    }
+
+    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
+    pub(crate) fn manages(&self, namespace: &str) -> bool {
+        self.view.manages(self.settings, namespace)
+    }
+
+    /// Whether a namespace is being deleted. No object can be created there, so that control starts no job, waits for none, and stops running ones.
+    pub(crate) fn is_ending(&self, namespace: &str) -> bool {
+        self.view.ending.contains(namespace)
+    }
+
+    /// Whether a write may be decided now.
+    pub(crate) fn leads(&self) -> bool {
+        self.session.leads()
+    }
 }

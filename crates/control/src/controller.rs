@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod decide;
 pub(crate) mod digest;
 pub(crate) mod flight;
+mod forward_b1;
 mod forward_b2;
 pub(crate) mod outcomes;
 pub(crate) mod planning;
@@ -11,12 +12,12 @@ pub(crate) mod plans;
 pub(crate) mod relations;
 pub(crate) mod state;
 pub(crate) mod strays;
-mod work_queue;
+pub(crate) mod work_queue;
+mod write_events;
 
 use std::time::Duration;
 
 use berth_api::conditions::types;
-use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::{Name, View, WorkloadView};
@@ -122,7 +123,7 @@ impl Control {
         for uid in planned.into_iter().chain(asked.into_keys()) {
             self.unplan(&uid);
         }
-        self.work.plan_again();
+        self.quota.plan_again();
         if term.is_some() {
             // A priority class may have got its value while this replica did not lead.
             self.view.reprice(None);
@@ -141,19 +142,10 @@ impl Control {
         }
     }
 
-    pub(crate) fn touch(&mut self, key: ObjectKey) {
-        if key.kind == Kind::TrainingJob {
-            self.touch_training(&key);
-        }
-        self.work.add(key);
-    }
-
-    pub(crate) fn replan(&mut self) {
-        self.work.plan_again();
-    }
-
-    pub(crate) fn wait(&mut self, key: ObjectKey, until: Timestamp) {
-        self.work.add_at(key, until);
+    /// Marks everything that is decided about.
+    pub(crate) fn everything_dirty(&mut self) {
+        self.work.touch_all(&self.view);
+        self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
     }
 
     /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
@@ -172,13 +164,12 @@ impl Control {
         }
         let stays = !leaving && !self.quota.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
         if !reserved || stays {
-            // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
-            let _ = self.quota.world.apply(engine::Delta::Forget(uid.to_owned()));
+            self.quota.take_back(uid.to_owned());
         }
         if let (false, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        self.work.plan_again();
+        self.quota.plan_again();
     }
 
     /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
@@ -231,8 +222,6 @@ impl Control {
         } else {
             // A replica that comes to lead looks at everything, so nothing that is seen meanwhile has to be remembered for that.
             self.work.clear();
-            // Statuses of TrainingJobs that were not written are marked again by the next term.
-            self.reports.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
         step.notices.append(&mut self.reports.notices);
@@ -252,7 +241,7 @@ impl Control {
 
     fn fire_timers(&mut self, now: Timestamp) {
         while let Some(keys) = self.work.take_due(now) {
-            self.work.plan_again();
+            self.quota.plan_again();
             for object in keys {
                 if self.flights.give_up(&object, now) {
                     self.touch_related(&object);
@@ -270,7 +259,7 @@ impl Control {
 
     /// Schedules status writes of objects whose figures changed.
     pub(crate) fn note_changed(&mut self, now: Timestamp) {
-        for object in std::mem::take(&mut self.reports.untold) {
+        for object in self.work.take_statuses() {
             self.reports.schedule.mark_key(&object, now);
         }
         let changed = self.quota.world.take_changed();
@@ -312,11 +301,17 @@ impl Control {
                 Decision::Done => {}
                 Decision::Wait(until) => self.wait(object, until),
                 Decision::WaitForCreations => self.flights.hold_back(object),
-                Decision::WaitFor(other) => self.flights.block(other, object),
+                Decision::WaitFor(other) => self.work.block(other, object),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }
-                Decision::Tell(notice) => self.tell_once(object, *notice, step),
+                Decision::Tell(notice) => {
+                    if self.reports.is_news(&object, &notice) {
+                        step.notices.push(*notice);
+                        // There may be more to report or to do.
+                        self.work.add(object);
+                    }
+                }
             }
         }
     }
@@ -325,7 +320,7 @@ impl Control {
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
-                self.flights.block(draft.key, origin.clone());
+                self.work.block(draft.key, origin.clone());
             }
             return false;
         }

@@ -3,11 +3,14 @@
 mod jobs;
 mod namespaces;
 mod pods;
+mod policies;
 mod queues;
+pub(crate) mod quota_rules;
 
 use std::collections::BTreeSet;
 
 use berth_api as api;
+use berth_api::berth::QueuePolicy;
 use berth_api::conditions::types;
 use berth_engine::model as engine;
 use berth_jobs::SharedJob;
@@ -17,6 +20,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::cache::{Name, WorkloadView, name_of};
 use crate::controller::{Control, key};
 use crate::event::{Change, Observation};
+use crate::observe::quota_rules::QuotaRules;
+use crate::provisioning;
 use crate::write::Kind;
 
 impl Control {
@@ -27,37 +32,47 @@ impl Control {
             Observation::Workload(change) => self.observe_workloads(change, now),
             Observation::ClusterQueue(change) => {
                 let known = known(&change, self.view.cluster_queues.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_cluster_queue(&name.1, object, now));
+                self.each(change, known, |me, name, object| me.quota_rules().put_cluster_queue(&name.1, object, now));
             }
             Observation::LocalQueue(change) => {
                 let known = known(&change, self.view.local_queues.keys().cloned());
-                self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
+                self.each_namespaced(change, known, |me, name, object| {
+                    me.quota_rules().put_local_queue(&name, object, now)
+                });
             }
             Observation::AdmissionCheck(change) => {
                 let known = known(&change, self.view.checks.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_check(&name.1, object));
+                self.each(change, known, |me, name, object| me.quota_rules().put_check(&name.1, object));
             }
-            Observation::ServesProvisioningRequests(served) => self.put_served(served),
+            Observation::ServesProvisioningRequests(served) => {
+                provisioning::put_served(&mut self.view, &mut self.work, served)
+            }
             Observation::Unlisted(unlisted) => self.put_unlisted(unlisted),
             Observation::ProvisioningRequestConfig(change) => {
                 let known = known(&change, self.view.provisioning.configs.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_provisioning_config(&name.1, object));
+                self.each(change, known, |me, name, object| {
+                    provisioning::put_config(&mut me.view, &mut me.work, &name.1, object);
+                });
             }
             Observation::ProvisioningRequest(change) => {
                 let known = known(&change, self.view.provisioning.requests.keys().cloned());
-                self.each_namespaced(change, known, Self::put_request);
+                self.each_namespaced(change, known, |me, name, object| {
+                    provisioning::put_request(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                });
             }
             Observation::PodTemplate(change) => {
                 let known = known(&change, self.view.provisioning.templates.keys().cloned());
-                self.each_namespaced(change, known, Self::put_template);
+                self.each_namespaced(change, known, |me, name, object| {
+                    provisioning::put_template(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                });
             }
             Observation::Cohort(change) => {
                 let known = known(&change, self.view.cohorts.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
+                self.each(change, known, |me, name, object| me.quota_rules().put_cohort(&name.1, object, now));
             }
             Observation::ResourceFlavor(change) => {
                 let known = known(&change, self.view.flavors.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_flavor(&name.1, object));
+                self.each(change, known, |me, name, object| me.quota_rules().put_flavor(&name.1, object));
             }
             Observation::WorkloadPriorityClass(change) => {
                 let known = known(&change, self.view.workload_priorities.keys().cloned());
@@ -65,7 +80,7 @@ impl Control {
                     for workload in me.view.put_workload_priority(&name.1, object.map(|object| object.value)) {
                         me.touch(key(Kind::Workload, &workload));
                     }
-                    me.touch_all_jobs();
+                    me.work.touch_all_jobs(&me.view);
                 });
             }
             Observation::PriorityClass(change) => {
@@ -78,10 +93,20 @@ impl Control {
                         }
                         None => me.view.priorities.remove(&name.1),
                     };
-                    me.touch_all_jobs();
+                    me.work.touch_all_jobs(&me.view);
                 });
             }
-            Observation::Namespace(change) => self.observe_namespaces(change),
+            Observation::Namespace(change) => {
+                let known = known(&change, self.view.namespaces.keys().cloned());
+                let mut turned = BTreeSet::new();
+                self.each(change, known, |me, name, object| {
+                    if me.quota_rules().put_namespace(&name.1, object.map(|object| *object)) {
+                        turned.insert(name.1);
+                    }
+                });
+                namespaces::turn_workloads_of(&self.view, &mut self.work, &turned);
+                self.mirror_stale();
+            }
             Observation::LimitRange(change) => {
                 let known = known(&change, self.view.limit_ranges.keys().cloned());
                 self.each_namespaced(change, known, |me, name, object| {
@@ -90,7 +115,7 @@ impl Control {
                         Some(object) => me.view.limit_ranges.insert(name, object),
                         None => me.view.limit_ranges.remove(&name),
                     };
-                    me.touch_jobs_of(&place);
+                    me.work.touch_jobs_of(&me.view, &place);
                     me.reshape(Some(&place));
                 });
             }
@@ -130,6 +155,28 @@ impl Control {
         }
     }
 
+    /// What a queue or another rule of quota changes.
+    fn quota_rules(&mut self) -> QuotaRules<'_> {
+        QuotaRules {
+            settings: &self.settings,
+            leads: self.session.leads(),
+            view: &mut self.view,
+            quota: &mut self.quota,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+
+    fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
+        // The leader keeps the stock-outs; all other replicas follow what it wrote.
+        let follows = !self.session.leads() || !self.view.policies.contains_key(name);
+        if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
+            self.restore_stock(&status.backoffs, now);
+        }
+        self.quota_rules().put_policy(name, object, now);
+    }
+
     fn each<T: HasMeta>(&mut self, change: Change<T>, known: Vec<String>, put: impl FnMut(&mut Self, Name, Option<T>)) {
         let known = known.into_iter().map(|name| (String::new(), name)).collect();
         self.each_namespaced(change, known, put);
@@ -143,30 +190,33 @@ impl Control {
         mut put: impl FnMut(&mut Self, Name, Option<T>),
     ) {
         match change {
-            Change::Apply(object) => put(self, name_of(object.meta()), Some(object)),
-            Change::Delete(object) => put(self, name_of(object.meta()), None),
+            Change::Apply(object) => {
+                put(self, name_of(object.meta()), Some(object));
+                self.mirror_stale();
+            }
+            Change::Delete(object) => {
+                put(self, name_of(object.meta()), None);
+                self.mirror_stale();
+            }
             Change::Only(listed) => {
                 let listed: BTreeSet<Name> = listed.into_iter().collect();
                 for name in known.into_iter().filter(|name| !listed.contains(name)) {
                     put(self, name, None);
+                    self.mirror_stale();
                 }
             }
             Change::Reset(objects) => {
                 let listed: BTreeSet<Name> = objects.iter().map(|object| name_of(object.meta())).collect();
                 for name in known.into_iter().filter(|name| !listed.contains(name)) {
                     put(self, name, None);
+                    self.mirror_stale();
                 }
                 for object in objects {
                     put(self, name_of(object.meta()), Some(object));
+                    self.mirror_stale();
                 }
             }
         }
-    }
-
-    pub(crate) fn engine(&mut self, delta: engine::Delta) {
-        // A refusal means the engine does not know the object: nothing is charged for it.
-        let _ = self.quota.world.apply(delta);
-        self.replan();
     }
 
     fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
@@ -181,7 +231,7 @@ impl Control {
     fn drop_workload(&mut self, name: &Name, now: Timestamp) {
         let object_key = key(Kind::Workload, name);
         self.touch_related(&object_key);
-        self.touch_requests_of(name);
+        self.work.touch_requests_of(&self.view, name);
         self.work.remove(&object_key);
         self.flights.vanished(&object_key);
         if let Some(old) = self.view.workloads.remove(name) {
@@ -277,7 +327,7 @@ impl Control {
         }
         self.wake_group(&name, stage);
         self.wake_parts(&name, stage);
-        self.touch_requests_of(&name);
+        self.work.touch_requests_of(&self.view, &name);
         if let Some(new) = self.view.workloads.get_mut(&name) {
             if !self.capacity.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
                 self.capacity.better.remove(&new.uid);
@@ -297,10 +347,17 @@ impl Control {
         }
     }
 
+    /// Passes the marked workloads to the engine.
+    pub(crate) fn mirror_stale(&mut self) {
+        for name in self.work.take_stale() {
+            self.mirror_now(&name);
+        }
+    }
+
     /// Mirrors a workload of the view into the engine, unless a write of ours about its quota is still on its way: then the engine's own accounting
     /// holds until the result is seen. A write to a workload without quota, such as the reason why it waits, holds nothing up: the queue may open
     /// before that write is seen, and the engine must know by then that pods of the job run, or which policy the queue follows.
-    pub(crate) fn mirror(&mut self, name: &Name) {
+    fn mirror_now(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads.get(name) else { return };
         let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
         if self.quota.plans.contains(&workload.uid) || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
@@ -321,17 +378,6 @@ impl Control {
             self.spare_victims_of(&uid);
         }
     }
-}
-
-/// Whether two states of one object differ in its status at most: all effects of the rest have been handled already.
-pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
-    let intent = |meta: &ObjectMeta| {
-        // Without a generation the spec may have changed unseen.
-        let generation = meta.generation.filter(|generation| *generation > 0)?;
-        Some((meta.uid.clone(), generation, meta.deletion_timestamp.is_some(), meta.finalizers.clone()))
-    };
-    let same = intent(known).is_some_and(|known| Some(known) == intent(new));
-    same && known.labels == new.labels && known.annotations == new.annotations
 }
 
 /// The names that the view has, when the change may mean that some of them are gone.

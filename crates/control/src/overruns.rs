@@ -64,6 +64,11 @@ impl Overruns {
         Some((overrun.doubled?, overrun.pods))
     }
 
+    /// A queue has come or changed: usage beyond quota may be charged to another one now.
+    pub(crate) fn charge_again(&mut self) {
+        self.unsure.extend(self.known.keys().cloned());
+    }
+
     /// True where the queue of a job, pod or group has room for all that it is charged with; `None` where nothing runs beyond quota.
     pub(crate) fn has_room(&self, object: &ObjectKey) -> Option<bool> {
         self.known.get(object).map(|overrun| overrun.charge.is_some() && !overrun.crowded)
@@ -199,14 +204,9 @@ impl Control {
         }
     }
 
-    /// A queue has come or changed: usage beyond quota may be charged to another one now.
-    pub(crate) fn charge_overruns_again(&mut self) {
-        self.quota.overruns.unsure.extend(self.quota.overruns.known.keys().cloned());
-    }
-
     /// A process that comes to lead looks at everything that runs.
     pub(crate) fn find_overruns(&mut self) {
-        self.charge_overruns_again();
+        self.quota.overruns.charge_again();
         self.count_all_ending_pods();
         for (object, job) in self.view.jobs.iter().filter(|(_, job)| job.pods > 0) {
             self.quota.overruns.unsure.extend(whole_of(object, job));
@@ -370,7 +370,7 @@ impl Context<'_> {
     /// The ClusterQueue that is charged for pods that run without quota by a LocalQueue. A ClusterQueue that takes nothing of the namespace is not
     /// charged: a user who may make LocalQueues there could take its quota from others.
     fn charged_behind(&self, local: &Name) -> Option<String> {
-        let queue = self.behind(local)?;
+        let queue = self.view.behind(local)?;
         let selector = self.view.cluster_queues.get(queue)?.spec.namespace_selector.as_ref()?;
         let selector = deltas::selector(selector).ok()?;
         deltas::matches(&selector, self.view.namespaces.get(&local.0)?).then(|| queue.to_owned())

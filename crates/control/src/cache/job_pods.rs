@@ -248,14 +248,6 @@ impl Control {
         }
     }
 
-    /// Marks the odd pods of a namespace: a Job or a Workload of it has changed.
-    pub(crate) fn touch_job_pods(&mut self, namespace: &str) {
-        if !self.view.odd_pods.is_empty() {
-            let keys = self.view.odd_pods.keys(Some(namespace));
-            self.work.extend(keys);
-        }
-    }
-
     /// Takes over the result of a look at a pod.
     pub(crate) fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };

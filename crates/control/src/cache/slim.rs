@@ -8,12 +8,12 @@ use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::cache::provisioning_book::Asked;
 use crate::cache::shape::Surroundings;
 use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
 use crate::context::Context;
 use crate::controller::{Control, key};
 use crate::deltas;
-use crate::provisioning::Asked;
 use crate::settings::Settings;
 use crate::workload::FINALIZER;
 use crate::write::Kind;

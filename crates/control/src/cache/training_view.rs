@@ -248,14 +248,6 @@ impl Control {
         self.touch(object_key);
     }
 
-    /// Mirrors its Workloads: their loss at a preemption has changed.
-    pub(crate) fn mirror_owned_by(&mut self, uid: &str) {
-        let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
-        for workload in owned {
-            self.mirror(&workload);
-        }
-    }
-
     /// Forgets a TrainingJob; objects that it owned are looked at again.
     fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
         self.touch_owned_by(uid);

@@ -29,7 +29,7 @@ impl Control {
             self.mirror(&name);
         }
         self.everything_dirty();
-        self.replan();
+        self.quota.plan_again();
     }
 }
 

@@ -9,10 +9,10 @@ use berth_jobs::training::{Past, Scale, TrainingEnd};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::cache::provisioning_book::Asked;
 use crate::cache::shape::Shape;
 use crate::deltas::Pods;
 use crate::names::Name;
-use crate::provisioning::Asked;
 use crate::workload::status::CLOSED;
 use crate::write::{Kind, ObjectKey};
 

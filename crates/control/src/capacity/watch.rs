@@ -103,8 +103,7 @@ pub(crate) fn rungs(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<Rung> {
 impl Context<'_> {
     /// The tier of a flavor.
     pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
-        let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
-        labels.get(berth_api::labels::CAPACITY_TIER)?.parse().ok()
+        self.view.capacity_tier_of(flavor)
     }
 }
 

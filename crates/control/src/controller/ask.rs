@@ -39,7 +39,7 @@ impl Control {
 
     /// Plans again with the next step, whether something was observed or not.
     pub fn look_again(&mut self) {
-        self.replan();
+        self.quota.plan_again();
     }
 
     /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
@@ -101,11 +101,6 @@ impl Control {
 }
 
 impl Context<'_> {
-    /// Whether a write may be decided now.
-    pub(crate) fn leads(&self) -> bool {
-        self.session.term.is_some()
-    }
-
     /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
     pub(crate) fn telling(
         &self,

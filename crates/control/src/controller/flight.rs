@@ -57,8 +57,6 @@ pub(crate) struct Flights {
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads that the API server refused to give quota, with the time until which they preempt nobody.
     refused_reservations: FxHashMap<ObjectKey, Timestamp>,
-    /// Objects whose decision was to write to a busy one, or to wait for one.
-    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
     /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
@@ -159,16 +157,6 @@ impl Flights {
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
         flight.bytes = bytes;
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
-    }
-
-    /// `origin` decides again once `key` is free.
-    pub(crate) fn block(&mut self, key: ObjectKey, origin: ObjectKey) {
-        self.blocked.entry(key).or_default().insert(origin);
-    }
-
-    /// The objects that wait for `key`, which are decided about again.
-    pub(crate) fn unblock(&mut self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
-        self.blocked.remove(key).unwrap_or_default()
     }
 
     pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
@@ -313,13 +301,9 @@ impl Flights {
         }
     }
 
-    /// Forgets delays that ended long ago, and waiting objects that are not there any more.
-    pub(crate) fn forget_old(&mut self, now: Timestamp, is_there: impl Fn(&ObjectKey) -> bool) {
+    /// Forgets delays that ended long ago.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
-        self.blocked.retain(|_, waiting| {
-            waiting.retain(&is_there);
-            !waiting.is_empty()
-        });
     }
 
     /// Notes an object that was not there before. Unless a creation of ours is under way or was answered, a creation whose answer was lost has made

@@ -40,7 +40,7 @@ impl Control {
             self.touch(flight.origin.clone());
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
-            self.reports.untold.insert(object.clone());
+            self.work.touch_status(object.clone());
         }
         match outcome {
             Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
@@ -109,13 +109,13 @@ impl Control {
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
         if self.quota.plans.made() {
-            self.work.plan_again();
+            self.quota.plan_again();
         }
         self.note_done(&object, &flight, now);
         self.reports.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
         let version = if flight.purpose.withdraws() { u64::MAX } else { written };
-        if version > self.context().seen_version(&object) && !flight.vanished {
+        if version > self.view.seen_version(&object) && !flight.vanished {
             self.flights.expect(object, version);
         }
     }
@@ -144,7 +144,7 @@ impl Control {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.context().uid_of(object) {
                     self.quota.plans.remove(&uid);
-                    self.work.plan_again();
+                    self.quota.plan_again();
                 }
             }
             _ => {}
@@ -156,7 +156,7 @@ impl Control {
         let until = self.flights.failed(&object, now, 0);
         self.wait(object.clone(), until);
         // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
-        if flight.based_on > 0 && self.context().seen_version(&object) <= flight.based_on {
+        if flight.based_on > 0 && self.view.seen_version(&object) <= flight.based_on {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
             self.wait(object, until);
         } else if flight.purpose == Purpose::ReserveQuota {
@@ -183,8 +183,8 @@ impl Control {
             self.flights.refused(&flight.origin, &object, text);
         }
         let absent = absent || flight.purpose == Purpose::CreateWorkload;
-        self.refused(if absent { &flight.origin } else { &object }, absent, text);
-        self.tell_job_of(&object, "refused a change by Berth", text);
+        self.reports.refused(&self.view, if absent { &flight.origin } else { &object }, absent, text);
+        self.reports.tell_job_of(&self.view, &object, "refused a change by Berth", text);
         self.wait(object, until);
     }
 
@@ -203,10 +203,10 @@ impl Control {
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
         let Some(uid) = self.context().uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.quota.plans.unanswered(&uid) {
-            self.work.plan_again();
+            self.quota.plan_again();
             let what = "does not say whether it has made a change by Berth";
-            self.tell_of_write(object, false, what, text);
-            self.tell_job_of(object, what, text);
+            self.reports.tell_of_write(&self.view, object, false, what, text);
+            self.reports.tell_job_of(&self.view, object, what, text);
         }
     }
 

@@ -18,15 +18,15 @@ impl Control {
     /// Looks for parked workloads that nothing woke although they would fit.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
         let Some(again) = self.work.begin_sweep(now) else { return };
-        let mut flights = std::mem::take(&mut self.flights);
-        flights.forget_old(now, |object| self.context().uid_of(object).is_some() || !object.kind.has_uid());
-        self.flights = flights;
+        self.flights.forget_old(now);
+        let view = &self.view;
+        self.work.forget_gone(|object| view.uid_of(object).is_some() || !object.kind.has_uid());
         if again {
             let found = self.quota.world.sweep(millis(now));
             if found > 0 {
                 self.reports.sweep_found =
                     self.reports.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
-                self.work.plan_again();
+                self.quota.plan_again();
             }
         }
     }
@@ -70,8 +70,7 @@ impl Control {
         let kept = self.training.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
         spared.extend(kept.map(|(uid, _)| uid));
         for uid in spared {
-            // An unknown uid means the victim has gone by itself.
-            let _ = self.quota.world.apply(engine::Delta::Forget(uid));
+            self.quota.take_back(uid);
         }
     }
 
@@ -88,19 +87,19 @@ impl Control {
 
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
         let free = self.settings.max_unacknowledged.saturating_sub(self.quota.plans.under_way());
-        if !self.work.wants_plan() || free == 0 || self.waits_for_room(free, now) {
+        if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) {
             return;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.context().unready() {
             // The event that makes a workload ready, or ends it, asks for a new plan.
-            self.work.planned(false);
+            self.quota.planned(false);
             self.explain_block(now);
             return;
         }
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.quota.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
-        self.work.planned(plan.more || cycles == 0);
+        self.quota.planned(plan.more || cycles == 0);
         self.quota.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
         if plan.cycles > 0 {
             self.reports.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
@@ -145,7 +144,7 @@ impl Control {
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
             self.work.wake_at(at);
             if at <= now {
-                self.work.plan_again();
+                self.quota.plan_again();
             }
         }
         self.note_changed(now);

@@ -1,177 +1,198 @@
 //! Dependencies of decisions: the objects that are marked when an object was seen or a write of it has come back.
 
-use berth_api::conditions::own_reasons;
+use std::collections::BTreeSet;
 
-use crate::cache::{Name, WorkloadView};
-use crate::context::Context;
-use crate::controller::{Control, Step, cluster_key, key};
-use crate::deltas;
-use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS};
+use berth_jobs::controller;
 
-impl Control {
-    /// Sends an event that the API server refuses a write, at the object that the write is for.
-    pub(crate) fn refused(&mut self, object: &ObjectKey, creation: bool, text: &str) {
-        self.tell_of_write(object, creation, "refused a change by Berth", text);
-    }
+use crate::cache::{View, WorkloadView};
+use crate::controller::work_queue::WorkQueue;
+use crate::names::Name;
+use crate::queues::checks::Check;
+use crate::write::{Kind, ObjectKey, cluster_key, key};
 
-    pub(crate) fn tell_of_write(&mut self, object: &ObjectKey, creation: bool, what: &str, text: &str) {
-        let mut object = object.clone();
-        if object.kind == Kind::PodGroup {
-            // The event is sent at the first pod of the group.
-            let group = (object.namespace, object.name);
-            let Some((pod, _)) = self.view.pods.members(&group).next() else { return };
-            object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
-        }
-        let Some(uid) = self.context().uid_of(&object) else { return };
-        self.reports.notices.push(Notice {
-            key: object,
-            uid,
-            event_type: EventType::Warning,
-            reason: if creation { own_reasons::FAILED_CREATE } else { own_reasons::WRITE_REFUSED }.into(),
-            message: format!("the API server {what}: {text}"),
-            reporter: WORKLOADS,
-        });
-    }
-
-    /// Sends an event at the job of a Workload about the API server's answer to a write to the Workload: users look at their job first.
-    pub(crate) fn tell_job_of(&mut self, object: &ObjectKey, what: &str, text: &str) {
-        let name = (object.namespace.clone(), object.name.clone());
-        let workload = self.view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
-        if let Some(job) = workload.and_then(WorkloadView::whole) {
-            self.tell_of_write(&job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
-        }
-    }
-
-    /// Sends an event about an object, if it is not the last one that was sent for that reason. There may be more to report or to do: the object is
-    /// looked at again.
-    pub(crate) fn tell_once(&mut self, object: ObjectKey, notice: Notice, step: &mut Step) {
-        let told = self.reports.told.entry(object.clone()).or_default();
-        if told.get(&notice.reason) != Some(&notice.message) {
-            told.insert(notice.reason.clone(), notice.message.clone());
-            step.notices.push(notice);
-            self.work.add(object);
-        }
-    }
-
-    /// Marks everything that is decided about.
-    pub(crate) fn everything_dirty(&mut self) {
-        let jobs = self.view.jobs.keys().cloned();
-        let workloads = self.view.workloads.keys().map(|name| key(Kind::Workload, &name));
-        let queues = self.view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
-        let local = self.view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
-        let flavors = self.view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
-        self.work.extend(self.view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
-        let training: Vec<ObjectKey> = self.view.training.keys().map(|name| key(Kind::TrainingJob, name)).collect();
-        let requests = self.view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
-        self.work.extend(requests.chain(self.view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
-        self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
-        self.work.extend(self.view.pod_keys(None));
-        self.work.extend(self.view.odd_pods.keys(None));
-        self.work.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
-        for object in training {
-            self.touch(object);
+impl WorkQueue {
+    /// Marks all observed objects that are decided about.
+    pub(crate) fn touch_all(&mut self, view: &View) {
+        let jobs = view.jobs.keys().cloned();
+        let workloads = view.workloads.keys().map(|name| key(Kind::Workload, &name));
+        let queues = view.cluster_queues.keys().map(|name| cluster_key(Kind::ClusterQueue, name));
+        let local = view.local_queues.keys().map(|name| key(Kind::LocalQueue, name));
+        let flavors = view.flavors.keys().map(|name| cluster_key(Kind::ResourceFlavor, name));
+        self.extend(view.cohorts.keys().map(|name| cluster_key(Kind::Cohort, name)));
+        let requests = view.provisioning.requests.keys().map(|name| key(Kind::ProvisioningRequest, name));
+        self.extend(requests.chain(view.checks.keys().map(|name| cluster_key(Kind::AdmissionCheck, name))));
+        self.extend(view.pod_keys(None));
+        self.extend(view.odd_pods.keys(None));
+        self.extend(jobs.chain(workloads).chain(queues).chain(local).chain(flavors));
+        for name in view.training.keys() {
+            self.touch(key(Kind::TrainingJob, name));
         }
     }
 
     /// Marks all jobs: any of them may wait for a priority class.
-    pub(crate) fn touch_all_jobs(&mut self) {
-        self.work.extend(self.view.jobs.keys().cloned());
-        self.work.extend(self.view.pod_keys(None));
-        let training = self.view.training.keys().map(|name| key(Kind::TrainingJob, name));
-        self.work.extend(training.collect::<Vec<_>>());
+    pub(crate) fn touch_all_jobs(&mut self, view: &View) {
+        self.extend(view.jobs.keys().cloned());
+        self.extend(view.pod_keys(None));
+        self.extend(view.training.keys().map(|name| key(Kind::TrainingJob, name)));
     }
 
     /// Marks the jobs of a namespace: something that they depend on has changed.
-    pub(crate) fn touch_jobs_of(&mut self, namespace: &str) {
-        self.work.extend(self.view.jobs_in(namespace).cloned());
-        self.work.extend(self.view.pod_keys(Some(namespace)));
-        let training = self.view.training.keys().filter(|name| name.0 == namespace);
-        self.work.extend(training.map(|name| key(Kind::TrainingJob, name)).collect::<Vec<_>>());
+    pub(crate) fn touch_jobs_of(&mut self, view: &View, namespace: &str) {
+        self.extend(view.jobs_in(namespace).cloned());
+        self.extend(view.pod_keys(Some(namespace)));
+        let training = view.training.keys().filter(|name| name.0 == namespace);
+        self.extend(training.map(|name| key(Kind::TrainingJob, name)));
     }
 
     /// The owner of workloads has come, is going or has gone: those that wait may be tried, or not, by that.
-    pub(crate) fn mirror_waiting_of(&mut self, owner_uid: &str) {
-        let waiting = self.view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
-        let waiting: Vec<Name> = waiting.map(WorkloadView::key).collect();
-        for name in waiting {
-            self.mirror(&name);
-        }
+    pub(crate) fn mirror_waiting_of(&mut self, view: &View, owner_uid: &str) {
+        let waiting = view.workloads.owned_by(owner_uid).filter(|workload| !workload.reserved());
+        waiting.for_each(|workload| self.mirror(workload.key()));
+    }
+
+    /// Has the engine get the Workloads that an owner controls.
+    pub(crate) fn mirror_owned_by(&mut self, view: &View, owner_uid: &str) {
+        view.workloads.owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
     }
 
     /// Marks the Workloads that an owner controls.
-    pub(crate) fn touch_owned_by(&mut self, uid: &str) {
-        let owned = self.view.workloads.owned_by(uid).map(WorkloadView::key);
-        self.work.extend(owned.map(|workload| key(Kind::Workload, &workload)));
+    pub(crate) fn touch_owned_by(&mut self, view: &View, uid: &str) {
+        self.extend(view.workloads.owned_by(uid).map(|workload| key(Kind::Workload, &workload.key())));
     }
 
     /// Marks the Jobs of a namespace that name this uid as their controller's.
-    pub(crate) fn touch_jobs_below(&mut self, namespace: &str, uid: &str) {
-        self.work.extend(self.view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+    pub(crate) fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
+        self.extend(view.jobs.controlled_by(namespace, uid).map(|(job, _)| job.clone()));
+    }
+
+    /// Marks the odd pods of a namespace: a Job or a Workload of it has changed.
+    pub(crate) fn touch_job_pods(&mut self, view: &View, namespace: &str) {
+        if !view.odd_pods.is_empty() {
+            self.extend(view.odd_pods.keys(Some(namespace)));
+        }
+    }
+
+    /// Marks all pods of a group.
+    pub(crate) fn touch_members(&mut self, view: &View, group: &Name) {
+        self.extend(view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
+    }
+
+    /// Marks the members of a LocalQueue, and the LocalQueue.
+    pub(crate) fn touch_local_members(&mut self, view: &View, local: &Name) {
+        self.extend(view.workloads.members(local).map(|workload| key(Kind::Workload, &workload.key())));
+        self.touch(key(Kind::LocalQueue, local));
+    }
+
+    /// Marks what a stop policy or the deletion of a ClusterQueue concerns: its workloads, and its LocalQueues for their statuses.
+    pub(crate) fn touch_queue_members(&mut self, view: &View, cluster_queue: &str) {
+        for local in view.feeding(cluster_queue) {
+            self.touch_local_members(view, local);
+        }
+        self.extend(view.workloads.reserving(cluster_queue).map(|workload| key(Kind::Workload, &workload.key())));
+    }
+
+    /// Passes everything that depends on the policy of a ClusterQueue to the engine again, and marks it.
+    pub(crate) fn follow_policy(&mut self, view: &View, cluster_queue: &str) {
+        for local in view.feeding(cluster_queue) {
+            self.follow_policy_in(view, local);
+        }
+    }
+
+    /// The same for the members of one LocalQueue.
+    pub(crate) fn follow_policy_in(&mut self, view: &View, local: &Name) {
+        for workload in view.workloads.members(local) {
+            self.mirror(workload.key());
+            // Its job, too, follows the policy in its priority.
+            self.touch_related(view, &key(Kind::Workload, &workload.key()));
+        }
+    }
+
+    /// Marks the checks that ask autoscalers, those with one configuration or all, and the workloads that wait for them.
+    pub(crate) fn touch_provisioning(&mut self, view: &View, config: Option<&str>) {
+        let concerned = |check: &Check| {
+            let named = check.parameters.as_ref().map(|parameters| parameters.name.as_str());
+            check.asks_autoscaler() && (config.is_none() || named == config)
+        };
+        for (name, _) in view.checks.iter().filter(|(_, check)| concerned(check)) {
+            self.touch_check(view, name);
+        }
+    }
+
+    /// Marks a check and the workloads that wait for it.
+    pub(crate) fn touch_check(&mut self, view: &View, check: &str) {
+        self.touch(cluster_key(Kind::AdmissionCheck, check));
+        let waits = |workload: &&WorkloadView| {
+            workload.asked.is_some() && workload.status.admission_checks.iter().any(|state| state.name == check)
+        };
+        let waiting: BTreeSet<Name> = view.workloads.values().filter(waits).map(WorkloadView::key).collect();
+        self.extend(waiting.iter().map(|workload| key(Kind::Workload, workload)));
+    }
+
+    /// Marks the requests of a workload.
+    pub(crate) fn touch_requests_of(&mut self, view: &View, workload: &Name) {
+        let Some(workload) = view.workloads.get(workload) else { return };
+        let requests = view.provisioning.of_workload(&workload.uid);
+        self.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
     /// Marks an object and those whose decisions depend on it.
-    pub(crate) fn touch_related(&mut self, object: &ObjectKey) {
+    pub(crate) fn touch_related(&mut self, view: &View, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
             Kind::Workload => {
-                self.touch_job_pods(&object.namespace);
-                if let Some(job) = self.view.workloads.get(&name).and_then(WorkloadView::whole) {
+                self.touch_job_pods(view, &object.namespace);
+                if let Some(job) = view.workloads.get(&name).and_then(WorkloadView::whole) {
                     self.touch(job);
                 }
             }
             Kind::Pod => {
-                if let Some(pod) = self.view.pods.get(&name) {
+                if let Some(pod) = view.pods.get(&name) {
                     let group = pod.group.as_ref().map(|group| (object.namespace.clone(), group.name.to_string()));
-                    let uid = pod.uid.to_string();
-                    self.touch_owned_by(&uid);
-                    self.work.extend(group.map(|group| key(Kind::PodGroup, &group)));
+                    self.touch_owned_by(view, &pod.uid);
+                    self.extend(group.map(|group| key(Kind::PodGroup, &group)));
                 }
             }
-            Kind::ProvisioningRequest | Kind::PodTemplate => self.work.extend(self.context().concerned_by(object)),
-            kind if kind.is_job() => {
-                self.touch_job_pods(&object.namespace);
-                let job = self.view.jobs.get(object);
-                let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
-                let owned: Vec<Name> = self.view.workloads.owned_by(&uid).map(WorkloadView::key).collect();
-                // The job of which it is a part may wait for it to go.
-                let whole = job.and_then(|job| job.owner.as_ref());
-                let whole = whole.and_then(|owner| {
-                    Some((Kind::of_whole(&owner.kind)?, owner.name.to_string(), owner.uid.to_string()))
-                });
-                for workload in owned {
-                    self.touch(key(Kind::Workload, &workload));
-                }
-                if let Some((kind, name, uid)) = whole {
-                    let whole = key(kind, &(object.namespace.clone(), name));
-                    // The capacity of a TrainingJob is that of its Jobs. The Workloads of a job that is gone wait for the Jobs.
-                    if kind == Kind::TrainingJob || self.context().uid_of(&whole).as_ref() != Some(&uid) {
-                        self.touch_owned_by(&uid);
-                    }
-                    self.touch(whole);
-                }
-            }
+            Kind::ProvisioningRequest | Kind::PodTemplate => self.extend(concerned_by(view, object)),
+            kind if kind.is_job() => self.touch_related_to_job(view, object),
             _ => {}
         }
         // An object that does not name its owner yet cannot show which objects wait for it.
-        let blocked = self.flights.unblock(object);
-        self.work.extend(blocked);
+        self.unblock(object);
         self.touch(object.clone());
+    }
+
+    fn touch_related_to_job(&mut self, view: &View, object: &ObjectKey) {
+        self.touch_job_pods(view, &object.namespace);
+        let job = view.jobs.get(object);
+        let uid = job.map(|job| job.uid.clone()).unwrap_or_default();
+        self.touch_owned_by(view, &uid);
+        // The job of which it is a part may wait for it to go.
+        let owner = job.and_then(|job| job.owner.as_ref());
+        let Some((kind, owner)) = owner.and_then(|owner| Some((Kind::of_whole(&owner.kind)?, owner))) else { return };
+        let whole = key(kind, &(object.namespace.clone(), owner.name.to_string()));
+        // The capacity of a TrainingJob is that of its Jobs. The Workloads of a job that is gone wait for the Jobs.
+        if kind == Kind::TrainingJob || view.uid_of(&whole).is_none_or(|uid| *uid != *owner.uid) {
+            self.touch_owned_by(view, &owner.uid);
+        }
+        self.touch(whole);
     }
 }
 
-impl Context<'_> {
-    /// Whether jobs and pods of a namespace are managed. A namespace that was not seen yet is not.
-    pub(crate) fn manages(&self, namespace: &str) -> bool {
-        let labels = self.view.namespaces.get(namespace);
-        labels.is_some_and(|labels| deltas::matches(&self.settings.managed_namespaces, labels))
+/// Objects that a change of a request or a template concerns.
+fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
+    let name = (object.namespace.clone(), object.name.clone());
+    let book = &view.provisioning;
+    let in_place = |kind: Kind, name: &str| key(kind, &(object.namespace.clone(), name.to_owned()));
+    if object.kind == Kind::ProvisioningRequest {
+        let owner = book.requests.get(&name).and_then(|request| controller(&request.metadata));
+        return owner.map(|owner| in_place(Kind::Workload, &owner.name)).into_iter().collect();
     }
-
-    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
-        self.view.uid_of(object)
-    }
-
-    /// The version at which the view has an object, 0 when it has not.
-    pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
-        self.view.seen_version(object)
-    }
+    let Some(template) = book.templates.get(&name) else { return Vec::new() };
+    let request = controller(&template.metadata).filter(|owner| owner.kind == Kind::ProvisioningRequest.name());
+    let request = request.map(|owner| in_place(Kind::ProvisioningRequest, &owner.name));
+    let workload = template.workload().map(|name| in_place(Kind::Workload, name));
+    // The template does not belong to a request yet, but a request may wait to take it over.
+    let uid = workload.as_ref().and_then(|workload| view.uid_of(workload)).unwrap_or_default();
+    let requests = book.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
+    request.into_iter().chain(workload).chain(requests).collect()
 }

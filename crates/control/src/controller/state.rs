@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_engine::World;
+use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::Name;
@@ -49,6 +50,8 @@ pub(crate) struct Quota {
     pub(crate) trials: Trials,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
+    /// The engine is asked for a plan with the next step.
+    plan: bool,
 }
 
 /// Facts about TrainingJobs that no object says.
@@ -69,8 +72,6 @@ pub(crate) struct Reports {
     pub(crate) job_events: JobEvents,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
-    /// Objects whose status may have to be written.
-    pub(crate) untold: BTreeSet<ObjectKey>,
     /// The last event of each object, by reason.
     pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     pub(crate) notices: Vec<Notice>,
@@ -88,7 +89,41 @@ impl Quota {
             plans: Plans::default(),
             trials: Trials::default(),
             overruns: Overruns::default(),
+            plan: true,
         }
+    }
+
+    /// Passes a change to the engine, and asks for a plan.
+    pub(crate) fn apply(&mut self, delta: engine::Delta) {
+        // A refusal means the engine does not know the object: nothing is charged for it.
+        let _ = self.world.apply(delta);
+        self.plan = true;
+    }
+
+    /// Has the workload's own state count again, not what a plan made of it. No plan is asked for.
+    pub(crate) fn take_back(&mut self, uid: String) {
+        // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
+        let _ = self.world.apply(engine::Delta::Forget(uid));
+    }
+
+    pub(crate) fn plan_again(&mut self) {
+        self.plan = true;
+    }
+
+    pub(crate) fn wants_plan(&self) -> bool {
+        self.plan
+    }
+
+    /// A plan was made, after which another one is wanted or not.
+    pub(crate) fn planned(&mut self, again: bool) {
+        self.plan = again;
+    }
+}
+
+impl Session {
+    /// Whether a write may be decided now.
+    pub(crate) fn leads(&self) -> bool {
+        self.term.is_some()
     }
 }
 
@@ -117,7 +152,6 @@ impl Reports {
             job_events: JobEvents::default(),
             measures: Vec::new(),
             gone: Gone::default(),
-            untold: BTreeSet::new(),
             told: BTreeMap::new(),
             notices: Vec::new(),
             sweep_found: 0,

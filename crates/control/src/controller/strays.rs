@@ -92,10 +92,7 @@ impl Control {
                 return;
             }
             self.flights.strays.doubt_creation(object.clone(), now);
-        } else if flight.purpose.uses_quota()
-            && !flight.vanished
-            && self.context().seen_version(object) <= flight.based_on
-        {
+        } else if flight.purpose.uses_quota() && !flight.vanished && self.view.seen_version(object) <= flight.based_on {
             self.flights.strays.doubt(object.clone(), flight.based_on);
         }
     }

@@ -1,36 +1,92 @@
-//! Objects to decide about, at once or at a set time, and whether the engine is asked for a plan.
+//! Objects to decide about, at once, at a set time or after another object, and Workloads that the engine is to get again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
 
-use crate::write::ObjectKey;
+use crate::names::Name;
+use crate::write::{Kind, ObjectKey};
 
 /// Pause between two sweeps over parked workloads.
 const SWEEP_MS: i64 = 30_000;
 
 /// Work for the next steps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
     /// Objects to decide about with the next step.
     marked: BTreeSet<ObjectKey>,
     /// Objects to decide about from a time on. A time without objects ends the pause between two steps.
     timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    /// The engine is asked for a plan with the next step.
-    plan: bool,
+    /// Objects whose decision was to write to a busy object, or to wait for one, by that object.
+    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Objects whose status may have to be written.
+    statuses: BTreeSet<ObjectKey>,
+    /// A CheckpointStore is known: checkpoints are decided about.
+    has_stores: bool,
+    /// Workloads that the engine is to get as they are now, in the order in which they changed.
+    stale: Vec<Name>,
     next_sweep: Option<Timestamp>,
-}
-
-impl Default for WorkQueue {
-    /// A queue without objects, whose first step asks for a plan.
-    fn default() -> Self {
-        Self { marked: BTreeSet::new(), timers: BTreeMap::new(), plan: true, next_sweep: None }
-    }
 }
 
 impl WorkQueue {
     pub(crate) fn add(&mut self, object: ObjectKey) {
         self.marked.insert(object);
+    }
+
+    /// Marks an object that was seen to change. The status of a TrainingJob may have to be written then, and its checkpoints are decided about.
+    pub(crate) fn touch(&mut self, object: ObjectKey) {
+        if object.kind == Kind::TrainingJob {
+            self.statuses.insert(object.clone());
+            if self.has_stores {
+                self.add(ObjectKey { kind: Kind::Checkpoints, ..object.clone() });
+            }
+        }
+        self.add(object);
+    }
+
+    /// Takes note whether there is any CheckpointStore.
+    pub(crate) fn note_stores(&mut self, any: bool) {
+        self.has_stores = any;
+    }
+
+    /// Marks an object whose status may have to be written.
+    pub(crate) fn touch_status(&mut self, object: ObjectKey) {
+        self.statuses.insert(object);
+    }
+
+    /// The objects whose status may have to be written; they are marked no longer.
+    pub(crate) fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.statuses)
+    }
+
+    /// Has the engine get a Workload as it is now.
+    pub(crate) fn mirror(&mut self, workload: Name) {
+        self.stale.push(workload);
+    }
+
+    /// The Workloads that the engine is to get again, in order; they are marked no longer.
+    pub(crate) fn take_stale(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Marks `waiting` again once `object` has changed, or is free.
+    pub(crate) fn block(&mut self, object: ObjectKey, waiting: ObjectKey) {
+        self.blocked.entry(object).or_default().insert(waiting);
+    }
+
+    /// Marks the objects that wait for this one.
+    pub(crate) fn unblock(&mut self, object: &ObjectKey) {
+        let waiting = self.blocked.remove(object).unwrap_or_default();
+        self.extend(waiting);
+    }
+
+    /// Forgets waiting objects that are not there any more.
+    pub(crate) fn forget_gone(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.blocked.retain(|_, waiting| {
+            waiting.retain(&is_there);
+            !waiting.is_empty()
+        });
     }
 
     pub(crate) fn extend(&mut self, objects: impl IntoIterator<Item = ObjectKey>) {
@@ -46,9 +102,10 @@ impl WorkQueue {
         self.marked.pop_first()
     }
 
-    /// Forgets the marked objects. Timers and the plan stay.
+    /// Forgets what a process that comes to lead marks anew: the marked objects, and the statuses of TrainingJobs. Timers stay.
     pub(crate) fn clear(&mut self) {
         self.marked.clear();
+        self.statuses.retain(|object| object.kind != Kind::TrainingJob);
     }
 
     /// Marks an object at a time to come.
@@ -70,19 +127,6 @@ impl WorkQueue {
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
         let entry = self.timers.first_entry().filter(|entry| *entry.key() <= now)?;
         Some(entry.remove())
-    }
-
-    pub(crate) fn plan_again(&mut self) {
-        self.plan = true;
-    }
-
-    pub(crate) fn wants_plan(&self) -> bool {
-        self.plan
-    }
-
-    /// A plan was made, after which another one is wanted or not.
-    pub(crate) fn planned(&mut self, again: bool) {
-        self.plan = again;
     }
 
     /// `None` while no sweep is due, else whether it is a sweep after the first one; the next one is due after the pause.

@@ -171,13 +171,6 @@ impl Control {
         }
     }
 
-    /// Marks all pods of a group.
-    pub(crate) fn touch_members(&mut self, group: &Name) {
-        let members =
-            self.view.pods.members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned())));
-        self.work.extend(members.collect::<Vec<_>>());
-    }
-
     /// Marks all pods of crowded groups, once for all that has happened to them.
     pub(crate) fn touch_crowded(&mut self) {
         for group in self.view.pods.take_crowded() {

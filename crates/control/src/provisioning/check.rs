@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 
+use crate::cache::provisioning_book::{Asked, TemplateView};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::watch::rungs;
 use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::key;
 use crate::job::placement::placements;
-use crate::provisioning::{Asked, TemplateView};
 use crate::queues::checks::Check;
 use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};

@@ -73,19 +73,12 @@ impl Control {
             Some(object) => drop(self.view.stores.insert(name.to_owned(), Arc::new(object.spec))),
             None => drop(self.view.stores.remove(name)),
         }
+        self.work.note_stores(!self.view.stores.is_empty());
         let users = self.view.training.iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name));
         for (job, uid) in users.map(|(name, job)| (name.clone(), job.uid.clone())).collect::<Vec<_>>() {
             self.touch(key(Kind::TrainingJob, &job));
             self.mirror_owned_by(&uid);
             self.touch_owned_by(&uid);
-        }
-    }
-
-    /// Marks the status of a TrainingJob for a write, and its checkpoints for a decision.
-    pub(crate) fn touch_training(&mut self, job: &ObjectKey) {
-        self.reports.untold.insert(job.clone());
-        if !self.view.stores.is_empty() {
-            self.work.add(ObjectKey { kind: Kind::Checkpoints, ..job.clone() });
         }
     }
 

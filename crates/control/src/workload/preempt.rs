@@ -142,7 +142,7 @@ impl Control {
     pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
         let uid = self.context().uid_of(object).filter(|uid| purpose == Purpose::Evict && self.quota.plans.evicts(uid));
         if let Some(uid) = uid {
-            self.work.plan_again();
+            self.quota.plan_again();
             self.quota.plans.refuse_eviction(uid);
         }
     }
