@@ -3,9 +3,10 @@
 use crate::cache::View;
 use crate::capacity::Ladder;
 use crate::controller::flight::Flights;
-use crate::controller::state::{Quota, Reports, Session, Trainings};
+use crate::controller::state::{Quota, Reports, Session};
 use crate::job::remains::Remains;
 use crate::settings::Settings;
+use crate::training_job::trainings::Trainings;
 use crate::write::ObjectKey;
 
 /// State of [`crate::Control`], to be read. Decisions get it in place of `Control` itself, so that a decision changes nothing.

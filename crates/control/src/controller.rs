@@ -24,12 +24,16 @@ use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
 use crate::context::Context;
 use crate::controller::flight::{Decision, Draft, Flights};
-use crate::controller::state::{Quota, Reports, Session, Trainings};
+use crate::controller::state::{Quota, Reports, Session};
 use crate::controller::work_queue::WorkQueue;
+use crate::job::grace;
 use crate::job::remains::Remains;
 use crate::measure::TierMove;
 pub(crate) use crate::moments::{after, after_seconds, millis, millis_between, seconds_between};
 use crate::settings::Settings;
+use crate::training_job::elastic;
+use crate::training_job::growth::Candidate;
+use crate::training_job::trainings::Trainings;
 use crate::workload::explain::{Told, explain};
 use crate::workload::older_reasons;
 use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
@@ -158,7 +162,7 @@ impl Control {
         if leaving || !reserved {
             self.quota.plans.evicts_no_longer(uid);
         }
-        self.note_given_up(uid);
+        self.training.growth.note_given_up(&self.view, uid);
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
@@ -228,6 +232,19 @@ impl Control {
         step.moves.append(&mut self.capacity.moves);
         step.quota_is_wanted = self.quota.world.quota_is_wanted();
         step
+    }
+
+    /// Lets running jobs grow into idle quota, from time to time.
+    fn grow(&mut self, now: Timestamp) {
+        if !self.training.growth.begin_look(now) {
+            return;
+        }
+        let candidates = elastic::candidates(&self.context(), now);
+        let world = &mut self.quota.world;
+        let fits = |job: &Candidate| world.could_grow(&job.workload, &job.counts, &job.given);
+        for name in self.training.growth.offer(candidates, fits) {
+            self.touch(key(Kind::TrainingJob, &name));
+        }
     }
 
     fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
@@ -335,9 +352,18 @@ impl Control {
         self.context().say_older_reasons(&mut draft);
         self.reports.job_events.tell(&self.view, &mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
-        self.note_request_to_save(&draft, origin, now);
-        if draft.purpose == Purpose::ScaleTraining {
-            self.note_scaling(&(origin.namespace.clone(), origin.name.clone()));
+        if let Some((uid, noted)) = grace::noted(&self.context(), &draft, now) {
+            self.training.saving.note(uid, noted);
+        }
+        if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
+            // Whatever is under way then: the grace period ends.
+            self.wait(origin.clone(), end);
+        }
+        if draft.purpose == Purpose::ScaleTraining
+            && let Some((job, added)) =
+                elastic::grown_in_vain(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
+        {
+            self.training.growth.note_scaling(job, added);
         }
         let request = draft.request.pack();
         if let Request::Create(body) | Request::Merge { body, .. } = &request {

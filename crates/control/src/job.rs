@@ -19,6 +19,7 @@ mod parts;
 pub(crate) mod placement;
 pub(crate) mod remains;
 mod same;
+pub(crate) mod save_requests;
 pub(crate) mod starts;
 mod stop;
 

@@ -6,16 +6,21 @@ mod altered;
 pub(crate) mod checkpoints;
 pub(crate) mod children;
 pub(crate) mod elastic;
+pub(crate) mod growth;
 pub(crate) mod nodes;
 mod restart;
 pub(crate) mod restarts;
+mod run;
+pub(crate) mod saves;
 mod saving;
 mod scale;
+mod slices;
 mod start;
 pub(crate) mod status;
 mod stop;
 pub(crate) mod stored;
 pub(crate) mod training_figures;
+pub(crate) mod trainings;
 
 use std::collections::BTreeMap;
 

@@ -273,7 +273,7 @@ impl Context<'_> {
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::FindStuckPods { pods: ctx.pods_of(workload) };
+    let question = Question::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
     Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
 }
 

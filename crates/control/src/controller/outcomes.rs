@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use crate::controller::Control;
 use crate::controller::flight::Flight;
+use crate::controller::{Control, key};
 use crate::job::left;
 use crate::measure::Measure;
-use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
+use crate::training_job::{nodes, training_figures};
+use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, WriteId};
 
 impl Control {
     /// Takes the outcome of a write.
@@ -23,7 +24,10 @@ impl Control {
             self.touch(origin.clone());
         }
         self.take_outcome(object.clone(), flight, outcome, now);
-        self.retry_within_grace(&object, purpose);
+        // The request to save ends with the grace period at the latest, and so does its back-off.
+        if let Some(end) = self.context().end_of_grace(&object, purpose) {
+            self.flights.not_beyond(&object, end);
+        }
         if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
             self.wait(origin, until);
         }
@@ -34,7 +38,9 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        self.note_saving(&object, &flight, &outcome, now);
+        if let Some(job) = self.training.note_outcome(&self.view, &object, &flight, &outcome, now) {
+            self.touch(job);
+        }
         let is_gone = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone);
         if is_gone && self.remains.note_sent_off(&self.view, &flight.origin, &object) {
             self.touch(flight.origin.clone());
@@ -44,7 +50,7 @@ impl Control {
         }
         match outcome {
             Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
-            Outcome::Checkpoints(found) => self.note_look(&object, flight.place.as_deref(), found, now),
+            Outcome::Checkpoints(found) => self.take_listing(&object, flight.place.as_deref(), found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_stuck(&object, stuck, now);
@@ -61,7 +67,15 @@ impl Control {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_read(&object, &text, now);
             }
-            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
+            Outcome::Nodes(nodes) => {
+                self.flights.succeeded(&object, &object);
+                let name = (object.namespace.clone(), object.name.clone());
+                let counted = nodes::counted(&self.context(), &name, nodes, now);
+                if let Some(view) = self.view.training.get_mut(&name) {
+                    view.counted = counted;
+                    self.touch(object);
+                }
+            }
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_on_node(&object.name, &pods, now);
@@ -106,6 +120,28 @@ impl Control {
         }
     }
 
+    /// Takes over a listing of checkpoints.
+    fn take_listing(
+        &mut self,
+        object: &ObjectKey,
+        place: Option<&CheckpointPlace>,
+        found: Result<Vec<Checkpoint>, String>,
+        now: Timestamp,
+    ) {
+        self.flights.succeeded(object, object);
+        let name = (object.namespace.clone(), object.name.clone());
+        let news = self.training.saving.note_listing(&self.view, &name, place, found, now);
+        let Some((job, news)) = self.view.training.get(&name).zip(news) else { return };
+        if news.fresh > 0 {
+            self.reports.measures.push(training_figures::saved(&name, &job.status, news.fresh));
+        }
+        if news.changed {
+            let uid = job.uid.clone();
+            self.mirror_owned_by(&uid);
+        }
+        self.touch(key(Kind::TrainingJob, &name));
+    }
+
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
         if self.quota.plans.made() {
@@ -132,14 +168,21 @@ impl Control {
                     self.remains.note_pods_gone(uid);
                 }
             }
-            Purpose::ProbeSurplus => self.note_shrunk(object, now),
+            Purpose::ProbeSurplus => {
+                let name = (object.namespace.clone(), object.name.clone());
+                self.training.growth.note_shrunk(&self.view, &name, now);
+            }
             Purpose::SetReclaimable => {
                 if let Some(uid) = self.context().uid_of(&flight.origin) {
                     self.reports.ration.forget_ended(&uid);
                 }
             }
             Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
-            Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
+            Purpose::PrepareTraining => {
+                if let Some(uid) = self.view.uid_of(&flight.origin) {
+                    self.training.note_prepared(uid, object.clone());
+                }
+            }
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
                 if let Some(uid) = self.context().uid_of(object) {
@@ -207,13 +250,6 @@ impl Control {
             let what = "does not say whether it has made a change by Berth";
             self.reports.tell_of_write(&self.view, object, false, what, text);
             self.reports.tell_job_of(&self.view, object, what, text);
-        }
-    }
-
-    /// Notes an object that the present run of a TrainingJob has.
-    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
-        if let Some(uid) = self.context().uid_of(origin) {
-            self.training.prepared.entry(uid).or_default().insert(object);
         }
     }
 

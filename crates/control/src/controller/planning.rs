@@ -126,7 +126,9 @@ impl Control {
         }
         for eviction in plan.evictions {
             if let Some(pods) = eviction.gives_up {
-                self.ask_for_workers(eviction, pods);
+                if let Some(job) = self.training.growth.ask_for_workers(&self.view, eviction, pods) {
+                    self.touch(key(Kind::TrainingJob, &job));
+                }
                 continue;
             }
             let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();

@@ -1,13 +1,12 @@
 //! State of [`crate::Control`] beside the cache, the writes in flight and the work queue, each part with its owner. An object that is gone is
 //! forgotten by one call to each owner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::Name;
 use crate::cache::shape::Shapes;
 use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
@@ -17,9 +16,6 @@ use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
-use crate::training_job::checkpoints::Saving;
-use crate::training_job::children::Children;
-use crate::training_job::elastic::Growth;
 use crate::workload::ration::Ration;
 use crate::write::{Notice, ObjectKey, Term};
 
@@ -52,16 +48,6 @@ pub(crate) struct Quota {
     pub(crate) overruns: Overruns,
     /// The engine is asked for a plan with the next step.
     plan: bool,
-}
-
-/// Facts about TrainingJobs that no object says.
-#[derive(Debug, Default)]
-pub(crate) struct Trainings {
-    pub(crate) saving: Saving,
-    pub(crate) growth: Growth,
-    pub(crate) children: Children,
-    /// Objects that were applied for the present run of a TrainingJob, by its uid.
-    pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
 /// Reports to users and operators: statuses, reasons, events and measures that are due, and what was reported last.
@@ -124,23 +110,6 @@ impl Session {
     /// Whether a write may be decided now.
     pub(crate) fn leads(&self) -> bool {
         self.term.is_some()
-    }
-}
-
-impl Trainings {
-    /// A Workload is gone.
-    pub(crate) fn forget_workload(&mut self, uid: &str) {
-        self.growth.forget_workload(uid);
-        self.saving.forget(uid);
-        self.saving.before.remove(uid);
-    }
-
-    /// A TrainingJob is gone.
-    pub(crate) fn forget_training_job(&mut self, name: &Name, uid: &str) {
-        self.growth.forget_training_job(name, uid);
-        self.saving.books.remove(uid);
-        self.saving.begun.remove(uid);
-        self.prepared.remove(uid);
     }
 }
 

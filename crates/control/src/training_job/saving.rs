@@ -27,7 +27,7 @@ impl Case<'_> {
     /// The wait of a start until it is known where the job goes on, `None` when it is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let begun = self.ctx.resumes_from(workload)?;
+        let begun = self.ctx.training.growth.resumes_from(workload)?;
         if self.missing_store().is_some() {
             // The store's return brings the decision back.
             return Some(Decision::Done);

@@ -18,7 +18,7 @@ use crate::controller::flight::{Decision, Draft};
 use crate::controller::key;
 use crate::job::grace::SCALING_DOWN;
 use crate::moments::after;
-use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
+use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, run_under, runs_since};
 use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
 use crate::workload::status::since;
@@ -64,7 +64,7 @@ impl Case<'_> {
 
     /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
-        let run = self.ctx.run_under(current)?;
+        let run = run_under(self.ctx.view, current)?;
         let asked = self.ctx.training.growth.gives_up.contains_key(&current.uid);
         let size = new.size(WORKER);
         let fits = new.replaces.as_deref() == Some(&current.key())
@@ -92,7 +92,7 @@ impl Case<'_> {
 
     /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest to be decided about.
     pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
-        let run = self.ctx.run_under(workload)?;
+        let run = run_under(self.ctx.view, workload)?;
         let have = granted(workload);
         if run.shrinks(workload) {
             let lower = || Decision::write(self.lower(workload, run.workers, ""));
@@ -145,7 +145,7 @@ impl Case<'_> {
         workload: &WorkloadView,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let run = self.ctx.run_under(workload).filter(Run::by_restart)?;
+        let run = run_under(self.ctx.view, workload).filter(Run::by_restart)?;
         self.give_up(workload, &run, states)
     }
 
@@ -293,7 +293,7 @@ impl Case<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        let (pods, most) = (self.ctx.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (pods, most) = (self.ctx.training.children.pods_of(workload), usize::try_from(most).unwrap_or(0));
         let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
     }
@@ -338,7 +338,7 @@ impl Case<'_> {
         let (reason, message) = match rules.rescale {
             Rescale::InPlace => {
                 let adds = format!("adds {up} at once, {after_up}s after its start or a change");
-                let run = workload.and_then(|workload| self.ctx.run_under(workload)).map(|run| run.bounds);
+                let run = workload.and_then(|workload| run_under(self.ctx.view, workload)).map(|run| run.bounds);
                 let bounds = match run.filter(|bounds| *bounds != (min, max)) {
                     Some((least, most)) => format!(
                         "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"

@@ -237,6 +237,6 @@ impl Context<'_> {
 
 /// Asks whether pods of a workload's job are left.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::ProbePods { pods: ctx.pods_of(workload), most: 0 };
+    let question = Question::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
 }
