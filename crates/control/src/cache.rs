@@ -2,11 +2,13 @@
 //!
 //! Workloads are kept in a slim form: their pod templates are reduced to a shared [`Shape`].
 
+mod children;
 pub(crate) mod ending_pods;
 mod identities;
 pub(crate) mod job_pods;
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod pods;
+mod pods_of_jobs;
 pub(crate) mod priorities;
 pub(crate) mod provisioning_book;
 pub(crate) mod shape;
@@ -39,7 +41,7 @@ pub(crate) use crate::names::{Name, name_of};
 use crate::policies::rules::{Claim, Policy};
 use crate::settings::Settings;
 use crate::timeline::Timeline;
-use crate::write::{Kind, ObjectKey};
+use crate::write::{Kind, ObjectKey, key};
 
 /// Everything control has seen.
 #[derive(Debug, Default)]
@@ -116,6 +118,13 @@ impl View {
     pub(crate) fn feeding<'a>(&'a self, cluster_queue: &'a str) -> impl Iterator<Item = &'a Name> {
         let names = move |queue: &api::LocalQueue| queue.spec.cluster_queue.as_deref() == Some(cluster_queue);
         self.local_queues.iter().filter(move |(_, queue)| names(queue)).map(|(name, _)| name)
+    }
+
+    /// The keys of all pods and groups, or of those of a namespace.
+    pub(crate) fn pod_keys<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = ObjectKey> + use<'a> {
+        let pods = self.pods.names(namespace).map(|name| key(Kind::Pod, name));
+        let groups = self.pods.group_names(namespace).chain(self.sets.group_names(namespace));
+        pods.chain(groups.map(|name| key(Kind::PodGroup, name)))
     }
 
     /// The keys of all jobs of a namespace.

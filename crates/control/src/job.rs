@@ -7,6 +7,7 @@
 pub(crate) mod altered;
 pub(crate) mod attempts;
 mod build;
+mod case;
 mod going;
 pub(crate) mod grace;
 pub(crate) mod job_events;
@@ -26,7 +27,6 @@ mod stop;
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::JobState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -44,6 +44,7 @@ use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
 use build::Unbuilt;
+use case::{Case, object};
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use overgrown::overgrown;
@@ -54,19 +55,6 @@ pub(crate) use owners::unlisted_above;
 const RECLAIM_SECONDS: i64 = 5;
 /// Message of the suspension of a job that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
-
-/// A job to decide about, with the view and the time.
-#[derive(Clone, Copy)]
-struct Case<'a> {
-    ctx: &'a Context<'a>,
-    key: &'a ObjectKey,
-    job: &'a JobState,
-    now: Timestamp,
-}
-
-fn object(workload: &WorkloadView) -> ObjectKey {
-    key(Kind::Workload, &workload.key())
-}
 
 /// Decides about one job.
 pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {

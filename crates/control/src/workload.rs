@@ -3,20 +3,25 @@
 pub(crate) mod blocked;
 pub(crate) mod checks;
 pub(crate) mod columns;
+pub(crate) mod evictions;
 pub(crate) mod explain;
 pub(crate) mod follow;
 pub(crate) mod gates;
 pub(crate) mod names;
 pub(crate) mod older_reasons;
 pub(crate) mod orphan;
+pub(crate) mod owner;
 pub(crate) mod pods_ready;
 pub(crate) mod preempt;
+pub(crate) mod queue_stop;
 pub(crate) mod ration;
+pub(crate) mod requests;
 pub(crate) mod retention;
 mod running_time;
 pub(crate) mod status;
 pub(crate) mod stops;
 pub(crate) mod transitions;
+mod translation;
 pub(crate) mod writes;
 
 use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
@@ -27,6 +32,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::job::left;
+pub(crate) use crate::workload::blocked::ON_HOLD;
 use crate::workload::blocked::{blocked, is_suspended, kept, unasked, unreadable_usage};
 use crate::workload::gates::{GATED, LIFTED};
 use crate::workload::orphan::Standing;
@@ -44,9 +50,6 @@ pub(crate) use crate::workload::writes::{
     object_write, remove_finalizer, separate_write, status_write,
 };
 use crate::write::{EventType, Kind, Purpose, SCHEDULER};
-
-/// Reason of a workload that waits because its owner wants nothing to run at present.
-pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 
 /// Decides about one Workload.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {

@@ -1,7 +1,6 @@
 //! Writes: the requests of control to the runtime, one each, with their preconditions. Questions go the same way.
 
 mod checkpoint;
-mod keys;
 mod pods;
 mod purpose;
 mod question;
@@ -14,7 +13,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use checkpoint::{Checkpoint, CheckpointPlace, Rank, rank};
-pub(crate) use keys::{cluster_key, key};
 pub use pods::{LeftPod, PodOnNode, PodsOf};
 pub use purpose::{Purpose, Urgency};
 pub use question::Question;
@@ -451,4 +449,14 @@ impl Notice {
         };
         self.reporter == SCHEDULER && is_told
     }
+}
+
+/// The key of an object by its namespace and name.
+pub(crate) fn key(kind: Kind, name: &(String, String)) -> ObjectKey {
+    ObjectKey { kind, namespace: name.0.clone(), name: name.1.clone() }
+}
+
+/// The key of an object without a namespace.
+pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: String::new(), name: name.to_owned() }
 }

@@ -7,17 +7,18 @@ use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
+use crate::cache::View;
 use crate::cache::shape::Shapes;
 use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
-use crate::overruns::Overruns;
+use crate::overruns::known::Overruns;
 use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
 use crate::workload::ration::Ration;
-use crate::write::{Notice, ObjectKey, Term};
+use crate::write::{Kind, Notice, ObjectKey, Term};
 
 /// In what role this process decides.
 #[derive(Debug, Default)]
@@ -92,6 +93,12 @@ impl Quota {
         let _ = self.world.apply(engine::Delta::Forget(uid));
     }
 
+    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
+    pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
+        let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        self.plans.remove(&uid);
+    }
+
     pub(crate) fn plan_again(&mut self) {
         self.plan = true;
     }
@@ -126,6 +133,11 @@ impl Reports {
             sweep_found: 0,
             skipped_preemptions: BTreeMap::new(),
         }
+    }
+
+    /// Notes that a sweep had to wake that many parked workloads.
+    pub(crate) fn note_swept(&mut self, found: usize) {
+        self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
     }
 
     /// A Workload is gone.

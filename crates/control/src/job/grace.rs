@@ -8,7 +8,7 @@ use berth_api::labels;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
-use crate::capacity::watch::CLIMBED_BACK;
+use crate::capacity::reasons::CLIMBED_BACK;
 use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{after, after_seconds, key, millis_between};

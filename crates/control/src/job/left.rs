@@ -9,11 +9,13 @@ use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{after, key};
-use crate::workload::orphan::PODS_COME_MS;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question};
 
+/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
+/// pods proves nothing.
+pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Pause between two looks for such pods while they may run on, in milliseconds.
 const LOOK_MS: i64 = 10_000;
 /// The same while they are stopped.

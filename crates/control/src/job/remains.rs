@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::conditions::types;
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
-use crate::cache::View;
+use crate::cache::{View, WorkloadView};
 use crate::job::starts::Starts;
 use crate::write::{Kind, LeftPod, ObjectKey};
 
@@ -68,10 +70,44 @@ impl Remains {
         true
     }
 
+    /// A Workload is seen in that state.
+    pub(crate) fn note_workload(&mut self, new: &WorkloadView) {
+        if !new.reserved() {
+            self.forget_workload(&new.uid);
+        }
+        if new.is(types::EVICTED) || new.is(types::FINISHED) {
+            self.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+        }
+    }
+
     /// A Workload is gone, or holds no quota any more.
     pub(crate) fn forget_workload(&mut self, workload: &str) {
         self.pods_gone.remove(workload);
         self.left.remove(workload);
+    }
+
+    /// A job was seen in that state, which `appeared` if it was not known before. Gives the kind of the job that was started again within one
+    /// admission, if one was.
+    pub(crate) fn note_job(
+        &mut self,
+        view: &View,
+        object: &ObjectKey,
+        job: &JobState,
+        appeared: bool,
+        now: Timestamp,
+    ) -> Option<Kind> {
+        let training = appeared && self.starts.note_made(object, job, now);
+        let own = self.starts.note_stop(view, object, job, now);
+        if job.deleting && job.pods_go_first {
+            // The garbage collector takes that mark off again when the pods have gone.
+            self.note_rid_of_pods(job.uid.clone());
+        }
+        if !job.suspended {
+            self.job_runs(&job.uid);
+        } else if job.at_rest {
+            self.note_at_rest(job.uid.clone());
+        }
+        training.then_some(Kind::TrainingJob).or_else(|| own.then_some(object.kind))
     }
 
     pub(crate) fn job_is_at_rest(&self, job: &str) -> bool {
@@ -96,8 +132,9 @@ impl Remains {
     }
 
     /// A job is gone.
-    pub(crate) fn forget_job(&mut self, job: &str) {
-        self.at_rest.remove(job);
-        self.rid_of_pods.remove(job);
+    pub(crate) fn forget_job(&mut self, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
+        self.at_rest.remove(&job.uid);
+        self.rid_of_pods.remove(&job.uid);
+        self.starts.note_lost(view, object, job, now);
     }
 }

@@ -7,7 +7,6 @@ use berth_engine::model as engine;
 use k8s_openapi::api::core::v1::Namespace;
 
 use crate::cache::{View, WorkloadView};
-use crate::controller::work_queue::WorkQueue;
 use crate::names::Name;
 use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, key};
@@ -40,22 +39,22 @@ impl QuotaRules<'_> {
             self.quota.overruns.charge_again();
         }
     }
-}
 
-/// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all workloads,
-/// once for all namespaces that an observation turns.
-pub(crate) fn turn_workloads_of(view: &View, work: &mut WorkQueue, namespaces: &BTreeSet<String>) {
-    if namespaces.is_empty() {
-        return;
-    }
-    let open = view.workloads.values().filter(|workload| !workload.is(types::FINISHED));
-    let there = open.filter(|workload| namespaces.contains(&workload.namespace));
-    let mut names: Vec<Name> = there.map(WorkloadView::key).collect();
-    names.sort_unstable();
-    for name in names {
-        if view.workloads.get(&name).is_some_and(|workload| !workload.reserved()) {
-            work.mirror(name.clone());
+    /// Handles namespaces that are managed now, or not any more, or are being deleted: their workloads may be tried, or not, by that. Costs all workloads,
+    /// once for all namespaces that an observation turns.
+    pub(crate) fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
+        if namespaces.is_empty() {
+            return;
         }
-        work.touch(key(Kind::Workload, &name));
+        let open = self.view.workloads.values().filter(|workload| !workload.is(types::FINISHED));
+        let there = open.filter(|workload| namespaces.contains(&workload.namespace));
+        let mut names: Vec<Name> = there.map(WorkloadView::key).collect();
+        names.sort_unstable();
+        for name in names {
+            if self.view.workloads.get(&name).is_some_and(|workload| !workload.reserved()) {
+                self.work.mirror(name.clone());
+            }
+            self.work.touch(key(Kind::Workload, &name));
+        }
     }
 }

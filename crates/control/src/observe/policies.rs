@@ -24,6 +24,16 @@ impl QuotaRules<'_> {
         }
     }
 
+    /// Passes stock-outs, and their ends, on to the engine. The statuses of policies show them.
+    pub(crate) fn pass_on_stock(&mut self, news: Vec<engine::Delta>, now: Timestamp) {
+        for policy in self.view.policies.keys().filter(|_| !news.is_empty()) {
+            self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
+        }
+        for delta in news {
+            self.quota.apply(delta);
+        }
+    }
+
     /// Marks the jobs whose users were told of a priority class that does not exist.
     fn touch_those_without_class(&mut self) {
         let told = self.reports.told.iter().filter(|(_, events)| events.contains_key(NO_CLASS));

@@ -4,7 +4,7 @@
 use berth_api::conditions::{reasons, types};
 use jiff::Timestamp;
 
-use super::{WAITING, waits_for_pods};
+use super::waiting::{WAITING, waits_for_pods};
 use crate::cache::WorkloadView;
 use crate::controller::after_seconds;
 use crate::controller::flight::Decision;

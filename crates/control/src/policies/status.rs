@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::controller::flight::Draft;
 use crate::policies::Policy;
-use crate::queues::draft;
+use crate::queues::status_write::draft;
 use crate::workload::status::set_in;
 use crate::write::ObjectKey;
 

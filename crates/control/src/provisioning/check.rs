@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cache::provisioning_book::{Asked, TemplateView};
 use crate::cache::{Name, WorkloadView};
-use crate::capacity::watch::rungs;
+use crate::capacity::tier_assignments;
 use crate::context::Context;
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::key;
@@ -136,8 +136,8 @@ impl Case<'_> {
         // Where tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up: the next tier may be
         // free now.
         let rules = self.ctx.tier_rules(self.workload);
-        let climbs =
-            rules.is_some_and(|rules| rules.signals.provisioning_failed) && !rungs(self.ctx, self.workload).is_empty();
+        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
+            && !tier_assignments(self.ctx, self.workload).is_empty();
         let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
         let Some(delay) = delay else {
             return self.answer(check_states::REJECTED, words, |_| {});

@@ -13,9 +13,10 @@ use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::controller::after;
+use crate::controller::work_queue::WorkQueue;
 use crate::training_job::saves::{Book, place_of};
 use crate::workload::status::{find_true, seconds, since};
-use crate::write::{Checkpoint, CheckpointPlace};
+use crate::write::{Checkpoint, CheckpointPlace, Kind, key};
 
 /// Pause between two listings of a running job's checkpoints, in milliseconds: half of its interval within these bounds.
 const LOOK_MS: (i64, i64) = (2_000, 60_000);
@@ -26,14 +27,18 @@ const LOOK_AGAIN_MS: i64 = 5_000;
 /// Longest wait of a start for a successful listing, in milliseconds; then the start uses the checkpoint that is known.
 const START_PATIENCE_MS: i64 = 60_000;
 
-/// Takes over a store that was seen, or is gone; names the TrainingJobs that save there, with their uids.
-pub(crate) fn put_store(view: &mut View, name: &str, object: Option<Box<CheckpointStore>>) -> Vec<(Name, String)> {
+/// Takes over a store that was seen, or is gone: the TrainingJobs that save there are looked at, and what they would lose is counted anew.
+pub(crate) fn put_store(view: &mut View, work: &mut WorkQueue, name: &str, object: Option<Box<CheckpointStore>>) {
     match object {
         Some(object) => drop(view.stores.insert(name.to_owned(), Arc::new(object.spec))),
         None => drop(view.stores.remove(name)),
     }
-    let users = view.training.iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name));
-    users.map(|(name, job)| (name.clone(), job.uid.clone())).collect()
+    work.note_stores(!view.stores.is_empty());
+    for (job, user) in view.training.iter().filter(|(_, job)| job.facts.store.as_deref() == Some(name)) {
+        work.touch(key(Kind::TrainingJob, job));
+        work.mirror_owned_by(view, &user.uid);
+        work.touch_owned_by(view, &user.uid);
+    }
 }
 
 impl<'a> Context<'a> {

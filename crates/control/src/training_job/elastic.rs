@@ -1,5 +1,5 @@
 //! Elastic TrainingJobs: when a job may grow into idle quota, and which of its workers it may do without. A scale-up is a second
-//! Workload, the new slice, which takes the place of the first one once it is admitted. `decide/training/scale` decides about both slices, and
+//! Workload, the new slice (`slices.rs`), which takes the place of the first one once it is admitted. `scale.rs` decides about both slices, and
 //! `restarts.rs` has the additions for restarts.
 
 use berth_api::conditions::{training_types, types};
@@ -13,7 +13,7 @@ use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
 use crate::deltas;
 use crate::queues::checks::concerning;
-use crate::training_job::growth::Candidate;
+use crate::training_job::growth::GrowthCandidate;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 pub(crate) use crate::training_job::run::{Added, Run, run_under};
 pub(crate) use crate::training_job::slices::{admitted_before, granted, granted_to, grew, runs_since, stands};
@@ -24,7 +24,7 @@ use crate::workload::stops::{missing_queue, queue_stop};
 pub(crate) const PATIENCE_SECONDS: i64 = 30;
 
 /// Running jobs that could have more workers, in the order in which these are offered.
-pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<Candidate> {
+pub(crate) fn candidates(ctx: &Context<'_>, now: Timestamp) -> Vec<GrowthCandidate> {
     let jobs = ctx.training.growth.jobs.iter();
     let mut found: Vec<_> = jobs.filter_map(|name| ctx.could_want(name, now)).collect();
     found.sort_by(|(one, a), (other, b)| (one, &a.name).cmp(&(other, &b.name)));
@@ -101,7 +101,7 @@ impl<'a> Context<'a> {
     }
 
     /// The place of a TrainingJob that would take more workers now in the order in which they are offered, and the job.
-    fn could_want(&self, name: &Name, now: Timestamp) -> Option<((i64, Timestamp), Candidate)> {
+    fn could_want(&self, name: &Name, now: Timestamp) -> Option<((i64, Timestamp), GrowthCandidate)> {
         let view = self.view.training.get(name)?;
         let workload = self.view.slice_of(&view.uid)?;
         let run = run_under(self.view, workload)?;
@@ -129,14 +129,14 @@ impl<'a> Context<'a> {
         view: &TrainingView,
         (older, run): (&WorkloadView, &Run<'_>),
         (workers, now): (i32, Timestamp),
-    ) -> Candidate {
+    ) -> GrowthCandidate {
         let given = self.given_to(older);
         let count = |set: &engine::PodSetSpec| {
             let given = given.iter().find(|given| given.name == set.name).map_or(set.count, |given| given.count);
             if set.name == WORKER { i64::from(workers) } else { given }
         };
         let idle = self.training.growth.idle.get(&view.uid).copied().unwrap_or(now);
-        Candidate {
+        GrowthCandidate {
             name: name.clone(),
             job: view.uid.clone(),
             workload: older.uid.clone(),

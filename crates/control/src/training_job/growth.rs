@@ -91,7 +91,11 @@ impl Growth {
     /// Takes the jobs that could have more workers, in the order in which these are offered, and names those that are to grow. In each queue one job
     /// grows at a time, because idle quota was counted for it alone. A job that waits until it has saved keeps no other from growing. `fits` says
     /// whether a job has the quota.
-    pub(crate) fn offer(&mut self, candidates: Vec<Candidate>, mut fits: impl FnMut(&Candidate) -> bool) -> Vec<Name> {
+    pub(crate) fn offer(
+        &mut self,
+        candidates: Vec<GrowthCandidate>,
+        mut fits: impl FnMut(&GrowthCandidate) -> bool,
+    ) -> Vec<Name> {
         let mut growing = BTreeSet::new();
         let mut chosen = Vec::new();
         self.wanted.clear();
@@ -216,7 +220,7 @@ pub(crate) struct GiveUp {
 
 /// A running TrainingJob that could have more workers now.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct GrowthCandidate {
     pub(crate) name: Name,
     /// Uid of the TrainingJob.
     pub(crate) job: String,
@@ -234,4 +238,47 @@ pub(crate) struct Candidate {
     pub(crate) idle: Timestamp,
     /// It may grow into that quota, as far as its work is concerned.
     pub(crate) may: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        after_seconds(Timestamp::UNIX_EPOCH, second)
+    }
+
+    fn candidate(name: &str, queue: &str, idle: i64, may: bool) -> GrowthCandidate {
+        GrowthCandidate {
+            name: ("team".to_owned(), name.to_owned()),
+            job: name.to_owned(),
+            workload: format!("{name}-workload"),
+            queue: queue.to_owned(),
+            workers: 4,
+            counts: vec![4],
+            given: Vec::new(),
+            idle: at(idle),
+            may,
+        }
+    }
+
+    #[test]
+    fn one_job_of_each_queue_grows_at_a_time() {
+        let mut growth = Growth::default();
+        let all = vec![candidate("a", "q", 1, true), candidate("b", "q", 2, true), candidate("c", "p", 3, true)];
+        let chosen: Vec<String> = growth.offer(all, |_| true).into_iter().map(|name| name.1).collect();
+        assert_eq!(chosen, ["a", "c"]);
+        assert_eq!(growth.wanted, BTreeMap::from([("a".to_owned(), 4), ("c".to_owned(), 4)]));
+        assert!(!growth.idle.contains_key("b"), "quota was not seen idle for it before");
+    }
+
+    #[test]
+    fn job_that_has_to_save_first_holds_up_no_other() {
+        let mut growth = Growth::default();
+        let all = || vec![candidate("a", "q", 1, false), candidate("b", "q", 2, true)];
+        assert_eq!(growth.offer(all(), |_| true).len(), 1);
+        assert_eq!(growth.idle, BTreeMap::from([("a".to_owned(), at(1)), ("b".to_owned(), at(2))]));
+        assert!(growth.offer(all(), |job| job.job == "a").is_empty());
+        assert_eq!(growth.idle, BTreeMap::from([("a".to_owned(), at(1))]), "the quota of the other is not idle");
+    }
 }

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use crate::cache::WorkloadView;
 use crate::moments::after_seconds;
 use crate::training_job::slices::{granted, grew, runs_since};
+use crate::workload::evictions::times_evicted;
 use crate::workload::status::{seconds, since};
-use crate::workload::transitions::times_evicted;
 
 /// Number of workers to which a restart has brought, or is bringing, the run of a workload. A note of an earlier run, or of fewer workers than the
 /// run may have, counts for nothing.

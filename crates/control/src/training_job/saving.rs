@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 use super::Case;
-use super::status::Words;
+use super::conditions::Words;
 use crate::cache::WorkloadView;
 use crate::controller::flight::Decision;
 use crate::training_job::checkpoints::{patience_ends, shown};

@@ -2,7 +2,7 @@
 //! replaced the older one. To shrink, its Job comes first, and its Workload's count follows when the pods have gone. Where all pods start again for
 //! that, the new number is noted on the Workload, and `restart` goes on from there.
 
-use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
+use berth_api::conditions::{event_reasons, own_reasons, types};
 use berth_engine::model::PodSetSpec;
 use berth_jobs::Priority;
 use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::Case;
-use super::status::{CHECKPOINT_REQUESTED, Words};
+use super::conditions::{CHECKPOINT_REQUESTED, Words};
 use crate::cache::WorkloadView;
 use crate::capacity::watch::no_nodes_for_added;
 use crate::controller::flight::{Decision, Draft};
@@ -19,10 +19,10 @@ use crate::controller::key;
 use crate::job::grace::SCALING_DOWN;
 use crate::moments::after;
 use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, run_under, runs_since};
+use crate::workload::evictions::times_evicted;
 use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
 use crate::workload::status::since;
-use crate::workload::transitions::times_evicted;
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
 use berth_api::labels;
@@ -31,8 +31,6 @@ use berth_api::labels;
 const MANAGER: &str = "berth-elastic";
 /// Milliseconds until another look at Jobs whose statuses count more pods than are left.
 const LOOK_MS: i64 = 1_000;
-/// Condition that says how the number of workers may change.
-pub(super) const ELASTIC: &str = training_types::ELASTIC;
 
 impl Case<'_> {
     /// Decides about the slices beside the one that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 use super::{Case, status};
 use crate::cache::WorkloadView;
-use crate::capacity::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
+use crate::capacity::reasons::SPEC_CHANGED;
+use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
 use crate::controller::flight::{Decision, Draft};
 use crate::controller::{after_seconds, key};
 use crate::job::altered::next_pause;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::{Name, View, WorkloadView};
@@ -23,11 +24,40 @@ pub(crate) struct Trainings {
 }
 
 impl Trainings {
+    /// A Workload is about to be seen in that state.
+    pub(crate) fn note_workload(&mut self, view: &View, new: &WorkloadView) {
+        if !new.reserved() {
+            self.growth.shrunk.remove(&new.uid);
+            self.saving.forget(&new.uid);
+            self.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+        }
+        self.children.note_idle(view, new);
+        self.note_resized(view, new);
+    }
+
     /// A Workload is gone.
-    pub(crate) fn forget_workload(&mut self, uid: &str) {
-        self.growth.forget_workload(uid);
-        self.saving.forget(uid);
-        self.saving.before.remove(uid);
+    pub(crate) fn forget_workload(&mut self, view: &View, workload: &WorkloadView, now: Timestamp) {
+        self.growth.forget_workload(&workload.uid);
+        self.saving.forget(&workload.uid);
+        self.saving.before.remove(&workload.uid);
+        self.growth.note_lost_slice(view, workload, now);
+        self.children.forget_of(view, workload);
+    }
+
+    /// A Job was seen in that state.
+    pub(crate) fn note_job(&mut self, object: &ObjectKey, job: &JobState) {
+        self.growth.note_settled(object, job);
+        self.children.note_child(object, job);
+    }
+
+    /// A Job is gone.
+    pub(crate) fn forget_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
+        if let Some(owner) = &job.owner {
+            // A user who takes away a Job of a TrainingJob may have taken objects that the Job needs: they are applied anew before the next.
+            self.prepared.remove(&*owner.uid);
+        }
+        self.growth.settled.remove(&job.uid);
+        self.children.forget_child(view, object, job);
     }
 
     /// A TrainingJob is gone.
@@ -39,7 +69,7 @@ impl Trainings {
     }
 
     /// A Workload is about to be seen in that state: objects that were made for another number of workers, as a host file, are not for these.
-    pub(crate) fn note_resized(&mut self, view: &View, new: &WorkloadView) {
+    fn note_resized(&mut self, view: &View, new: &WorkloadView) {
         let old = view.workloads.get(&new.key());
         if let Some(owner) = new.owner.as_ref()
             && old.is_some_and(|old| granted(old) != granted(new))

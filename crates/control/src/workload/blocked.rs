@@ -13,9 +13,11 @@ use crate::workload::gates::{self, GATED};
 use crate::workload::orphan::{Standing, parts_of, standing};
 use crate::workload::status::find;
 use crate::workload::stops::{WayBack, way_back};
-use crate::workload::{ON_HOLD, REPORTER, notice};
+use crate::workload::writes::{REPORTER, notice};
 use crate::write::{EventType, Kind, ObjectKey};
 
+/// Reason of a workload that waits because its owner wants nothing to run at present.
+pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 /// Reason of the event about reserved quota whose amount cannot be read.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
 /// Message of a workload of which pods run already.

@@ -8,8 +8,8 @@ use crate::cache::WorkloadView;
 use crate::context::Context;
 use crate::controller::after;
 use crate::controller::flight::{Decision, Draft};
+use crate::workload::evictions::evicted_for;
 use crate::workload::status::find;
-use crate::workload::transitions::evicted_for;
 use crate::workload::{evict_for_seconds, status_write};
 use crate::write::Purpose;
 

@@ -74,3 +74,14 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
         Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
     })
 }
+
+impl Context<'_> {
+    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
+    /// TrainingJob need not wait for a status that is refused.
+    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
+        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
+        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
+        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
+    }
+}
