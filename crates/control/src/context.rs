@@ -5,10 +5,10 @@ use berth_jobs::JobState;
 use crate::cache::job_pods::OddPod;
 use crate::cache::{Name, View, WorkloadView};
 use crate::capacity::Ladder;
-use crate::controller::flight::Flights;
-use crate::controller::state::{Quota, Reports, Session};
 use crate::job::remains::Remains;
 use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::{Quota, Reports, Session};
 use crate::training_job::trainings::Trainings;
 use crate::write::ObjectKey;
 

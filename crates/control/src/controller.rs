@@ -1,21 +1,13 @@
 //! The facade: observations and outcomes in, writes out. See `Control`.
 
-pub(crate) mod decide;
-pub(crate) mod digest;
-mod doubts;
-pub(crate) mod flight;
+mod decide;
+mod digest;
 mod observe;
 mod outcomes;
-pub(crate) mod planning;
-pub(crate) mod plans;
-pub(crate) mod relations;
-pub(crate) mod state;
-pub(crate) mod strays;
+mod planning;
 #[cfg(test)]
 mod tests;
 mod told;
-pub(crate) mod work_queue;
-mod write_events;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,23 +20,22 @@ use serde_json::Value;
 use crate::cache::View;
 use crate::capacity::Ladder;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft, Flights};
 use crate::controller::planning::Planning;
-use crate::controller::state::{Quota, Reports, Session};
-use crate::controller::work_queue::WorkQueue;
+use crate::decision::{Decision, Draft};
 use crate::job::grace;
 use crate::job::remains::Remains;
 use crate::measure::{Figures, Measure, TierMove};
-pub(crate) use crate::moments::{after, after_seconds, millis, millis_between, seconds_between};
 use crate::observe::pod_change::PodChange;
 use crate::observe::pods;
 use crate::observe::quota_rules::QuotaRules;
 use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports, Session};
 use crate::training_job::elastic;
 use crate::training_job::trainings::Trainings;
 use crate::workload::explain::{Told, explain};
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
-pub(crate) use crate::write::{cluster_key, key};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key, key};
 
 /// Result of one step.
 #[derive(Clone, Debug, Default)]

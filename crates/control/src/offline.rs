@@ -14,8 +14,9 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::controller::{Control, after};
+use crate::controller::Control;
 use crate::event::{Change, Observation};
+use crate::moments::after;
 use crate::settings::Settings;
 use crate::surroundings::Surroundings;
 use crate::workload::status::OWNED;

@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::job::placement::placements;
 use crate::policies::{NamedClasses, Wanted, no_class};
@@ -35,7 +34,7 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 pub(crate) use case::{Case, notice};
 
 /// Decides about one pod.

@@ -21,8 +21,7 @@ use waiting::{WAITING, waits_for_pods};
 use crate::cache::pods::Group;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::pod::kept::is_needed;
 use crate::pod::{classes_of, notice};
@@ -32,7 +31,7 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{let_go, release, take_back};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Request};
+use crate::write::{EventType, Kind, Notice, Purpose, Request, key};
 
 /// A pod group to decide about, with the view and the time.
 struct Case<'a> {

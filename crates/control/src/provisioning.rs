@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::View;
 use crate::cache::provisioning_book::TemplateView;
-use crate::controller::flight::Flights;
-use crate::controller::work_queue::WorkQueue;
 use crate::names::Name;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, key};
 
 /// Uid and version of an object.

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::workload::FINALIZER;
 
 use crate::cache::{Name, WorkloadView};
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::deltas::quantity;
 use crate::queues::status_write::draft;
 use crate::workload::columns;

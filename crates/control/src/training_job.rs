@@ -37,8 +37,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::policies::{NamedClasses, no_class};
 use crate::training_job::restarts::{jobs_since, runs_on, scaled, told_from};
@@ -49,7 +48,7 @@ use crate::workload::orphan::lost_by;
 use crate::workload::status::{find, find_true, is_true, since};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
 pub(crate) use case::Case;
 
 /// Message of a TrainingJob whose quota goes back while a finalizer keeps it.

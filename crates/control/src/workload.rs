@@ -37,8 +37,7 @@ use crate::workload::blocked::{blocked, is_suspended, kept, unasked, unreadable_
 use crate::workload::gates::{GATED, LIFTED};
 use crate::workload::orphan::Standing;
 
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::deltas;
 use crate::workload::stops::{WayBack, queue_stop, take_back, unadmitted, unfit, way_back, without_place};
 
@@ -49,7 +48,7 @@ pub(crate) use crate::workload::writes::{
     FINALIZER, REPORTER, cannot_start, evict, evict_for_seconds, evicted_due_to, has_finalizer, merge_write, notice,
     object_write, remove_finalizer, separate_write, status_write,
 };
-use crate::write::{EventType, Kind, Purpose, SCHEDULER};
+use crate::write::{EventType, Kind, Purpose, SCHEDULER, key};
 
 /// Decides about one Workload.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {

@@ -12,9 +12,9 @@ use crate::cache::provisioning_book::Asked;
 use crate::cache::shape::{Shapes, Surroundings};
 use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
 use crate::context::Context;
-use crate::controller::work_queue::WorkQueue;
 use crate::deltas;
 use crate::settings::Settings;
+use crate::state::work_queue::WorkQueue;
 use crate::workload::writes::FINALIZER;
 use crate::write::{Kind, key};
 

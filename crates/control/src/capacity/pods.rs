@@ -13,10 +13,10 @@ use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key, seconds_between};
+use crate::decision::{Decision, Draft};
+use crate::moments::{after, seconds_between};
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod};
+use crate::write::{Kind, Purpose, Question, StuckPod, key};
 
 /// A pod that no node takes.
 struct Stuck<'a> {

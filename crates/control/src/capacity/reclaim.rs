@@ -11,7 +11,7 @@ use super::tier_assignment::TierAssignment;
 use super::tier_assignments::tier_assignments;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::workload::evict;
 use crate::write::{Kind, ObjectKey, PodOnNode, Purpose, Question};
 

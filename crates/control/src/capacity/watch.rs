@@ -13,12 +13,12 @@ use crate::capacity::rules::{Backoff, TierRules};
 use crate::capacity::tier_assignment::TierAssignment;
 use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key, seconds_between};
+use crate::decision::{Decision, Draft};
+use crate::moments::{after_seconds, seconds_between};
 use crate::timeline::Timeline;
 use crate::training_job::restarts::told_from;
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod};
+use crate::write::{Kind, Purpose, Question, StuckPod, key};
 
 /// Lack of pods of a started workload, with the time since when as far as that was seen; `None` where none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.

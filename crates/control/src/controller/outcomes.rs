@@ -9,16 +9,16 @@ use crate::cache::{Name, WorkloadView};
 use crate::capacity::figures::growth_measures;
 use crate::capacity::watch::growth_without_nodes;
 use crate::capacity::{Answer, StockOuts, climb, reclaim};
-use crate::controller::flight::Flight;
-use crate::controller::{Control, key, planning};
+use crate::controller::{Control, planning};
 use crate::job::left;
 use crate::measure::Measure;
 use crate::overruns;
 use crate::pod::let_in;
+use crate::state::flight::Flight;
 use crate::training_job::growth::GrowthCandidate;
 use crate::training_job::{elastic, nodes, training_figures};
 use crate::workload::transitions;
-use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, StuckPod, WriteId};
+use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, StuckPod, WriteId, key};
 
 impl Control {
     /// Takes the outcome of a write.

@@ -5,12 +5,12 @@ use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cache::View;
-use crate::controller::flight::Flights;
-use crate::controller::state::{Quota, Reports};
-use crate::controller::work_queue::WorkQueue;
 use crate::measure::Measure;
 use crate::moments::millis;
 use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports};
 use crate::training_job::growth::Growth;
 use crate::write::{Kind, key};
 

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use crate::cache::WorkloadView;
 use crate::capacity::reasons::CLIMBED_BACK;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, after_seconds, key, millis_between};
+use crate::decision::{Decision, Draft};
 use crate::job::altered::runs_beyond_quota;
 use crate::job::save_requests::{Asked, Before, LastSave, Noted, Told};
+use crate::moments::{after, after_seconds, millis_between};
 use crate::training_job::saves::is_shown;
 use crate::workload::status::{cut, find_true, seconds};
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, key};
 
 /// Grace period of a TrainingJob where no policy sets one, in milliseconds.
 const GRACE_MS: i64 = 30_000;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cache::pods::SetBook;
 use crate::cache::{View, WorkloadView};
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::workload::status::find;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key};
+use crate::decision::{Decision, Draft};
+use crate::moments::after;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
-use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question};
+use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question, key};
 
 /// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
 /// pods proves nothing.

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::cache::{View, WorkloadView};
-use crate::controller::{after_seconds, seconds_between};
 use crate::measure::Measure;
+use crate::moments::{after_seconds, seconds_between};
 use crate::training_job::restarts::{goes_for_restart, scaled};
 use crate::workload::status::since;
 use crate::write::{Kind, ObjectKey};

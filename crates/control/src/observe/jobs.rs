@@ -6,9 +6,9 @@ use berth_jobs::{JobState, Part};
 use crate::cache::View;
 use crate::cache::jobs::asks_alike;
 use crate::capacity::Pods;
-use crate::controller::work_queue::WorkQueue;
 use crate::job::attempts;
 use crate::names::Name;
+use crate::state::work_queue::WorkQueue;
 use crate::write::ObjectKey;
 
 /// The part of a job made of Jobs on which decisions about these Jobs depend.

@@ -1,11 +1,11 @@
 //! Owners of the state that follows from pods.
 
 use crate::cache::View;
-use crate::controller::flight::Flights;
-use crate::controller::state::Reports;
-use crate::controller::work_queue::WorkQueue;
 use crate::overruns::Overruns;
 use crate::settings::Settings;
+use crate::state::Reports;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
 
 /// Owners of the state that changes when a pod is seen, or is gone.
 pub(crate) struct PodChange<'a> {

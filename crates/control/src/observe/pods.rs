@@ -13,10 +13,10 @@ use crate::cache::pods::{group_of, group_uid};
 use crate::cache::slim::request_rules;
 use crate::cache::{View, WorkloadView};
 use crate::context::Context;
-use crate::controller::work_queue::WorkQueue;
 use crate::names::Name;
 use crate::observe::pod_change::PodChange;
 use crate::settings::Settings;
+use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, key};
 
 impl PodChange<'_> {

@@ -9,13 +9,13 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 use crate::cache::{View, slim};
-use crate::controller::flight::Flights;
-use crate::controller::state::{Quota, Reports};
-use crate::controller::work_queue::WorkQueue;
 use crate::event::Observation;
 use crate::names::Name;
 use crate::observe::{cluster_wide, objects};
 use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports};
 use crate::write::{Kind, key};
 
 /// Owners of the state that changes when a rule of quota is seen: a queue, a Cohort, a flavor, a check, a policy, a namespace, a class or a limit.

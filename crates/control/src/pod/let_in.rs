@@ -10,11 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::cache::pods::group_of;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::job::placement::placements;
 use crate::pod::Case;
-use crate::write::{EventType, Kind, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Purpose, Request, Subresource, key};
 
 /// Message to a pod that got no quota in time.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";

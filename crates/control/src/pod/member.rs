@@ -8,7 +8,7 @@ use super::Case;
 use super::kept::is_needed;
 use super::right::{of_no_role, one_too_many};
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;
 

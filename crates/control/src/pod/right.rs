@@ -10,7 +10,7 @@ use super::Case;
 use crate::cache::WorkloadView;
 use crate::cache::shape::Excess;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl Case<'_> {

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::workload::separate_write;
 use crate::workload::status::set_in;
 use crate::write::Purpose;

@@ -16,13 +16,12 @@ use crate::cache::provisioning_book::{Asked, TemplateView};
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::tier_assignments;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
 use crate::queues::checks::Check;
 use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
 
 /// Field manager and reporter of the check's controller in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::{Case, status};
 use crate::cache::WorkloadView;
-use crate::controller::after_seconds;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
+use crate::moments::after_seconds;
 use crate::training_job::elastic::run_under;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 use crate::workload::object_write;

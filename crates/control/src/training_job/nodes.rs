@@ -11,10 +11,9 @@ use super::Case;
 use crate::cache::training_view::{Counted, Crew};
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::workload::status::since;
-use crate::write::{Kind, Purpose, Question};
+use crate::write::{Kind, Purpose, Question, key};
 
 impl Case<'_> {
     /// Number of nodes of an admitted workload, `None` while it is not known.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::training_job::elastic::{granted, granted_to};
 use crate::training_job::restarts::{noted, told_from, told_workers};
 

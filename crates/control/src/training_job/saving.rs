@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Case;
 use super::conditions::Words;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::training_job::checkpoints::{patience_ends, shown};
 use crate::workload::status::seconds;
 

@@ -14,8 +14,7 @@ use super::Case;
 use super::conditions::{CHECKPOINT_REQUESTED, Words};
 use crate::cache::WorkloadView;
 use crate::capacity::watch::no_nodes_for_added;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::grace::SCALING_DOWN;
 use crate::moments::after;
 use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, run_under, runs_since};
@@ -24,7 +23,7 @@ use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
+use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource, key};
 use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.

@@ -12,17 +12,17 @@ use super::{Case, status};
 use crate::cache::WorkloadView;
 use crate::capacity::reasons::SPEC_CHANGED;
 use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key};
+use crate::decision::{Decision, Draft};
 use crate::job::altered::next_pause;
 use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
+use crate::moments::after_seconds;
 use crate::training_job::elastic::{granted, run_under};
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, seconds};
 use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";

@@ -21,11 +21,11 @@ use crate::cache::WorkloadView;
 use crate::cache::training_view::{TrainingView, has_ended};
 use crate::capacity::reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
-use crate::controller::{flight::Draft, key};
+use crate::decision::Draft;
 use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
 
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;

@@ -4,9 +4,8 @@ use jiff::Timestamp;
 
 use crate::cache::Name;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
-use crate::write::{Kind, Purpose, Question, Request};
+use crate::decision::{Decision, Draft};
+use crate::write::{Kind, Purpose, Question, Request, key};
 
 /// Decides about the checkpoints of one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {

@@ -6,7 +6,7 @@ use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::{Name, View, WorkloadView};
-use crate::controller::flight::Flight;
+use crate::state::flight::Flight;
 use crate::training_job::children::Children;
 use crate::training_job::growth::Growth;
 use crate::training_job::saves::Saving;

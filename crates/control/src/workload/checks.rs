@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::queues::checks::concerning;
 use crate::workload::status::{find, seconds, since};
 use crate::workload::{REPORTER, evict, merge_write, notice, status_write};

@@ -5,7 +5,7 @@ use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::workload::gates;
 pub(crate) use crate::workload::requests::requests_of;
 use crate::workload::{notice, status_write};

@@ -5,16 +5,16 @@ use jiff::Timestamp;
 
 use crate::cache::{Owner, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key};
+use crate::decision::{Decision, Draft};
 use crate::job::left::{self, PODS_COME_MS};
+use crate::moments::after;
 use crate::pod_group::without_pods;
 use crate::workload::follow::adopt;
 pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};
 use crate::workload::status::since;
 use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Purpose, Question};
+use crate::write::{EventType, Kind, Purpose, Question, key};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key};
+use crate::decision::{Decision, Draft};
+use crate::moments::after_seconds;
 use crate::workload::blocked::unasked;
 use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, Purpose};
+use crate::write::{EventType, Kind, Notice, Purpose, key};
 
 /// Pause in seconds between two looks at a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is seen at
 /// once.

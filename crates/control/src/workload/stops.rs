@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::cache::WorkloadView;
 use crate::capacity::watch::returns_at_once;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 pub(crate) use crate::workload::queue_stop::{lost_flavor, missing_queue, queue_stop};
 use crate::workload::status::find;
 use crate::workload::{evict, has_finalizer, remove_finalizer, status_write};

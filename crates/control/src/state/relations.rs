@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use berth_jobs::controller;
 
 use crate::cache::{View, WorkloadView};
-use crate::controller::work_queue::WorkQueue;
 use crate::names::Name;
 use crate::queues::checks::Check;
+use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl WorkQueue {

@@ -3,7 +3,7 @@
 use berth_api::conditions::own_reasons;
 
 use crate::cache::{View, WorkloadView};
-use crate::controller::state::Reports;
+use crate::state::Reports;
 use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS, key};
 
 impl Reports {

@@ -4,7 +4,7 @@ use berth_api::conditions::types;
 use jiff::Timestamp;
 
 use crate::cache::View;
-use crate::controller::flight::{Flight, Flights};
+use crate::state::flight::{Flight, Flights};
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl Flights {

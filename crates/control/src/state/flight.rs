@@ -6,9 +6,9 @@ use berth_jobs::MOST_BYTES;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
-use crate::controller::strays::Strays;
-pub(crate) use crate::decision::{Decision, Draft};
+use crate::decision::Draft;
 use crate::moments::after;
+use crate::state::strays::Strays;
 use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Request, WriteId};
 
 /// A write that was handed to the runtime.

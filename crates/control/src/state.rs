@@ -1,6 +1,14 @@
 //! State of [`crate::Control`] beside the cache, the writes in flight and the work queue, each part with its owner. An object that is gone is
 //! forgotten by one call to each owner.
 
+mod doubts;
+pub(crate) mod flight;
+pub(crate) mod plans;
+mod relations;
+pub(crate) mod strays;
+pub(crate) mod work_queue;
+mod write_events;
+
 use std::collections::BTreeMap;
 
 use berth_engine::World;
@@ -9,7 +17,6 @@ use jiff::Timestamp;
 
 use crate::cache::View;
 use crate::cache::shape::Shapes;
-use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
 use crate::overruns::known::Overruns;
@@ -17,6 +24,7 @@ use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
+use crate::state::plans::Plans;
 use crate::workload::ration::Ration;
 use crate::write::{Kind, Notice, ObjectKey, Term};
 
