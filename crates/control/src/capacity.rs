@@ -32,7 +32,7 @@ use crate::queues::checks::{Check, have_failed};
 use crate::training_job::restarts::told_from;
 use crate::workload::status::{find, since};
 use crate::write::{Kind, ObjectKey};
-pub(crate) use ladder::{Answer, Ladder, Pods, StockOuts};
+pub(crate) use ladder::{Ladder, Pods, StockOuts};
 use losses::Loss;
 use reasons::{RECLAIMED, STOCK_OUT};
 use tier_assignment::TierAssignment;

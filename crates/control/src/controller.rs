@@ -178,13 +178,9 @@ impl Control {
         self.session.term = term;
         // Plans of an earlier term that were not written are void: the engine follows the objects again.
         let planned = self.quota.plans.take();
-        self.training.growth.wanted.clear();
-        self.training.growth.idle.clear();
-        // Free capacity in better tiers was not observed meanwhile.
-        self.capacity.better.clear();
-        self.capacity.climbers.clear();
-        let asked = std::mem::take(&mut self.training.growth.gives_up);
-        for uid in planned.into_iter().chain(asked.into_keys()) {
+        let asked = self.training.growth.begin_term();
+        self.capacity.begin_term();
+        for uid in planned.into_iter().chain(asked) {
             self.unplan(&uid);
         }
         self.quota.plan_again();

@@ -89,3 +89,32 @@ has_meta!(
     k8s_openapi::api::core::v1::LimitRange,
     k8s_openapi::api::node::v1::RuntimeClass,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str) -> Box<api::ClusterQueue> {
+        let mut queue = api::ClusterQueue::default();
+        queue.metadata.name = Some(name.to_owned());
+        Box::new(queue)
+    }
+
+    /// Names of the objects in their order, each with whether it is there.
+    fn taken(change: Change<Box<api::ClusterQueue>>) -> Vec<(String, bool)> {
+        let known = ["c", "a", "b"].map(str::to_owned);
+        let objects = objects(change, cluster_wide(known.iter()));
+        objects.into_iter().map(|(name, object)| (name.1, object.is_some())).collect()
+    }
+
+    #[test]
+    fn list_of_objects_drops_missing_ones_by_name_before_it_adds_any() {
+        let row = |name: &str, is_there| (name.to_owned(), is_there);
+        let listed = Change::Reset(vec![queue("d"), queue("b")]);
+        assert_eq!(taken(listed), [row("a", false), row("c", false), row("d", true), row("b", true)]);
+        let ended = Change::Only(vec![(String::new(), "b".to_owned())]);
+        assert_eq!(taken(ended), [row("a", false), row("c", false)]);
+        assert_eq!(taken(Change::Apply(queue("d"))), [row("d", true)]);
+        assert_eq!(taken(Change::Delete(queue("a"))), [row("a", false)]);
+    }
+}

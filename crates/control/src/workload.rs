@@ -83,7 +83,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     {
         return crate::workload::preempt::preempt(ctx, workload, eviction, now);
     }
-    if let Some(asked) = ctx.training.growth.gives_up.get(&workload.uid)
+    if let Some(asked) = ctx.training.growth.asked_of(&workload.uid)
         && workload.reserved()
         && !workload.is(types::EVICTED)
         && ctx.stands(workload)

@@ -34,22 +34,43 @@ const ARRIVAL_MS: i64 = 60_000;
 pub(crate) struct Ladder {
     pub(crate) stock: StockBook,
     /// The last answer about the pods of a started workload, by its uid.
-    pub(crate) answers: BTreeMap<String, Answer>,
+    pub(super) answers: BTreeMap<String, Answer>,
     /// Started jobs that are seen to lack pods, by uid.
     pub(crate) lacking: BTreeMap<String, Lack>,
     /// Running workloads that could have a better tier, by uid.
-    pub(crate) better: BTreeMap<String, Better>,
+    pub(super) better: BTreeMap<String, Better>,
     /// Workloads on the way to a better tier.
-    pub(crate) climbers: Vec<Climber>,
+    climbers: Vec<Climber>,
     /// Nodes that are being taken away, and whose pods run there.
     pub(crate) reclaims: Reclaims,
     /// Time of the next look for better tiers.
-    pub(crate) next_climb: Option<Timestamp>,
+    next_climb: Option<Timestamp>,
     /// Log entries still to be written about workloads that came to tiers, or left them.
     pub(crate) moves: Vec<TierMove>,
 }
 
 impl Ladder {
+    /// The term in which this process leads has ended, or begins: free capacity in better tiers was not observed meanwhile.
+    pub(crate) fn begin_term(&mut self) {
+        self.better.clear();
+        self.climbers.clear();
+    }
+
+    /// Time of the next look for better tiers.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.next_climb
+    }
+
+    /// Takes an answer about the pods of a workload that no node takes.
+    pub(crate) fn note_answer(&mut self, workload: &str, stuck: Vec<StuckPod>, now: Timestamp) {
+        self.answers.insert(workload.to_owned(), Answer { at: now, stuck });
+    }
+
+    /// A job is gone.
+    pub(crate) fn forget_job(&mut self, uid: &str) {
+        self.lacking.remove(uid);
+    }
+
     /// Takes note of what a job's new state shows of its pods. True if all of them have come just now, and stock-outs are known that this may end.
     pub(crate) fn note_pods(&mut self, job: &JobState, before: Option<Pods>, now: Timestamp) -> bool {
         let pods = Pods::of(job);

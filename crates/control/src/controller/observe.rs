@@ -193,12 +193,7 @@ impl Control {
         }
         let (version, uid) = (new.version(), new.uid.clone());
         let gone = gone.filter(|gone| *gone != uid);
-        if new.facts.elastic.is_some() {
-            self.training.growth.jobs.insert(name.clone());
-        } else {
-            self.training.growth.jobs.remove(&name);
-            self.training.growth.idle.remove(&uid);
-        }
+        self.training.growth.note_training_job(&name, &uid, new.facts.elastic.is_some());
         let news = TrainingNews::of(self.view.training.get(&name), &new);
         self.view.training.insert(name.clone(), new);
         self.training.saving.note_shown(&self.view, &name);
@@ -359,7 +354,7 @@ impl Control {
             }
             self.remains.forget_job(&self.view, object, &old, now);
             self.training.forget_job(&self.view, object, &old);
-            self.capacity.lacking.remove(&old.uid);
+            self.capacity.forget_job(&old.uid);
             self.reports.ration.forget_ended(&old.uid);
             if self.leads() && (old.pods > 0 || object.kind.is_made_of_jobs()) {
                 self.quota.overruns.note_gone_job(object, &old);

@@ -8,7 +8,7 @@ use crate::cache::pods::group_uid;
 use crate::cache::{Name, WorkloadView};
 use crate::capacity::figures::growth_measures;
 use crate::capacity::watch::growth_without_nodes;
-use crate::capacity::{Answer, StockOuts, climb, reclaim};
+use crate::capacity::{StockOuts, climb, reclaim};
 use crate::controller::{Control, planning};
 use crate::job::left;
 use crate::measure::Measure;
@@ -141,7 +141,7 @@ impl Control {
         let name = (object.namespace.clone(), object.name.clone());
         let known = growth_without_nodes(&self.context(), &name).is_some();
         let Some(workload) = self.view.workloads.get(&name) else { return };
-        self.capacity.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
+        self.capacity.note_answer(&workload.uid, stuck, now);
         let Some((assignment, since, backoff)) = growth_without_nodes(&self.context(), &name) else { return };
         if !known {
             self.reports.measures.extend(growth_measures(workload, assignment.tier, (since, now)));
@@ -313,7 +313,7 @@ impl Control {
         if let (true, Some(name)) = (reserved, &name) {
             self.mirror(name);
         }
-        let stays = !leaving && !self.quota.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
+        let stays = !leaving && !self.quota.plans.evicts(uid) && self.training.growth.asked_of(uid).is_none();
         if !reserved || stays {
             self.quota.take_back(uid.to_owned());
         }
@@ -468,10 +468,9 @@ impl Control {
     /// When the next step is due, whatever is observed.
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let work = self.work.next_time();
-        let ladder = self.capacity.next_climb;
-        let growth = self.training.growth.next_look.filter(|_| !self.training.growth.jobs.is_empty());
-        let waits = [self.reports.ration.wake_at(now), self.reports.job_events.wake_at()];
-        let times = [work, self.reports.schedule.wake_at(), ladder, growth].into_iter().chain(waits);
-        times.flatten().min()
+        let looks = [self.capacity.wake_at(), self.training.growth.wake_at()];
+        let reports =
+            [self.reports.ration.wake_at(now), self.reports.job_events.wake_at(), self.reports.schedule.wake_at()];
+        [work].into_iter().chain(looks).chain(reports).flatten().min()
     }
 }

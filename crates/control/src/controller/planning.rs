@@ -30,8 +30,7 @@ pub(crate) fn evict_with_next_step(view: &View, quota: &mut Quota, work: &mut Wo
 /// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
 pub(crate) fn spare_victims_of(quota: &mut Quota, growth: &mut Growth, preemptor: &str) {
     let mut spared = quota.plans.spare(preemptor);
-    let kept = growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
-    spared.extend(kept.map(|(uid, _)| uid));
+    spared.extend(growth.spare(preemptor));
     for uid in spared {
         quota.take_back(uid);
     }

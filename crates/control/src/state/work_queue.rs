@@ -142,7 +142,6 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::write::Kind;
 
     fn object(name: &str) -> ObjectKey {
         ObjectKey { kind: Kind::Workload, namespace: "team".into(), name: name.into() }
@@ -170,5 +169,45 @@ mod tests {
         assert_eq!(work.begin_sweep(at(0)), Some(false));
         assert_eq!((work.begin_sweep(at(29)), work.next_time()), (None, Some(at(30))));
         assert_eq!(work.begin_sweep(at(30)), Some(true));
+    }
+
+    #[test]
+    fn touched_training_job_marks_its_status_and_its_checkpoints() {
+        let job = ObjectKey { kind: Kind::TrainingJob, ..object("a") };
+        let checkpoints = ObjectKey { kind: Kind::Checkpoints, ..object("a") };
+        let mut work = WorkQueue::default();
+        let mut touched = |any_store| {
+            work.note_stores(any_store);
+            work.touch(job.clone());
+            let marked: BTreeSet<ObjectKey> = std::iter::from_fn(|| work.pop()).collect();
+            (marked, work.take_statuses())
+        };
+        assert_eq!(touched(false), (BTreeSet::from([job.clone()]), BTreeSet::from([job.clone()])));
+        assert_eq!(touched(true), (BTreeSet::from([job.clone(), checkpoints]), BTreeSet::from([job.clone()])));
+    }
+
+    /// A process that does not lead keeps what its successor could not find again.
+    #[test]
+    fn cleared_queue_keeps_queue_statuses_and_waiting_objects() {
+        let queue = ObjectKey { kind: Kind::ClusterQueue, ..object("q") };
+        let mut work = WorkQueue::default();
+        work.touch(ObjectKey { kind: Kind::TrainingJob, ..object("a") });
+        work.touch_status(queue.clone());
+        work.block(object("busy"), object("waits"));
+        work.clear();
+        assert_eq!((work.pop(), work.take_statuses()), (None, BTreeSet::from([queue])));
+        work.unblock(&object("busy"));
+        assert_eq!((work.pop(), work.pop()), (Some(object("waits")), None));
+    }
+
+    #[test]
+    fn changed_workloads_reach_the_engine_in_the_order_of_their_changes() {
+        let name = |name: &str| ("team".to_owned(), name.to_owned());
+        let mut work = WorkQueue::default();
+        for workload in ["b", "a", "b"] {
+            work.mirror(name(workload));
+        }
+        assert_eq!(work.take_stale(), ["b", "a", "b"].map(name));
+        assert!(work.take_stale().is_empty());
     }
 }

@@ -23,28 +23,62 @@ const LOOK_MS: i64 = 5_000;
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     /// TrainingJobs that are elastic.
-    pub(crate) jobs: BTreeSet<Name>,
+    pub(super) jobs: BTreeSet<Name>,
     /// Time of the next look for jobs that could grow.
-    pub(crate) next_look: Option<Timestamp>,
+    next_look: Option<Timestamp>,
     /// Time since when quota is seen idle into which a TrainingJob (by uid) could grow.
-    pub(crate) idle: BTreeMap<String, Timestamp>,
+    pub(super) idle: BTreeMap<String, Timestamp>,
     /// Number of workers that a TrainingJob (by uid) is to have: the new slice is still to be made.
-    pub(crate) wanted: BTreeMap<String, i32>,
+    pub(super) wanted: BTreeMap<String, i32>,
     /// Time before which a TrainingJob (by uid) is not looked at again: its last scale-up failed.
-    pub(crate) not_before: BTreeMap<String, Timestamp>,
+    pub(super) not_before: BTreeMap<String, Timestamp>,
     /// Failed scale-ups of a TrainingJob (by uid) since the last successful one.
-    pub(crate) vain: BTreeMap<String, Vain>,
+    vain: BTreeMap<String, Vain>,
     /// Number of workers to which a TrainingJob (by uid) had grown whose scale-up is being taken back.
-    pub(crate) taken_back: BTreeMap<String, i32>,
+    taken_back: BTreeMap<String, i32>,
     /// Workers that a Workload (by uid) is to give up for a preemptor.
-    pub(crate) gives_up: BTreeMap<String, GiveUp>,
+    pub(super) gives_up: BTreeMap<String, GiveUp>,
     /// Number of workers with which a Workload (by uid) was seen to have no pods beyond, and the time of that.
-    pub(crate) shrunk: BTreeMap<String, (i32, Timestamp)>,
+    pub(super) shrunk: BTreeMap<String, (i32, Timestamp)>,
     /// Last change of their number (its time, `None` for none) after which all workers of a Job (by uid) were ready at once.
     pub(crate) settled: BTreeMap<String, Option<Timestamp>>,
 }
 
 impl Growth {
+    /// The term in which this process leads has ended, or begins: nothing of what was planned for jobs is done any more. Names the Workloads, by uid,
+    /// that were to give up workers.
+    pub(crate) fn begin_term(&mut self) -> Vec<String> {
+        self.wanted.clear();
+        self.idle.clear();
+        std::mem::take(&mut self.gives_up).into_keys().collect()
+    }
+
+    /// Takes note whether a TrainingJob is elastic.
+    pub(crate) fn note_training_job(&mut self, name: &Name, uid: &str, is_elastic: bool) {
+        if is_elastic {
+            self.jobs.insert(name.clone());
+        } else {
+            self.jobs.remove(name);
+            self.idle.remove(uid);
+        }
+    }
+
+    /// The workers that a Workload is to give up.
+    pub(crate) fn asked_of(&self, workload: &str) -> Option<&GiveUp> {
+        self.gives_up.get(workload)
+    }
+
+    /// Drops the requests to give up workers for a preemptor, and names the Workloads, by uid.
+    pub(crate) fn spare(&mut self, preemptor: &str) -> Vec<String> {
+        let spared = self.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
+        spared.map(|(uid, _)| uid).collect()
+    }
+
+    /// Time of the next look for jobs that could grow, where any job is elastic.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.next_look.filter(|_| !self.jobs.is_empty())
+    }
+
     /// A Workload is gone.
     pub(crate) fn forget_workload(&mut self, uid: &str) {
         self.shrunk.remove(uid);

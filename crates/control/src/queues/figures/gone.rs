@@ -62,3 +62,22 @@ fn is_of_somebody(view: &View, measure: &Measure, gone_cohorts: &BTreeSet<String
         && local_queue.is_none_or(|name| view.local_queues.contains_key(&name))
         && value("cohort").is_none_or(|name| !gone_cohorts.contains(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_of_gone_queue_are_dropped_behind_its_series() {
+        let of = |queue: &str| vec![("cluster_queue", queue.to_owned())];
+        let count = |queue: &str| Measure::Count { name: "kueue_admitted_workloads", labels: of(queue), by: 1 };
+        let mut view = View::default();
+        view.cluster_queues.insert("stays".to_owned(), Box::default());
+        let gone = Gone { cluster_queues: BTreeSet::from(["gone".to_owned()]), ..Gone::default() };
+        let measures = gone.before(&view, vec![count("gone"), count("stays")]);
+        let forgotten = |measure: &&Measure| matches!(measure, Measure::Forget { .. });
+        assert_eq!(measures.iter().filter(forgotten).count(), CLUSTER_QUEUE_LABELS.len());
+        let left: Vec<&Measure> = measures.iter().filter(|measure| !forgotten(measure)).collect();
+        assert!(matches!(left[..], [Measure::Count { labels, .. }] if *labels == of("stays")), "{left:?}");
+    }
+}
