@@ -1,34 +1,41 @@
 //! The facade: observations and outcomes in, writes out. See `Control`.
 
-pub(crate) mod ask;
-pub(crate) mod decide;
-pub(crate) mod digest;
-pub(crate) mod flight;
-pub(crate) mod outcomes;
-pub(crate) mod planning;
-pub(crate) mod plans;
-pub(crate) mod relations;
-pub(crate) mod state;
-pub(crate) mod strays;
-mod work_queue;
+mod decide;
+mod digest;
+mod observe;
+mod outcomes;
+mod planning;
+#[cfg(test)]
+mod tests;
+mod told;
 
-use berth_api::conditions::types;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use berth_engine::World;
 use berth_engine::model as engine;
 use jiff::Timestamp;
+use serde_json::Value;
 
-use crate::cache::{Name, View, WorkloadView};
+use crate::cache::View;
 use crate::capacity::Ladder;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft, Flights};
-use crate::controller::state::{Quota, Reports, Session, Trainings};
-use crate::controller::work_queue::WorkQueue;
+use crate::controller::planning::Planning;
+use crate::decision::{Decision, Draft};
+use crate::job::grace;
 use crate::job::remains::Remains;
-use crate::measure::TierMove;
-pub(crate) use crate::moments::{after, after_seconds, millis_between, seconds_between};
+use crate::measure::{Figures, Measure, TierMove};
+use crate::observe::pod_change::PodChange;
+use crate::observe::pods;
+use crate::observe::quota_rules::QuotaRules;
 use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports, Session};
+use crate::training_job::elastic;
+use crate::training_job::trainings::Trainings;
 use crate::workload::explain::{Told, explain};
-use crate::workload::older_reasons;
-use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, Term, Write, cluster_key, key};
 
 /// Result of one step.
 #[derive(Clone, Debug, Default)]
@@ -51,19 +58,19 @@ pub struct Step {
 /// Control: the view of the cluster, the engine's world, and the decisions about the next writes. It has no I/O and no clock: callers pass `now`.
 #[derive(Debug)]
 pub struct Control {
-    pub(crate) settings: Settings,
-    pub(crate) session: Session,
+    settings: Settings,
+    session: Session,
     /// Observed objects, with their indexes.
-    pub(crate) view: View,
+    view: View,
     /// The engine's world, its plans, and usage beyond quota.
-    pub(crate) quota: Quota,
+    quota: Quota,
     /// Writes under way.
-    pub(crate) flights: Flights,
-    pub(crate) work: WorkQueue,
-    pub(crate) remains: Remains,
-    pub(crate) reports: Reports,
-    pub(crate) training: Trainings,
-    pub(crate) capacity: Ladder,
+    flights: Flights,
+    work: WorkQueue,
+    remains: Remains,
+    reports: Reports,
+    training: Trainings,
+    capacity: Ladder,
 }
 
 impl Control {
@@ -85,6 +92,23 @@ impl Control {
         }
     }
 
+    /// Control without an API server. Statuses and reasons are written at once, since no server has to be spared.
+    pub(crate) fn offline(settings: Settings) -> Self {
+        let mut control = Self::new(settings);
+        control.session.is_offline = true;
+        control
+    }
+
+    /// Leaves the lists of admission checks as they are from now on: only the decisions of cycles are wanted.
+    pub(crate) fn schedule_only(&mut self) {
+        self.session.schedules_only = true;
+    }
+
+    /// The events that are to be published, but for those of the next step.
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.reports.notices)
+    }
+
     /// The state that decisions read.
     pub(crate) fn context(&self) -> Context<'_> {
         Context {
@@ -100,6 +124,51 @@ impl Control {
         }
     }
 
+    /// Owners of the state that a plan changes.
+    fn planning(&mut self) -> Planning<'_> {
+        Planning {
+            settings: &self.settings,
+            is_offline: self.session.is_offline,
+            view: &self.view,
+            quota: &mut self.quota,
+            growth: &mut self.training.growth,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+
+    /// Owners of the state that a pod changes.
+    fn pod_change(&mut self) -> PodChange<'_> {
+        PodChange {
+            settings: &self.settings,
+            leads: self.session.leads(),
+            view: &mut self.view,
+            overruns: &mut self.quota.overruns,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+
+    /// Owners of the state that a queue or another rule of quota changes.
+    fn quota_rules(&mut self) -> QuotaRules<'_> {
+        QuotaRules {
+            settings: &self.settings,
+            leads: self.session.leads(),
+            view: &mut self.view,
+            quota: &mut self.quota,
+            flights: &mut self.flights,
+            work: &mut self.work,
+            reports: &mut self.reports,
+        }
+    }
+
+    /// Takes the time since which pods are counted: pods without the label of managed pods that were created before are left alone, and all of them with
+    /// `None`. To be called before pods are observed.
+    pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
+        self.session.pods_counted_since = since;
+    }
+
     /// Leadership: `Some` after a claim and a quorum list taken after it, `None` when it ends. Without it nothing is
     /// decided, but the view stays warm.
     pub fn lead(&mut self, term: Option<Term>) {
@@ -109,88 +178,36 @@ impl Control {
         self.session.term = term;
         // Plans of an earlier term that were not written are void: the engine follows the objects again.
         let planned = self.quota.plans.take();
-        self.training.growth.wanted.clear();
-        self.training.growth.idle.clear();
-        // Free capacity in better tiers was not observed meanwhile.
-        self.capacity.better.clear();
-        self.capacity.climbers.clear();
-        let asked = std::mem::take(&mut self.training.growth.gives_up);
-        for uid in planned.into_iter().chain(asked.into_keys()) {
+        let asked = self.training.growth.begin_term();
+        self.capacity.begin_term();
+        for uid in planned.into_iter().chain(asked) {
             self.unplan(&uid);
         }
-        self.work.plan_again();
+        self.quota.plan_again();
         if term.is_some() {
             // A priority class may have got its value while this replica did not lead.
             self.view.reprice(None);
             self.everything_dirty();
-            self.doubt_starts();
-            self.find_overruns();
+            self.flights.doubt_starts(&self.view);
+            self.quota.overruns.charge_again();
+            self.pod_change().count_all_ending_pods();
+            self.quota.overruns.note_all(&self.view);
             self.quota.trials.clear();
         }
     }
 
-    pub(crate) fn touch(&mut self, key: ObjectKey) {
-        if key.kind == Kind::TrainingJob {
-            self.touch_training(&key);
-        }
-        self.work.add(key);
-    }
-
-    pub(crate) fn replan(&mut self) {
-        self.work.plan_again();
-    }
-
-    pub(crate) fn wait(&mut self, key: ObjectKey, until: Timestamp) {
-        self.work.add_at(key, until);
-    }
-
-    /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
-    /// observed state: nothing is freed, and no workload is woken.
-    pub(crate) fn unplan(&mut self, uid: &str) {
-        let workload = self.view.workloads.by_uid(uid);
-        let name = workload.map(WorkloadView::key);
-        let reserved = workload.is_some_and(WorkloadView::reserved);
-        let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
-        if leaving || !reserved {
-            self.quota.plans.evicts_no_longer(uid);
-        }
-        self.note_given_up(uid);
-        if let (true, Some(name)) = (reserved, &name) {
-            self.mirror(name);
-        }
-        let stays = !leaving && !self.quota.plans.evicts(uid) && !self.training.growth.gives_up.contains_key(uid);
-        if !reserved || stays {
-            // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
-            let _ = self.quota.world.apply(engine::Delta::Forget(uid.to_owned()));
-        }
-        if let (false, Some(name)) = (reserved, &name) {
-            self.mirror(name);
-        }
-        self.work.plan_again();
-    }
-
-    /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
-    fn give_plan_up(&mut self, object: &ObjectKey) {
-        if self.quota.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
-            return;
-        }
-        let Some(uid) = self.context().uid_of(object) else { return };
-        if self.quota.plans.remove(&uid) {
-            self.unplan(&uid);
+    /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
+    pub fn tick(&mut self, now: Timestamp, steady: Duration) {
+        if self.view.timeline.tick(now, steady) && self.session.leads() {
+            // Every wait ends at another time of day.
+            self.everything_dirty();
         }
     }
 
-    /// Lets the observed state of a workload count, when no write or plan of ours is pending on it.
-    pub(crate) fn settle(&mut self, name: &Name) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
-        let uid = workload.uid.clone();
-        if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
-            // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
-            self.quota.plans.remove(&uid);
-        }
-        if !self.quota.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
-            self.unplan(&uid);
-        }
+    /// Marks everything that is decided about.
+    fn everything_dirty(&mut self) {
+        self.work.touch_all(&self.view);
+        self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));
     }
 
     /// Decides which writes to send now, and when the next step is due.
@@ -203,23 +220,26 @@ impl Control {
         let mut step = Step::default();
         if let Some(term) = self.session.term {
             self.fire_timers(now);
-            self.sweep(now);
+            let (quota, flights) = (&mut self.quota, &mut self.flights);
+            let found = planning::sweep(&self.view, quota, flights, &mut self.work, now);
+            self.reports.note_swept(found);
             self.look_at_overruns(now);
             self.begin_trials(now);
             self.decide_dirty(term, now, &mut step);
-            self.plan(now, cycles);
+            if self.planning().plan(now, cycles) {
+                self.note_changed(now);
+            }
             self.climb(now);
             self.grow(now);
             self.decide_dirty(term, now, &mut step);
             self.write_reasons(term, now, &mut step);
-            self.tell_jobs_later(now);
+            let later = self.reports.job_events.due(&self.view, now);
+            self.reports.notices.extend(later);
             self.write_statuses(term, now, &mut step);
             step.wake_at = self.wake_at(now);
         } else {
             // A replica that comes to lead looks at everything, so nothing that is seen meanwhile has to be remembered for that.
             self.work.clear();
-            // Statuses of TrainingJobs that were not written are marked again by the next term.
-            self.reports.untold.retain(|object| object.kind != Kind::TrainingJob);
             self.view.pods.take_crowded();
         }
         step.notices.append(&mut self.reports.notices);
@@ -228,62 +248,21 @@ impl Control {
         step
     }
 
-    fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let work = self.work.next_time();
-        let ladder = self.capacity.next_climb;
-        let growth = self.training.growth.next_look.filter(|_| !self.training.growth.jobs.is_empty());
-        let waits = [self.reports.ration.wake_at(now), self.reports.job_events.wake_at()];
-        let times = [work, self.reports.schedule.wake_at(), ladder, growth].into_iter().chain(waits);
-        times.flatten().min()
-    }
-
-    fn fire_timers(&mut self, now: Timestamp) {
-        while let Some(keys) = self.work.take_due(now) {
-            self.work.plan_again();
-            for object in keys {
-                if self.flights.give_up(&object, now) {
-                    self.touch_related(&object);
-                }
-                if object.kind == Kind::Workload {
-                    // A back-off may be over: the engine gets the workload anew.
-                    self.flights.forget_old_refusal(&object, now);
-                    let name = (object.namespace.clone(), object.name.clone());
-                    self.mirror(&name);
-                }
-                self.touch(object);
-            }
-        }
-    }
-
     /// Schedules status writes of objects whose figures changed.
-    pub(crate) fn note_changed(&mut self, now: Timestamp) {
-        for object in std::mem::take(&mut self.reports.untold) {
+    fn note_changed(&mut self, now: Timestamp) {
+        for object in self.work.take_statuses() {
             self.reports.schedule.mark_key(&object, now);
         }
-        let changed = self.quota.world.take_changed();
-        for name in changed.cluster_queues {
-            for policy in self.view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
-                self.reports.schedule.mark(Kind::QueuePolicy, "", policy, now);
-            }
-            self.reports.schedule.mark(Kind::ClusterQueue, "", &name, now);
-        }
-        for (namespace, name) in changed.local_queues {
-            self.reports.schedule.mark(Kind::LocalQueue, &namespace, &name, now);
-        }
-        if self.settings.engine.fair_sharing.is_some() {
-            // A fair share depends on lending and usage in the complete cohort tree.
-            for name in changed.cohorts {
-                self.reports.schedule.mark(Kind::Cohort, "", &name, now);
-            }
-        }
+        let (changed, shares) = (self.quota.world.take_changed(), self.settings.engine.fair_sharing.is_some());
+        self.reports.schedule.mark_changed(&self.view, changed, shares, now);
     }
 
     fn decide_dirty(&mut self, term: Term, now: Timestamp, step: &mut Step) {
-        self.touch_crowded();
+        pods::touch_crowded(&mut self.view, &mut self.work);
         while let Some(object) = self.work.pop().or_else(|| self.flights.next_held_back()) {
             let own = object.kind != Kind::TrainingJob;
             if let Some(until) = self.flights.backing_off_from_writes(&object, now).filter(|_| own) {
-                self.wait(object, until);
+                self.work.add_at(object, until);
                 continue;
             }
             step.decided = step.decided.saturating_add(1);
@@ -297,13 +276,19 @@ impl Control {
             }
             match decision {
                 Decision::Done => {}
-                Decision::Wait(until) => self.wait(object, until),
+                Decision::Wait(until) => self.work.add_at(object, until),
                 Decision::WaitForCreations => self.flights.hold_back(object),
-                Decision::WaitFor(other) => self.flights.block(other, object),
+                Decision::WaitFor(other) => self.work.block(other, object),
                 Decision::Write(draft) => {
                     self.issue(*draft, &object, term, now, step);
                 }
-                Decision::Tell(notice) => self.tell_once(object, *notice, step),
+                Decision::Tell(notice) => {
+                    if self.reports.is_news(&object, &notice) {
+                        step.notices.push(*notice);
+                        // There may be more to report or to do.
+                        self.work.add(object);
+                    }
+                }
             }
         }
     }
@@ -312,7 +297,7 @@ impl Control {
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.flights.busy(&draft.key) {
             if draft.key != *origin {
-                self.flights.block(draft.key, origin.clone());
+                self.work.block(draft.key, origin.clone());
             }
             return false;
         }
@@ -321,15 +306,24 @@ impl Control {
             false => self.flights.backing_off_from_writes(&draft.key, now),
         };
         if let Some(until) = holds_up {
-            self.wait(origin.clone(), until);
+            self.work.add_at(origin.clone(), until);
             return false;
         }
         self.context().say_older_reasons(&mut draft);
-        self.tell_job(&mut draft, now);
+        self.reports.job_events.tell(&self.view, &mut draft, now);
         let id = self.flights.start(&mut draft, origin.clone());
-        self.note_request_to_save(&draft, origin, now);
-        if draft.purpose == Purpose::ScaleTraining {
-            self.note_scaling(&(origin.namespace.clone(), origin.name.clone()));
+        if let Some((uid, noted)) = grace::noted(&self.context(), &draft, now) {
+            self.training.saving.note(uid, noted);
+        }
+        if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
+            // The end is acted on even if another write is under way then.
+            self.work.add_at(origin.clone(), end);
+        }
+        if draft.purpose == Purpose::ScaleTraining
+            && let Some((job, added)) =
+                elastic::grown_in_vain(&self.context(), &(origin.namespace.clone(), origin.name.clone()))
+        {
+            self.training.growth.note_scaling(job, added);
         }
         let request = draft.request.pack();
         if let Request::Create(body) | Request::Merge { body, .. } = &request {
@@ -381,28 +375,106 @@ impl Control {
             self.reports.schedule.mark_key(&object, now);
         }
     }
-}
 
-impl Context<'_> {
-    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
-        if self.settings.observe_unadmitted {
-            return;
-        }
-        let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
-            older_reasons::reword(draft, &workload.status);
-        }
+    /// The engine's world, for questions that change nothing in the view.
+    pub fn world(&mut self) -> &mut World {
+        &mut self.quota.world
     }
-}
 
-pub(crate) fn key(kind: Kind, name: &Name) -> ObjectKey {
-    ObjectKey { kind, namespace: name.0.clone(), name: name.1.clone() }
-}
+    /// Time of the next retry of a failed write, if one waits.
+    #[must_use]
+    pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.flights.next_retry(now)
+    }
 
-pub(crate) fn cluster_key(kind: Kind, name: &str) -> ObjectKey {
-    ObjectKey { kind, namespace: String::new(), name: name.to_owned() }
-}
+    /// Whether a write may be decided now.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.session.leads()
+    }
 
-pub(crate) fn millis(time: Timestamp) -> engine::Millis {
-    engine::Millis(time.as_millisecond())
+    /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
+    /// accounting. Costs all objects that are known.
+    #[must_use]
+    pub fn recompute(&self) -> Value {
+        self.context().recompute()
+    }
+
+    /// Quota that queues and cohorts hold, and the number of Workloads, with the `problems` of the accounting: little of [`Self::recompute`], which
+    /// makes an object of each job, pod and Workload.
+    #[must_use]
+    pub fn held(&self) -> Value {
+        self.context().held()
+    }
+
+    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.context().figures()
+    }
+
+    /// The measures since the last call, behind the series that have to be forgotten. Measures under a name that has gone are dropped.
+    #[must_use]
+    pub fn drain_measures(&mut self) -> Vec<Measure> {
+        let (gone, happened) = (std::mem::take(&mut self.reports.gone), std::mem::take(&mut self.reports.measures));
+        gone.before(&self.view, happened)
+    }
+
+    /// Preempts, with the next step, the victims that the engine chooses for a workload that would use `usage` in a ClusterQueue where the cells in
+    /// `needs` lack quota. `None` when workload or queue is unknown.
+    pub fn preempt_for(
+        &mut self,
+        uid: &str,
+        cluster_queue: &str,
+        needs: &[engine::FlavorResource],
+        usage: &BTreeMap<engine::FlavorResource, engine::Amount>,
+    ) -> Option<Vec<engine::Eviction>> {
+        let evictions = self.quota.world.evictions_for(uid, cluster_queue, needs, usage)?;
+        for eviction in &evictions {
+            planning::evict_with_next_step(&self.view, &mut self.quota, &mut self.work, eviction.clone());
+        }
+        Some(evictions)
+    }
+
+    /// Plans again with the next step, whether something was observed or not.
+    pub fn look_again(&mut self) {
+        self.quota.plan_again();
+    }
+
+    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
+    #[must_use]
+    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+        self.context().told_cluster_queue(name)
+    }
+
+    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
+    #[must_use]
+    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+        self.context().told_local_queue(namespace, name)
+    }
+
+    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
+    #[must_use]
+    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
+        self.context().told_cohort(name)
+    }
+
+    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
+    /// out.
+    #[must_use]
+    pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
+        self.context().cohorts_above(cluster_queues)
+    }
+
+    /// A Workload as the engine gets it, `None` when it is unknown.
+    #[must_use]
+    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
+        self.context().told(namespace, name)
+    }
+
+    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
+    #[must_use]
+    pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
+        self.context().checks_of(namespace, name, cluster_queue)
+    }
 }

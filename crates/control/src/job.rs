@@ -7,6 +7,7 @@
 pub(crate) mod altered;
 pub(crate) mod attempts;
 mod build;
+mod case;
 mod going;
 pub(crate) mod grace;
 pub(crate) mod job_events;
@@ -19,21 +20,21 @@ mod parts;
 pub(crate) mod placement;
 pub(crate) mod remains;
 mod same;
+pub(crate) mod save_requests;
 pub(crate) mod starts;
 mod stop;
 
 use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::JobState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key};
+use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
+use crate::moments::after_seconds;
 use crate::policies::NamedClasses;
 use crate::workload::checks;
 use crate::workload::follow::{OUT_OF_SYNC, Wishes, adopt, finish, follow_and_tell, out_of_sync};
@@ -41,8 +42,9 @@ use crate::workload::names::{create, made_for_another, may_adopt};
 use crate::workload::pods_ready;
 use crate::workload::stops::let_go;
 use crate::workload::{cannot_start, has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 use build::Unbuilt;
+use case::{Case, object};
 use kept::{Asks, displaced};
 pub(crate) use kept::{UNMANAGED_NAMESPACE, unasked};
 use overgrown::overgrown;
@@ -53,19 +55,6 @@ pub(crate) use owners::unlisted_above;
 const RECLAIM_SECONDS: i64 = 5;
 /// Message of the suspension of a job that runs without a Workload.
 const MISSING: &str = "Missing Workload; unable to restore pod templates";
-
-/// A job to decide about, with the view and the time.
-#[derive(Clone, Copy)]
-struct Case<'a> {
-    ctx: &'a Context<'a>,
-    key: &'a ObjectKey,
-    job: &'a JobState,
-    now: Timestamp,
-}
-
-fn object(workload: &WorkloadView) -> ObjectKey {
-    key(Kind::Workload, &workload.key())
-}
 
 /// Decides about one job.
 pub(crate) fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
@@ -332,7 +321,7 @@ impl Case<'_> {
             let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
             api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
         };
-        self.ctx.over_of(self.key, self.job).iter().map(of).collect()
+        attempts::over_of(self.ctx.view, self.key, self.job).iter().map(of).collect()
     }
 
     /// Writes which pods are over. While the job runs, their quota goes back, and their number only grows. While it waits without quota, the Workload

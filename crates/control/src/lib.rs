@@ -3,13 +3,13 @@
 //! Observations ([`event::Observation`]) build the view; what matters for decisions is mirrored, delta by delta, into the
 //! engine's world. [`Control::step`] then decides: the engine plans admissions, and every object that changed is judged by
 //! one pure function per kind, which asks for at most one [`write::Write`] with its precondition. The runtime performs the
-//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`controller/strays.rs`), never by
+//! writes and reports an [`write::Outcome`] for each; an outcome that is unknown is closed by a write (`state/strays.rs`), never by
 //! assuming.
 //!
 //! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
 //!
-//! Rooms: `controller` runs the step and holds what is planned and in flight, `cache` holds the observed objects, `observe` takes
-//! observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;
+//! Rooms: `controller` runs the step, `state` holds the plans, the writes under way and the reports, `cache` holds the observed objects,
+//! `observe` takes observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;
 //! `capacity` follows whether capacity turns up, tier by tier. `offline` runs the same without a cluster.
 //!
 //! Where to start: [`Control`] in `controller.rs` (the step), `job.rs` (what happens to a Job), `workload.rs` (the life of a Workload).
@@ -24,12 +24,14 @@ mod cache;
 mod capacity;
 mod context;
 mod controller;
+mod decision;
 mod deltas;
 pub mod event;
 pub mod feature_gates;
 mod job;
 pub mod measure;
 mod moments;
+mod names;
 mod observe;
 pub mod offline;
 mod overruns;
@@ -39,6 +41,7 @@ mod policies;
 mod provisioning;
 mod queues;
 pub mod settings;
+mod state;
 pub mod surroundings;
 mod timeline;
 mod training_job;

@@ -1,5 +1,6 @@
 //! Times that follow others, and how long that takes.
 
+use berth_engine::model::Millis;
 use jiff::{SignedDuration, Timestamp};
 
 /// The time `ms` milliseconds later; the time itself where the calendar ends.
@@ -20,4 +21,9 @@ pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> i64 {
 /// Milliseconds from one time to another, 0 when that is earlier.
 pub(crate) fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
     i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+}
+
+/// The time as the engine takes it.
+pub(crate) fn millis(time: Timestamp) -> Millis {
+    Millis(time.as_millisecond())
 }

@@ -1,345 +1,49 @@
-//! Observations change the view. Each change is mirrored into the engine, and the objects that it affects are marked for decision.
+//! Observations in: each is taken in object by object. The files of this room have what one object of a kind changes.
 
-mod jobs;
+mod ending_pods;
+mod job_pods;
+pub(crate) mod jobs;
 mod namespaces;
-mod pods;
+pub(crate) mod pod_change;
+pub(crate) mod pods;
+mod policies;
 mod queues;
+pub(crate) mod quota_rules;
+pub(crate) mod training_jobs;
+pub(crate) mod workloads;
 
 use std::collections::BTreeSet;
 
 use berth_api as api;
-use berth_api::conditions::types;
-use berth_engine::model as engine;
 use berth_jobs::SharedJob;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::{Name, WorkloadView, name_of};
-use crate::controller::{Control, key};
-use crate::event::{Change, Observation};
-use crate::write::Kind;
+use crate::event::Change;
+use crate::names::{Name, name_of};
 
-impl Control {
-    /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
-    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
-        match observation {
-            Observation::Job(kind, change) => self.observe_jobs(Kind::Job(kind), change, now),
-            Observation::Workload(change) => self.observe_workloads(change, now),
-            Observation::ClusterQueue(change) => {
-                let known = known(&change, self.view.cluster_queues.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_cluster_queue(&name.1, object, now));
-            }
-            Observation::LocalQueue(change) => {
-                let known = known(&change, self.view.local_queues.keys().cloned());
-                self.each_namespaced(change, known, |me, name, object| me.put_local_queue(&name, object, now));
-            }
-            Observation::AdmissionCheck(change) => {
-                let known = known(&change, self.view.checks.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_check(&name.1, object));
-            }
-            Observation::ServesProvisioningRequests(served) => self.put_served(served),
-            Observation::Unlisted(unlisted) => self.put_unlisted(unlisted),
-            Observation::ProvisioningRequestConfig(change) => {
-                let known = known(&change, self.view.provisioning.configs.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_provisioning_config(&name.1, object));
-            }
-            Observation::ProvisioningRequest(change) => {
-                let known = known(&change, self.view.provisioning.requests.keys().cloned());
-                self.each_namespaced(change, known, Self::put_request);
-            }
-            Observation::PodTemplate(change) => {
-                let known = known(&change, self.view.provisioning.templates.keys().cloned());
-                self.each_namespaced(change, known, Self::put_template);
-            }
-            Observation::Cohort(change) => {
-                let known = known(&change, self.view.cohorts.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_cohort(&name.1, object, now));
-            }
-            Observation::ResourceFlavor(change) => {
-                let known = known(&change, self.view.flavors.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_flavor(&name.1, object));
-            }
-            Observation::WorkloadPriorityClass(change) => {
-                let known = known(&change, self.view.workload_priorities.keys().cloned());
-                self.each(change, known, |me, name, object| {
-                    for workload in me.view.put_workload_priority(&name.1, object.map(|object| object.value)) {
-                        me.touch(key(Kind::Workload, &workload));
-                    }
-                    me.touch_all_jobs();
-                });
-            }
-            Observation::PriorityClass(change) => {
-                let known = known(&change, self.view.priorities.keys().cloned());
-                self.each(change, known, |me, name, object| {
-                    match object {
-                        Some(object) => {
-                            let default = object.global_default.unwrap_or_default();
-                            me.view.priorities.insert(name.1, (object.value.unwrap_or_default(), default))
-                        }
-                        None => me.view.priorities.remove(&name.1),
-                    };
-                    me.touch_all_jobs();
-                });
-            }
-            Observation::Namespace(change) => self.observe_namespaces(change),
-            Observation::LimitRange(change) => {
-                let known = known(&change, self.view.limit_ranges.keys().cloned());
-                self.each_namespaced(change, known, |me, name, object| {
-                    let place = name.0.clone();
-                    match object {
-                        Some(object) => me.view.limit_ranges.insert(name, object),
-                        None => me.view.limit_ranges.remove(&name),
-                    };
-                    me.touch_jobs_of(&place);
-                    me.reshape(Some(&place));
-                });
-            }
-            Observation::QueuePolicy(change) => {
-                let known = known(&change, self.view.policies.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_policy(&name.1, object, now));
-            }
-            Observation::CheckpointStore(change) => {
-                let known = known(&change, self.view.stores.keys().cloned());
-                self.each(change, known, |me, name, object| me.put_store(&name.1, object));
-            }
-            Observation::TrainingJob(change) => {
-                let known = known(&change, self.view.training.keys().cloned());
-                self.each_namespaced(change, known, |me, name, object| me.put_training_job(name, object));
-            }
-            Observation::Pod(change) => self.observe_pods(change, now),
-            Observation::UnmarkedPod(by, change) => self.observe_unmarked_pods(by, change, now),
-            Observation::JobPod(change) => self.observe_job_pods(change, now),
-            Observation::StatefulSet(change) => self.observe_sets(change),
-            Observation::Node(change) => {
-                let known = self.capacity.reclaims.nodes().cloned().collect();
-                self.each(change, known, |me, name, object| me.put_node(&name.1, object.as_deref()));
-            }
-            Observation::RuntimeClass(change) => {
-                let known = known(&change, self.view.overheads.keys().cloned());
-                self.each(change, known, |me, name, object| {
-                    match object {
-                        Some(object) => {
-                            let overhead = object.overhead.and_then(|overhead| overhead.pod_fixed).unwrap_or_default();
-                            me.view.overheads.insert(name.1, overhead)
-                        }
-                        None => me.view.overheads.remove(&name.1),
-                    };
-                    me.reshape(None);
-                });
-            }
-        }
-    }
-
-    fn each<T: HasMeta>(&mut self, change: Change<T>, known: Vec<String>, put: impl FnMut(&mut Self, Name, Option<T>)) {
-        let known = known.into_iter().map(|name| (String::new(), name)).collect();
-        self.each_namespaced(change, known, put);
-    }
-
-    /// Applies a change object by object; objects that a list does not have are gone.
-    fn each_namespaced<T: HasMeta>(
-        &mut self,
-        change: Change<T>,
-        known: Vec<Name>,
-        mut put: impl FnMut(&mut Self, Name, Option<T>),
-    ) {
-        match change {
-            Change::Apply(object) => put(self, name_of(object.meta()), Some(object)),
-            Change::Delete(object) => put(self, name_of(object.meta()), None),
-            Change::Only(listed) => {
-                let listed: BTreeSet<Name> = listed.into_iter().collect();
-                for name in known.into_iter().filter(|name| !listed.contains(name)) {
-                    put(self, name, None);
-                }
-            }
-            Change::Reset(objects) => {
-                let listed: BTreeSet<Name> = objects.iter().map(|object| name_of(object.meta())).collect();
-                for name in known.into_iter().filter(|name| !listed.contains(name)) {
-                    put(self, name, None);
-                }
-                for object in objects {
-                    put(self, name_of(object.meta()), Some(object));
-                }
-            }
-        }
-    }
-
-    pub(crate) fn engine(&mut self, delta: engine::Delta) {
-        // A refusal means the engine does not know the object: nothing is charged for it.
-        let _ = self.quota.world.apply(delta);
-        self.replan();
-    }
-
-    fn observe_workloads(&mut self, change: Change<Box<api::Workload>>, now: Timestamp) {
-        let mut known = known(&change, self.view.workloads.keys());
-        known.sort_unstable();
-        self.each_namespaced(change, known, |me, name, object| match object {
-            Some(object) => me.put_workload(*object, now),
-            None => me.drop_workload(&name, now),
-        });
-    }
-
-    fn drop_workload(&mut self, name: &Name, now: Timestamp) {
-        let object_key = key(Kind::Workload, name);
-        self.touch_related(&object_key);
-        self.touch_requests_of(name);
-        self.work.remove(&object_key);
-        self.flights.vanished(&object_key);
-        if let Some(old) = self.view.workloads.remove(name) {
-            if let Some(owner) = &old.owner {
-                self.touch_jobs_below(&old.namespace, &owner.uid);
-            }
-            self.quota.shapes.release(&old.shape);
-            self.note_held(&old);
-            self.engine(engine::Delta::RemoveWorkload(old.uid.clone()));
-            self.spare_victims_of(&old.uid);
-            self.quota.plans.forget(&old.uid);
-            self.remains.forget_workload(&old.uid);
-            self.training.forget_workload(&old.uid);
-            self.capacity.forget_workload(&old.uid);
-            self.reports.forget_workload(&object_key, &old.uid);
-            self.view.repriced.remove(&old.uid);
-            self.note_lost_slice(&old, now);
-            self.forget_children(&old);
-            self.mark_queues(&old, now);
-            self.forget_job_pods_of(&old.namespace);
-            if old.group.is_some() {
-                self.view.pods.forget_owners(name);
-                self.touch_members(name);
-            } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
-                // The Workload had the name that the Workload of the group needs.
-                self.touch(key(Kind::PodGroup, name));
-            }
-        }
-    }
-
-    fn put_workload(&mut self, object: api::Workload, now: Timestamp) {
-        let new = Box::new(self.slim(object));
-        let name = new.key();
-        let object_key = key(Kind::Workload, &name);
-        let version = new.version();
-        match self.view.workloads.get(&name) {
-            Some(old) if old.uid == new.uid && old.version() > version => return,
-            Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
-            _ => {}
-        }
-        if !new.reserved() {
-            self.remains.forget_workload(&new.uid);
-            self.training.growth.shrunk.remove(&new.uid);
-            self.training.saving.forget(&new.uid);
-            self.capacity.reclaims.forget(&new.uid);
-            self.training.prepared.remove(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
-        }
-        if new.is(types::EVICTED) || new.is(types::FINISHED) {
-            self.remains.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
-        }
-        self.note_idle(&new);
-        self.note_resized(&new);
-        self.mark_queues(&new, now);
-        let old = self.view.put_workload(new);
-        self.note_again(&name);
-        let stage = old.as_ref().map(|old| old.stage());
-        let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
-        let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
-        self.note_hands(&name, old.as_deref());
-        self.note_held_since(&name, old.as_deref());
-        if let Some(old) = old {
-            // The old state of a finished Workload is no longer complete, and there is nothing left to count.
-            let counts = self.context().leads() && !old.is(types::FINISHED);
-            if let (true, Some(new)) = (counts, self.view.workloads.get(&name)) {
-                let local = self.settings.local_queue_metrics;
-                self.reports.measures.extend(crate::workload::transitions::measures(
-                    &old,
-                    new,
-                    local,
-                    (now, &self.view.timeline),
-                ));
-                self.reports.measures.extend(self.context().tier_measures(&old, new, now));
-                self.capacity.moves.extend(self.context().tier_moves(&old, new, now));
-                self.reports.measures.extend(self.context().training_measures(&old, new, now));
-                if self.settings.cohort_metrics {
-                    self.reports.measures.extend(self.context().cohort_measures(&old, new));
-                }
-            }
-            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.context().stock_out_between(&old, new))
-            {
-                self.note_stock_out(&old, at, now);
-            }
-            self.quota.shapes.release(&old.shape);
-            self.mark_queues(&old, now);
-        }
-        if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
-            // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
-            let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
-            self.quota.plans.remove(&uid);
-        }
-        if asks_otherwise {
-            self.flights.forget_refused_reservation(&object_key);
-        }
-        self.wake_group(&name, stage);
-        self.wake_parts(&name, stage);
-        self.touch_requests_of(&name);
-        if let Some(new) = self.view.workloads.get_mut(&name) {
-            if !self.capacity.better.is_empty() && (new.is(types::EVICTED) || !new.reserved()) {
-                self.capacity.better.remove(&new.uid);
-            }
-            new.shed();
-        }
-        self.flights.seen(&object_key, version);
-        self.settle(&name);
-        self.mirror_slices_of(&name);
-        self.touch_related(&object_key);
-    }
-
-    fn mark_queues(&mut self, workload: &WorkloadView, now: Timestamp) {
-        if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
-            self.reports.schedule.mark(Kind::ClusterQueue, "", queue, now);
-            self.reports.schedule.mark(Kind::LocalQueue, &workload.namespace, &workload.queue, now);
-        }
-    }
-
-    /// Mirrors a workload of the view into the engine, unless a write of ours about its quota is still on its way: then the engine's own accounting
-    /// holds until the result is seen. A write to a workload without quota, such as the reason why it waits, holds nothing up: the queue may open
-    /// before that write is seen, and the engine must know by then that pods of the job run, or which policy the queue follows.
-    pub(crate) fn mirror(&mut self, name: &Name) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
-        let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
-        if self.quota.plans.contains(&workload.uid) || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
-            return;
-        }
-        let over = workload.is(types::FINISHED) || (!workload.reserved() && (!workload.active || workload.deleting));
-        let delta = if over {
-            engine::Delta::RemoveWorkload(workload.uid.clone())
-        } else {
-            engine::Delta::Workload(self.context().engine_workload(workload))
-        };
-        let uid = workload.uid.clone();
-        if over || workload.reserved() {
-            self.reports.ration.forget(&uid);
-        }
-        self.engine(delta);
-        if over {
-            self.spare_victims_of(&uid);
-        }
-    }
-}
-
-/// Whether two states of one object differ in its status at most: all effects of the rest have been handled already.
-pub(crate) fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
-    let intent = |meta: &ObjectMeta| {
-        // Without a generation the spec may have changed unseen.
-        let generation = meta.generation.filter(|generation| *generation > 0)?;
-        Some((meta.uid.clone(), generation, meta.deletion_timestamp.is_some(), meta.finalizers.clone()))
+/// The objects of a change by name, in the order in which they are taken in: objects that are gone (`None`) come first. `known` are the names that the
+/// view has; those that a list does not have are gone.
+pub(crate) fn objects<T: HasMeta>(change: Change<T>, known: impl Iterator<Item = Name>) -> Vec<(Name, Option<T>)> {
+    let missed = |listed: &BTreeSet<Name>| {
+        let mut missed: Vec<Name> = known.filter(|name| !listed.contains(name)).collect();
+        missed.sort_unstable();
+        missed.into_iter().map(|name| (name, None))
     };
-    let same = intent(known).is_some_and(|known| Some(known) == intent(new));
-    same && known.labels == new.labels && known.annotations == new.annotations
+    let named = |object: T| (name_of(object.meta()), Some(object));
+    match change {
+        Change::Apply(object) => vec![named(object)],
+        Change::Delete(object) => vec![(name_of(object.meta()), None)],
+        Change::Only(listed) => missed(&listed.into_iter().collect()).collect(),
+        Change::Reset(objects) => {
+            let listed = objects.iter().map(|object| name_of(object.meta())).collect();
+            missed(&listed).chain(objects.into_iter().map(named)).collect()
+        }
+    }
 }
 
-/// The names that the view has, when the change may mean that some of them are gone.
-fn known<T, N>(change: &Change<T>, all: impl Iterator<Item = N>) -> Vec<N> {
-    match change {
-        Change::Apply(_) | Change::Delete(_) => Vec::new(),
-        Change::Reset(_) | Change::Only(_) => all.collect(),
-    }
+/// The names of objects without a namespace.
+pub(crate) fn cluster_wide<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = Name> {
+    names.map(|name| (String::new(), name.clone()))
 }
 
 /// Objects with metadata.
@@ -385,3 +89,32 @@ has_meta!(
     k8s_openapi::api::core::v1::LimitRange,
     k8s_openapi::api::node::v1::RuntimeClass,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str) -> Box<api::ClusterQueue> {
+        let mut queue = api::ClusterQueue::default();
+        queue.metadata.name = Some(name.to_owned());
+        Box::new(queue)
+    }
+
+    /// Names of the objects in their order, each with whether it is there.
+    fn taken(change: Change<Box<api::ClusterQueue>>) -> Vec<(String, bool)> {
+        let known = ["c", "a", "b"].map(str::to_owned);
+        let objects = objects(change, cluster_wide(known.iter()));
+        objects.into_iter().map(|(name, object)| (name.1, object.is_some())).collect()
+    }
+
+    #[test]
+    fn list_of_objects_drops_missing_ones_by_name_before_it_adds_any() {
+        let row = |name: &str, is_there| (name.to_owned(), is_there);
+        let listed = Change::Reset(vec![queue("d"), queue("b")]);
+        assert_eq!(taken(listed), [row("a", false), row("c", false), row("d", true), row("b", true)]);
+        let ended = Change::Only(vec![(String::new(), "b".to_owned())]);
+        assert_eq!(taken(ended), [row("a", false), row("c", false)]);
+        assert_eq!(taken(Change::Apply(queue("d"))), [row("d", true)]);
+        assert_eq!(taken(Change::Delete(queue("a"))), [row("a", false)]);
+    }
+}

@@ -14,8 +14,9 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::controller::{Control, after};
+use crate::controller::Control;
 use crate::event::{Change, Observation};
+use crate::moments::after;
 use crate::settings::Settings;
 use crate::surroundings::Surroundings;
 use crate::workload::status::OWNED;
@@ -72,8 +73,7 @@ impl Offline {
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let surroundings = Surroundings::new(&settings);
-        let mut control = Control::new(settings);
-        control.session.is_offline = true;
+        let mut control = Control::offline(settings);
         control.lead(Some(Term(1)));
         Self {
             control,
@@ -138,7 +138,7 @@ impl Offline {
     /// Keeps from now on what each write makes of its object, and leaves lists of admission checks as they are: for callers that want the decisions
     /// of cycles alone.
     pub fn keep_history(&mut self) {
-        self.control.session.schedules_only = true;
+        self.control.schedule_only();
         self.history.get_or_insert_default();
     }
 
@@ -322,7 +322,7 @@ impl Offline {
                 let before = self.history.is_some().then(|| object(self));
                 let outcome = self.perform(&write);
                 self.control.outcome(write.id, outcome, self.now);
-                let notices = std::mem::take(&mut self.control.reports.notices);
+                let notices = self.control.take_notices();
                 let after = if before.is_some() { object(self) } else { Default::default() };
                 if let (Some(history), Some(before)) = (&mut self.history, before) {
                     let (key, notices) = (write.key, notices.clone());

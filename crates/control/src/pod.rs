@@ -2,9 +2,10 @@
 //! end is recorded. A pod by itself has a Workload of its own, decided here. A pod of a group shares the group's (`member` for the pod, `group` for
 //! the Workload). One write per call.
 
+mod case;
 pub(crate) mod job_pods;
 pub(crate) mod kept;
-mod let_in;
+pub(crate) mod let_in;
 mod member;
 mod place;
 pub(crate) mod right;
@@ -13,7 +14,7 @@ pub(crate) mod trials;
 use std::collections::BTreeSet;
 
 use berth_api::conditions::{event_reasons, reasons, types};
-use berth_jobs::pods::{OwningSet, POD_REPORTER, Phase, PodState, condemnation, pod_workload};
+use berth_jobs::pods::{OwningSet, Phase, PodState, condemnation, pod_workload};
 use berth_jobs::{JobOwner, PodSetNeeds, Priority};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -21,8 +22,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::job::placement::placements;
 use crate::policies::{NamedClasses, Wanted, no_class};
@@ -34,16 +34,8 @@ use crate::workload::pods_ready;
 use crate::workload::status::{find_true, seconds};
 use crate::workload::stops::{let_go, release, release_as, take_back};
 use crate::workload::{cannot_start, has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
-
-/// A pod to decide about, with the view and the time.
-#[derive(Clone, Copy)]
-pub(crate) struct Case<'a> {
-    pub(crate) ctx: &'a Context<'a>,
-    pub(crate) name: &'a Name,
-    pub(crate) pod: &'a PodState,
-    pub(crate) now: Timestamp,
-}
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
+pub(crate) use case::{Case, notice};
 
 /// Decides about one pod.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
@@ -100,11 +92,6 @@ impl<'a> Wishes<'a> {
 /// The priority classes that a pod names.
 pub(crate) fn classes_of(pod: &PodState) -> NamedClasses<'_> {
     (pod.workload_priority_class.as_deref(), pod.pod_priority_class.as_deref())
-}
-
-/// An event about a pod, or about the pods of its group.
-pub(crate) fn notice(key: ObjectKey, pod: &PodState, event_type: EventType, reason: &str, message: String) -> Notice {
-    Notice { key, uid: pod.uid.to_string(), event_type, reason: reason.to_owned(), message, reporter: POD_REPORTER }
 }
 
 impl Case<'_> {

@@ -4,6 +4,7 @@
 mod compose;
 mod empty;
 mod set;
+mod waiting;
 
 use std::collections::BTreeSet;
 
@@ -15,25 +16,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 pub(crate) use empty::without_pods;
+use waiting::{WAITING, waits_for_pods};
 
 use crate::cache::pods::Group;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::pod::kept::is_needed;
 use crate::pod::{classes_of, notice};
 use crate::workload::checks;
 use crate::workload::follow::{Wishes, finish, follow};
 use crate::workload::pods_ready;
-use crate::workload::status::{find, find_true, set_in};
+use crate::workload::status::{find, find_true};
 use crate::workload::stops::{let_go, release, take_back};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, separate_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Request};
-
-/// Condition of a Workload of which some pods have failed or were evicted, and are not replaced yet.
-const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
+use crate::write::{EventType, Kind, Notice, Purpose, Request, key};
 
 /// A pod group to decide about, with the view and the time.
 struct Case<'a> {
@@ -362,21 +360,6 @@ impl<'a> Case<'a> {
         (grown && workload.reserved() && self.ctx.settings.reclaimable_pods)
             .then(|| separate_write(workload, Purpose::SetReclaimable, FIELD_MANAGER_RECLAIMABLE_PODS, &pods))
     }
-}
-
-/// The write of the condition that pods are to be replaced, `None` where the condition is as it should be.
-fn waits_for_pods(
-    workload: &WorkloadView,
-    (waits, reason, message): (bool, &str, &str),
-    old: Option<&Condition>,
-    now: Timestamp,
-) -> Option<Decision> {
-    let mut conditions: Vec<Condition> = old.cloned().into_iter().collect();
-    if !set_in(&mut conditions, WAITING, (waits, reason, message), workload.generation, now) {
-        return None;
-    }
-    let status = json!({"conditions": conditions});
-    Some(separate_write(workload, Purpose::SetWaitingForPods, "kueue-pod-controller", &status))
 }
 
 /// Owner reference to the controller that makes a pod again.

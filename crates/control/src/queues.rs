@@ -3,6 +3,7 @@
 pub(crate) mod checks;
 pub(crate) mod figures;
 pub(crate) mod schedule;
+pub(crate) mod status_write;
 pub(crate) mod usage;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,6 @@ use std::collections::BTreeMap;
 use berth_api as api;
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_engine::model as engine;
-use berth_jobs::version_of;
 use berth_quantity::Amount;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -21,8 +21,9 @@ use crate::context::Context;
 use crate::workload::FINALIZER;
 
 use crate::cache::{Name, WorkloadView};
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::deltas::quantity;
+use crate::queues::status_write::draft;
 use crate::workload::columns;
 use crate::workload::status::set_in;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, SCHEDULER, Subresource};
@@ -190,31 +191,6 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
         Kind::Cohort => cohort(ctx, key),
         Kind::QueuePolicy => crate::policies::status::status(ctx, key, now),
         _ => None,
-    }
-}
-
-/// A status write. Nobody else writes the figures: they are sent whatever has been written meanwhile. Other controllers may have conditions of their
-/// own, and a merge patch replaces the complete list: it is sent only where it changes, and then for the version that it was derived from.
-pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
-    let [old, new] = conditions;
-    let identity = if old == new {
-        json!({"uid": metadata.uid})
-    } else {
-        json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version})
-    };
-    if let Some(fields) = status.as_object_mut().filter(|_| old == new) {
-        fields.remove("conditions");
-    }
-    Draft {
-        purpose: Purpose::QueueStatus,
-        key: key.clone(),
-        request: Request::Merge {
-            manager: "kueue",
-            subresource: Subresource::Status,
-            body: json!({"metadata": identity, "status": status}),
-        },
-        based_on: if old != new { version_of(metadata) } else { 0 },
-        notices: Vec::new(),
     }
 }
 

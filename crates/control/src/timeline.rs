@@ -3,17 +3,9 @@
 
 use std::time::Duration;
 
-use berth_api::conditions::types;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
-use crate::cache::WorkloadView;
-use crate::context::Context;
-use crate::controller::Control;
-use crate::controller::flight::Decision;
 use crate::moments::after;
-use crate::workload::status::since;
-use crate::write::{Kind, Request};
 
 /// A smaller difference between the two clocks is none.
 const NOTED_MS: i64 = 1_000;
@@ -52,7 +44,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Takes a reading of both clocks, of which neither goes back. True when they do not go together as
     /// they did before.
-    fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
+    pub(crate) fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
         let told = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
         let before = std::mem::replace(&mut self.latest, told);
@@ -89,7 +81,7 @@ impl Timeline {
     }
 
     /// Whether both have gone together all the time.
-    fn is_even(&self) -> bool {
+    pub(crate) fn is_even(&self) -> bool {
         self.points.len() < 2
     }
 
@@ -157,53 +149,6 @@ impl Timeline {
             return crate::moments::seconds_between(from, to);
         }
         self.millis_between(from, to) / 1_000
-    }
-}
-
-impl Control {
-    /// Takes a reading of the time of day and of a monotonic clock. A control without readings believes times of day.
-    pub fn tick(&mut self, now: Timestamp, steady: Duration) {
-        if self.view.timeline.tick(now, steady) && self.context().leads() {
-            // Every wait ends at another time of day.
-            self.everything_dirty();
-        }
-    }
-}
-
-impl Context<'_> {
-    /// Seconds for which a workload has run since its last admission.
-    pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-        admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
-    }
-
-    /// Corrects a decision that gives quota back: it adds up the time that the workload ran by times of day (`Edit::take_back`), and a jump of the
-    /// clock meanwhile is left out.
-    pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
-        if self.view.timeline.is_even() {
-            return decision;
-        }
-        if let Decision::Write(draft) = &mut decision
-            && let Request::Apply { body, .. } = &mut draft.request
-            && let Some(status) = body.get_mut("status").filter(|_| draft.key.kind == Kind::Workload)
-        {
-            let name = (draft.key.namespace.clone(), draft.key.name.clone());
-            if let Some(ran) =
-                self.view.workloads.get(&name).and_then(|workload| self.run_in_all(workload, status, now))
-            {
-                status["accumulatedPastExecutionTimeSeconds"] = json!(ran);
-            }
-        }
-        decision
-    }
-
-    /// Seconds of running that a status is to have, where it adds up the time since the last admission; else `None`.
-    fn run_in_all(&self, workload: &WorkloadView, status: &Value, now: Timestamp) -> Option<i64> {
-        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
-        let past = i64::from(workload.status.accumulated_past_execution_time_seconds.unwrap_or_default());
-        let written = status.get("accumulatedPastExecutionTimeSeconds")?.as_i64()?;
-        let shown = now.as_second().saturating_sub(admitted.as_second());
-        (shown != 0 && written == past.saturating_add(shown)).then(|| past.saturating_add(self.time_run(workload, now)))
     }
 }
 

@@ -3,19 +3,26 @@
 //! reads.
 
 mod altered;
+mod case;
 pub(crate) mod checkpoints;
 pub(crate) mod children;
+mod conditions;
 pub(crate) mod elastic;
+pub(crate) mod growth;
 pub(crate) mod nodes;
 mod restart;
 pub(crate) mod restarts;
+mod run;
+pub(crate) mod saves;
 mod saving;
 mod scale;
+mod slices;
 mod start;
 pub(crate) mod status;
 mod stop;
 pub(crate) mod stored;
 pub(crate) mod training_figures;
+pub(crate) mod trainings;
 
 use std::collections::BTreeMap;
 
@@ -28,11 +35,9 @@ use berth_jobs::{Finish, JobState, PodSetDigest, Priority};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cache::training_view::TrainingView;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::job::UNMANAGED_NAMESPACE;
 use crate::policies::{NamedClasses, no_class};
 use crate::training_job::restarts::{jobs_since, runs_on, scaled, told_from};
@@ -43,21 +48,14 @@ use crate::workload::orphan::lost_by;
 use crate::workload::status::{find, find_true, is_true, since};
 use crate::workload::{has_finalizer, object_write, remove_finalizer, status_write};
 pub(crate) use crate::write::TRAINING_REPORTER as REPORTER;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, key};
+pub(crate) use case::Case;
 
 /// Message of a TrainingJob whose quota goes back while a finalizer keeps it.
 const GOING: &str = "TrainingJob is being deleted";
 
 /// Largest difference in seconds between the clocks of Berth and of the Job controller.
 const CLOCKS_DIFFER_SECONDS: i64 = 5;
-
-/// A TrainingJob to decide about, with the view and the time.
-pub(crate) struct Case<'a> {
-    ctx: &'a Context<'a>,
-    name: &'a Name,
-    view: &'a TrainingView,
-    now: Timestamp,
-}
 
 /// Decides about one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {

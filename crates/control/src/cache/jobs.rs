@@ -86,3 +86,9 @@ impl Jobs {
         here.filter_map(move |key| all.get_key_value(key))
     }
 }
+
+/// Whether two states of a job request quota through the same Workload, as far as it depends on the job itself.
+pub(crate) fn asks_alike(old: &JobState, new: &JobState) -> bool {
+    let asks = |job: &JobState| job.queue_name.is_some();
+    asks(old) == asks(new) && old.owner == new.owner && old.prebuilt_workload == new.prebuilt_workload
+}

@@ -10,10 +10,8 @@ use std::sync::{Arc, Weak};
 use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 
-use crate::cache::{Name, View, WorkloadView};
-use crate::context::Context;
-use crate::controller::key;
-use crate::write::{Kind, ObjectKey};
+use crate::event::FoundBy;
+use crate::names::Name;
 
 /// A size, and the last place that a role of it has, if any.
 type LastPlace = (i32, Option<Place>);
@@ -66,6 +64,16 @@ pub(crate) fn group_uid(namespace: &str, name: &str) -> String {
 impl PodBook {
     pub(crate) fn get(&self, name: &Name) -> Option<&PodState> {
         self.all.get(name).map(|known| &*known.state)
+    }
+
+    /// Names of the pods without the label of managed pods that were found by that one.
+    pub(crate) fn found_by(&self, by: FoundBy) -> impl Iterator<Item = &Name> {
+        self.marked(false).filter(move |name| self.is_found_by(name, by))
+    }
+
+    /// Whether a pod is known that has no label of managed pods, and was found by that one.
+    pub(crate) fn is_found_by(&self, name: &Name, by: FoundBy) -> bool {
+        self.get(name).is_some_and(|pod| !pod.marked && pod.queue_name.is_some() == (by == FoundBy::Queue))
     }
 
     /// The pods with the label of managed pods, or those without it.
@@ -212,13 +220,23 @@ impl PodBook {
         true
     }
 
-    fn of_namespace<'a, T>(
-        map: &'a BTreeMap<Name, T>,
-        namespace: Option<&'a str>,
-    ) -> impl Iterator<Item = &'a Name> + use<'a, T> {
-        let first = (namespace.unwrap_or_default().to_owned(), String::new());
-        map.range(first..).map(|(name, _)| name).take_while(move |name| namespace.is_none_or(|place| name.0 == place))
+    /// Names of the pods, of a namespace or of all.
+    pub(crate) fn names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
+        of_namespace(&self.all, namespace)
     }
+
+    /// Names of the groups.
+    pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
+        of_namespace(&self.groups, namespace)
+    }
+}
+
+fn of_namespace<'a, T>(
+    map: &'a BTreeMap<Name, T>,
+    namespace: Option<&'a str>,
+) -> impl Iterator<Item = &'a Name> + use<'a, T> {
+    let first = (namespace.unwrap_or_default().to_owned(), String::new());
+    map.range(first..).map(|(name, _)| name).take_while(move |name| namespace.is_none_or(|place| name.0 == place))
 }
 
 /// The StatefulSets whose pods are managed, by name and by group.
@@ -229,6 +247,11 @@ pub(crate) struct SetBook {
 }
 
 impl SetBook {
+    /// Names of the groups, of a namespace or of all.
+    pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
+        of_namespace(&self.groups, namespace)
+    }
+
     pub(crate) fn get(&self, name: &Name) -> Option<&SetState> {
         self.all.get(name)
     }
@@ -254,22 +277,6 @@ impl SetBook {
         if let Some(old) = self.all.remove(name) {
             self.groups.remove(&(name.0.clone(), old.group.to_string()));
         }
-    }
-}
-
-/// Whether a workload is that of a pod by itself which has been started, and which therefore cannot wait again.
-pub(crate) fn has_ended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
-    let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
-    ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
-}
-
-impl View {
-    /// The keys of all pods and groups, or of those of a namespace.
-    pub(crate) fn pod_keys<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = ObjectKey> + use<'a> {
-        let pods = PodBook::of_namespace(&self.pods.all, namespace).map(|name| key(Kind::Pod, name));
-        let groups = PodBook::of_namespace(&self.pods.groups, namespace);
-        let sets = PodBook::of_namespace(&self.sets.groups, namespace);
-        pods.chain(groups.chain(sets).map(|name| key(Kind::PodGroup, name)))
     }
 }
 

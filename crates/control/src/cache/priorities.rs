@@ -4,7 +4,37 @@ use berth_api as api;
 use berth_api::conditions::types;
 use berth_jobs::Priority;
 
-use crate::cache::{Name, View, WORKLOAD_CLASS, WorkloadView};
+use crate::cache::{Name, View, WorkloadView};
+
+/// Kind of the classes that jobs name for their Workloads.
+pub(crate) const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
+
+/// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
+pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// The priority that a Workload is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) priority: Priority,
+    /// A policy reads the priority from a label.
+    pub(crate) by_label: bool,
+}
+
+impl WorkloadView {
+    /// Whether its job asks for another class than it has, and it may change to that. The value is its own: it may be
+    /// edited, and follows its class only when that changes.
+    pub(crate) fn changes_class(&self, wanted: &Wanted) -> bool {
+        let class = wanted.priority.class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
+        let new = class.map(|class| class.name.clone());
+        match &self.priority_class {
+            // The API server lets no class come or go while quota is held.
+            None => !self.reserved() && new.is_some(),
+            // Kueue keeps the class of the pods; a policy that reads a label of them comes before it.
+            Some(class) if class.kind != WORKLOAD_CLASS => wanted.by_label && !self.reserved() && new.is_some(),
+            Some(class) => new.as_ref() != Some(&class.name) && (new.is_some() || !self.reserved()),
+        }
+    }
+}
 
 impl View {
     /// Priority of a job that names these classes, or the name of a class that does not exist yet. The first one wins.

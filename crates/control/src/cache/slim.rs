@@ -8,15 +8,15 @@ use berth_jobs::{LimitSummary, PodSetNeeds, RequestRules};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::shape::Surroundings;
+use crate::cache::provisioning_book::Asked;
+use crate::cache::shape::{Shapes, Surroundings};
 use crate::cache::{Member, Name, Owner, Rare, TierWish, View, WorkloadView};
 use crate::context::Context;
-use crate::controller::{Control, key};
 use crate::deltas;
-use crate::provisioning::Asked;
 use crate::settings::Settings;
-use crate::workload::FINALIZER;
-use crate::write::Kind;
+use crate::state::work_queue::WorkQueue;
+use crate::workload::writes::FINALIZER;
+use crate::write::{Kind, key};
 
 /// Kind of the owners of a group's Workload that are its pods.
 const POD: &str = "Pod";
@@ -33,137 +33,138 @@ impl WorkloadView {
     }
 }
 
-impl Control {
-    pub(crate) fn slim(&mut self, object: api::Workload) -> WorkloadView {
-        // Functions that read the complete object come before it is taken apart.
-        let priority = berth_jobs::effective_priority(&object, self.settings.priority_boost);
-        let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !self.settings.preemption_gates);
-        let held_back = || {
-            berth_jobs::unsupported_workload(&object).or_else(gates).or_else(|| {
-                let faults = api::validation::validate_beside_pod_sets(&object);
-                (!faults.is_empty()).then(|| api::validation::summary(&faults))
-            })
-        };
-        // Kueue passes over the fields of gates that are off. A user who wrote one down meant something by it, and gets a message.
-        let unsupported = if self.settings.refuse_invalid { held_back() } else { None };
-        let misfits = if self.settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
-        let api::Workload { metadata, spec, status } = object;
-        let generation = metadata.generation.unwrap_or_default();
-        let group = group_of(&metadata);
-        let owner = if group.is_some() { group_owner(&metadata) } else { owner_of(&metadata) };
-        let others = metadata.owner_references.iter().flatten().filter(|owner| group.is_some() && owner.kind != POD);
-        let owners = others.map(|owner| serde_json::to_value(owner).unwrap_or_default()).collect();
-        let uid = metadata.uid.unwrap_or_default();
-        let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
-        // The spec of a generation is the spec that was seen with it.
-        let known = self.view.workloads.get(&name);
-        let known = known
-            .filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
-        let (shape, reshaped) = match known {
-            Some(known) => (known.shape.clone(), known.reshaped),
-            None => {
-                let around = surroundings(&self.view, &self.settings, &name.0);
-                (self.quota.shapes.of(&name.0, &spec.pod_sets, &around), 0)
-            }
-        };
-        let annotations = metadata.annotations.unwrap_or_default();
-        let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
-        let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
-        let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| self.settings.admission_gates).cloned();
-        let preemption_gates = spec.preemption_gates.into_iter().map(|gate| gate.name);
-        let preemption_gates = preemption_gates.filter(|_| self.settings.preemption_gates).collect();
-        let mut finalizers = metadata.finalizers.unwrap_or_default();
-        let all = finalizers.len();
-        finalizers.retain(|name| name != FINALIZER);
-        let guarded = finalizers.len() < all;
-        let rare = Rare {
-            finalizers,
-            owners,
-            gated_by: gates.unwrap_or_default(),
-            preemption_gates,
-            allowed_flavors: allowed.filter(|_| self.settings.allowed_flavors),
-            slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
-            past: annotations.get(api::labels::BEFORE_GROWTH).and_then(|text| Past::parse(text)),
-            scale: annotations.get(api::labels::LAST_SCALE).and_then(|text| Scale::parse(text)),
-            end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
-            suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
-            again: Vec::new(),
-            unsupported,
-            misfit: (!misfits.is_empty()).then(|| api::validation::summary(&misfits)),
-        };
-        let (namespace, name) = name;
-        let mut labels = metadata.labels.unwrap_or_default();
-        let job_uid = labels.remove(api::labels::JOB_UID);
-        WorkloadView {
-            uid,
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            generation,
-            created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            deleting: metadata.deletion_timestamp.is_some(),
-            guarded,
-            owner: owner.map(Box::new),
-            group,
-            job_uid,
-            labels: (!labels.is_empty()).then(|| Box::new(labels)),
-            queue: spec.queue_name.unwrap_or_default(),
-            tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
-            preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
-            active: spec.active.unwrap_or(true),
-            priority: priority.effective,
-            own_priority: priority.base,
-            priority_class: spec.priority_class_ref.map(Box::new),
-            replaces: annotations
-                .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)
-                .and_then(|key| key.split_once('/'))
-                .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
-            max_execution_seconds: spec.maximum_execution_time_seconds,
-            unreadable: annotations.contains_key(api::labels::UNREADABLE),
-            asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
-            shape,
-            reshaped,
-            rare: rare.kept(),
-            status: status.unwrap_or_default(),
-            namespace,
-            name,
+/// The slim form of a Workload that was seen.
+pub(crate) fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::Workload) -> WorkloadView {
+    // Functions that read the complete object come before it is taken apart.
+    let priority = berth_jobs::effective_priority(&object, settings.priority_boost);
+    let gates = || berth_jobs::unsupported_gates(&object).filter(|_| !settings.preemption_gates);
+    let held_back = || {
+        berth_jobs::unsupported_workload(&object).or_else(gates).or_else(|| {
+            let faults = api::validation::validate_beside_pod_sets(&object);
+            (!faults.is_empty()).then(|| api::validation::summary(&faults))
+        })
+    };
+    // Kueue passes over the fields of gates that are off. A user who wrote one down meant something by it, and gets a message.
+    let unsupported = if settings.refuse_invalid { held_back() } else { None };
+    let misfits = if settings.refuse_invalid { api::validation::misfit(&object) } else { Vec::new() };
+    let api::Workload { metadata, spec, status } = object;
+    let generation = metadata.generation.unwrap_or_default();
+    let group = group_of(&metadata);
+    let owner = if group.is_some() { group_owner(&metadata) } else { owner_of(&metadata) };
+    let others = metadata.owner_references.iter().flatten().filter(|owner| group.is_some() && owner.kind != POD);
+    let owners = others.map(|owner| serde_json::to_value(owner).unwrap_or_default()).collect();
+    let uid = metadata.uid.unwrap_or_default();
+    let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+    // The spec of a generation is the spec that was seen with it.
+    let known = view.workloads.get(&name);
+    let known =
+        known.filter(|known| known.uid == uid && known.generation == generation && generation > 0 && !known.unreadable);
+    let (shape, reshaped) = match known {
+        Some(known) => (known.shape.clone(), known.reshaped),
+        None => {
+            let around = surroundings(view, settings, &name.0);
+            (shapes.of(&name.0, &spec.pod_sets, &around), 0)
         }
+    };
+    let annotations = metadata.annotations.unwrap_or_default();
+    let allowed = annotations.get(api::labels::WORKLOAD_ALLOWED_RESOURCE_FLAVORS);
+    let allowed = allowed.map(|text| text.split(',').map(|name| name.trim().to_owned()).collect());
+    let gates = annotations.get(api::labels::ADMISSION_GATED_BY).filter(|_| settings.admission_gates).cloned();
+    let preemption_gates = spec.preemption_gates.into_iter().map(|gate| gate.name);
+    let preemption_gates = preemption_gates.filter(|_| settings.preemption_gates).collect();
+    let mut finalizers = metadata.finalizers.unwrap_or_default();
+    let all = finalizers.len();
+    finalizers.retain(|name| name != FINALIZER);
+    let guarded = finalizers.len() < all;
+    let rare = Rare {
+        finalizers,
+        owners,
+        gated_by: gates.unwrap_or_default(),
+        preemption_gates,
+        allowed_flavors: allowed.filter(|_| settings.allowed_flavors),
+        slice: annotations.get(api::labels::WORKLOAD_SLICE_NAME).cloned(),
+        past: annotations.get(api::labels::BEFORE_GROWTH).and_then(|text| Past::parse(text)),
+        scale: annotations.get(api::labels::LAST_SCALE).and_then(|text| Scale::parse(text)),
+        end: annotations.get(api::labels::TRAINING_END).and_then(|text| TrainingEnd::parse(text)),
+        suspended_with_job: annotations.contains_key(api::labels::SUSPENDED_WITH_JOB),
+        again: Vec::new(),
+        unsupported,
+        misfit: (!misfits.is_empty()).then(|| api::validation::summary(&misfits)),
+    };
+    let (namespace, name) = name;
+    let mut labels = metadata.labels.unwrap_or_default();
+    let job_uid = labels.remove(api::labels::JOB_UID);
+    WorkloadView {
+        uid,
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation,
+        created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        deleting: metadata.deletion_timestamp.is_some(),
+        guarded,
+        owner: owner.map(Box::new),
+        group,
+        job_uid,
+        labels: (!labels.is_empty()).then(|| Box::new(labels)),
+        queue: spec.queue_name.unwrap_or_default(),
+        tiers: annotations.get(api::labels::CAPACITY_TIERS).map(|text| Box::new(TierWish::of(text))),
+        preempts: deltas::preempts(annotations.get(api::labels::PREEMPTION_POLICY).map(String::as_str)),
+        active: spec.active.unwrap_or(true),
+        priority: priority.effective,
+        own_priority: priority.base,
+        priority_class: spec.priority_class_ref.map(Box::new),
+        replaces: annotations
+            .get(api::labels::WORKLOAD_SLICE_REPLACEMENT_FOR)
+            .and_then(|key| key.split_once('/'))
+            .map(|(namespace, name)| Box::new((namespace.to_owned(), name.to_owned()))),
+        max_execution_seconds: spec.maximum_execution_time_seconds,
+        unreadable: annotations.contains_key(api::labels::UNREADABLE),
+        asked: Asked::of(&annotations, &spec.pod_sets, status.as_ref()),
+        shape,
+        reshaped,
+        rare: rare.kept(),
+        status: status.unwrap_or_default(),
+        namespace,
+        name,
     }
+}
 
-    /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
-    /// given.
-    pub(crate) fn reshape(&mut self, namespace: Option<&str>) {
-        let (view, settings) = (&self.view, &self.settings);
-        let renewed = self.quota.shapes.renew(namespace, |place| surroundings(view, settings, place));
-        for (old, new) in renewed {
-            let concerned = self.view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
-            let mut names: Vec<Name> = concerned
-                .map(|workload| {
-                    workload.shape = new.clone();
-                    workload.reshaped = workload.reshaped.wrapping_add(1);
-                    workload.key()
-                })
-                .collect();
-            names.sort_unstable();
-            for name in names {
-                self.mirror(&name);
-                self.touch(key(Kind::Workload, &name));
-            }
+/// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
+/// given.
+pub(crate) fn reshape(
+    settings: &Settings,
+    view: &mut View,
+    shapes: &mut Shapes,
+    work: &mut WorkQueue,
+    namespace: Option<&str>,
+) {
+    let seen = &*view;
+    let renewed = shapes.renew(namespace, |place| surroundings(seen, settings, place));
+    for (old, new) in renewed {
+        let concerned = view.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, &old));
+        let mut names: Vec<Name> = concerned
+            .map(|workload| {
+                workload.shape = new.clone();
+                workload.reshaped = workload.reshaped.wrapping_add(1);
+                workload.key()
+            })
+            .collect();
+        names.sort_unstable();
+        for name in names {
+            work.touch(key(Kind::Workload, &name));
+            work.mirror(name);
         }
     }
 }
 
 impl Context<'_> {
-    /// Rules of the configuration by which requests are counted.
-    pub(crate) fn request_rules(&self) -> RequestRules {
-        request_rules(self.settings)
-    }
-
     /// Requests of pod sets of a namespace that no Workload has.
     pub(crate) fn needs_of(&self, namespace: &str, pod_sets: &[api::PodSet]) -> Vec<PodSetNeeds> {
         surroundings(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 }
 
-fn request_rules(settings: &Settings) -> RequestRules {
+/// Rules of the configuration by which requests are counted.
+pub(crate) fn request_rules(settings: &Settings) -> RequestRules {
     RequestRules {
         exclude_prefixes: settings.exclude_resource_prefixes.clone(),
         transformations: settings.transformations.clone(),

@@ -7,20 +7,30 @@ use berth_api::conditions::{own_reasons, phases, training_types};
 use berth_api::labels::ADMISSION_GATED_BY;
 use berth_api::validation::summary;
 use berth_jobs::training::{
-    Cards, ROLES, Saved, TrainingFacts, WORKER, child_job_name, invalid_training_job, own_annotations, role_names,
-    role_of_child, saved_of, training_facts, training_pod_sets,
+    Cards, Saved, TrainingFacts, WORKER, invalid_training_job, own_annotations, role_names, saved_of, training_facts,
+    training_pod_sets,
 };
-use berth_jobs::{JobState, PodSetDigest, lets_go_first};
+use berth_jobs::{PodSetDigest, lets_go_first};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cache::{Name, View, WorkloadView};
-use crate::context::Context;
-use crate::controller::{Control, key};
-use crate::training_job::nodes::Counted;
-use crate::training_job::training_figures;
+use crate::cache::workload_view::WorkloadView;
 use crate::workload::status::find;
-use crate::write::{Kind, ObjectKey};
+
+/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crew {
+    pub(crate) admitted: Timestamp,
+    pub(crate) failed: i32,
+    pub(crate) wanted: i32,
+}
+
+/// The answer about such pods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) crew: Crew,
+    pub(crate) nodes: i32,
+}
 
 /// A TrainingJob with the key facts at hand.
 #[derive(Clone, Debug)]
@@ -138,133 +148,6 @@ impl TrainingView {
 /// Whether a TrainingJob of that status has ended.
 pub(crate) fn has_ended(status: &TrainingJobStatus) -> bool {
     matches!(status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
-}
-
-impl View {
-    /// The Job that runs a role of a TrainingJob with that uid, when it is there.
-    pub(crate) fn child_of(&self, name: &Name, uid: &str, role: &str) -> Option<&JobState> {
-        let child = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
-        let ours = |job: &&JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
-        self.jobs.get(&child).filter(ours)
-    }
-
-    /// The TrainingJob of which a Job is a part: the Job has the name of one of its roles, and the TrainingJob has not ended. Any other Job that
-    /// names it as its controller is a job like any other.
-    pub(crate) fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
-        let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
-        let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;
-        let view = self.training.get(&(object.namespace.clone(), owner.name.to_string()));
-        let view = view.filter(|view| *view.uid == *owner.uid && !view.is_over())?;
-        // A running job may have roles that its spec does not have any more.
-        let stands =
-            || self.slice_of(&view.uid).is_some_and(|one| one.shape.digests.iter().any(|set| set.name == role));
-        (view.roles.iter().any(|known| known == role) || stands()).then_some(view)
-    }
-
-    /// The Jobs that run any role of a TrainingJob with that uid, also one that its spec does not have any more.
-    pub(crate) fn children_of<'a>(&'a self, name: &Name, uid: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
-        let first = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, "")));
-        let prefix = first.clone();
-        let below = move |key: &ObjectKey| {
-            key.kind == prefix.kind && key.namespace == prefix.namespace && key.name.starts_with(&prefix.name)
-        };
-        let ours = |job: &JobState| job.owner.as_ref().is_some_and(|owner| *owner.uid == *uid);
-        let roles = ROLES.map(|role| child_job_name(&name.1, role));
-        let found = self.jobs.range(first..).take_while(move |(key, _)| below(key));
-        found.filter(move |(key, job)| roles.contains(&key.name) && ours(job)).map(|(key, _)| key)
-    }
-}
-
-impl Control {
-    pub(crate) fn put_training_job(&mut self, name: Name, object: Option<Box<TrainingJob>>) {
-        let object_key = key(Kind::TrainingJob, &name);
-        let old = self.view.training.get(&name);
-        let gone = old.map(|old| old.uid.clone());
-        let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
-        let saved = old.zip(new.as_ref()).is_some_and(|(old, new)| old.saved != new.saved);
-        match (old, &new) {
-            (Some(old), Some(new)) if old.uid == new.uid && old.version() > new.version() => return,
-            (Some(old), Some(new)) if old.uid == new.uid => {}
-            (Some(old), _) => {
-                let uid = old.uid.clone();
-                self.forget_training_job(&object_key, &uid);
-            }
-            (None, _) => {}
-        }
-        let Some(new) = new else {
-            if let Some(old) = self.view.training.remove(&name) {
-                self.mirror_waiting_of(&old.uid);
-            }
-            return;
-        };
-        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.context().leads()) {
-            self.reports.measures.extend(training_figures::status_measures(&name, old, &new));
-        }
-        let (version, uid) = (new.version(), new.uid.clone());
-        let gone = gone.filter(|gone| *gone != uid);
-        if new.facts.elastic.is_some() {
-            self.training.growth.jobs.insert(name.clone());
-        } else {
-            self.training.growth.jobs.remove(&name);
-            self.training.growth.idle.remove(&uid);
-        }
-        let rules = |view: Option<&TrainingView>| {
-            view.map(|view| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over()))
-        };
-        let store = |view: Option<&TrainingView>| view.and_then(|view| view.facts.store.clone());
-        let known = self.view.training.get(&name);
-        // A job that asks for other pods cannot restart with fewer of those that it has.
-        let asks_otherwise = known.is_some_and(|known| known.asked != new.asked);
-        let ruled_otherwise = rules(known) != rules(Some(&new));
-        let saved = saved || asks_otherwise || ruled_otherwise || store(known) != store(Some(&new));
-        self.view.training.insert(name.clone(), new);
-        self.note_shown(&name);
-        if saved {
-            self.mirror_owned_by(&uid);
-            self.touch_owned_by(&uid);
-        }
-        if ruled_otherwise {
-            // After its end, Jobs that name it are jobs like any other.
-            self.touch_jobs_below(&name.0, &uid);
-        }
-        if let Some(gone) = gone {
-            self.mirror_waiting_of(&gone);
-        }
-        self.flights.seen(&object_key, version);
-        self.touch(object_key);
-    }
-
-    /// Mirrors its Workloads: their loss at a preemption has changed.
-    pub(crate) fn mirror_owned_by(&mut self, uid: &str) {
-        let owned: Vec<Name> = self.view.workloads.owned_by(uid).map(WorkloadView::key).collect();
-        for workload in owned {
-            self.mirror(&workload);
-        }
-    }
-
-    /// Forgets a TrainingJob; objects that it owned are looked at again.
-    fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
-        self.touch_owned_by(uid);
-        self.touch_jobs_below(&object_key.namespace, uid);
-        self.note_gone_training(object_key);
-        let name = (object_key.namespace.clone(), object_key.name.clone());
-        self.training.forget_training_job(&name, uid);
-        self.reports.measures.push(training_figures::forget(&name));
-        self.remains.starts.forget(uid);
-        self.reports.told.remove(object_key);
-        self.flights.vanished(object_key);
-    }
-}
-
-impl Context<'_> {
-    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
-    /// TrainingJob need not wait for a status that is refused.
-    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
-        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
-        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
-        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
-        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
-    }
 }
 
 fn asked(job: &TrainingJob, cards: &Cards) -> Result<Vec<PodSetDigest>, String> {

@@ -5,31 +5,26 @@ use berth_api::conditions::types;
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;
 use serde_json::Value;
 
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
-use crate::controller::Control;
 use crate::event::Unlisted;
 use crate::job::unlisted_above;
 use crate::write::{Kind, ObjectKey};
 
-impl Control {
-    /// A resource cannot be listed, or can be again.
-    pub(crate) fn put_unlisted(&mut self, Unlisted { resource, kind, why }: Unlisted) {
-        let Some(kind) = kind else { return };
+impl View {
+    /// A resource cannot be listed, or can be again; true where that is news.
+    pub(crate) fn put_unlisted(&mut self, Unlisted { resource, kind, why }: Unlisted) -> bool {
+        let Some(kind) = kind else { return false };
         let entry = (kind, resource);
-        let changed = match why {
-            Some(why) => self.view.unlisted.insert(entry, why.clone()) != Some(why),
-            None => self.view.unlisted.remove(&entry).is_some(),
-        };
-        if !changed {
-            return;
+        match why {
+            Some(why) => self.unlisted.insert(entry, why.clone()) != Some(why),
+            None => self.unlisted.remove(&entry).is_some(),
         }
-        let names: Vec<Name> = self.view.workloads.values().map(WorkloadView::key).collect();
-        for name in names {
-            self.mirror(&name);
-        }
-        self.everything_dirty();
-        self.replan();
+    }
+
+    /// Whether objects of a kind, or resources that belong to them, cannot be listed.
+    pub(crate) fn is_unlisted(&self, kind: Kind) -> bool {
+        self.unlisted.keys().any(|(of, _)| *of == kind)
     }
 }
 
@@ -42,7 +37,7 @@ impl<'a> Context<'a> {
 
     /// Whether objects of a kind, or resources that belong to them, cannot be listed.
     pub(crate) fn is_unlisted(&self, kind: Kind) -> bool {
-        !self.view.unlisted.is_empty() && self.unlisted(kind).is_some()
+        self.view.is_unlisted(kind)
     }
 
     /// Whether nothing is to be decided about an object, as its kind cannot be listed.

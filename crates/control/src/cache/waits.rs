@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::WorkloadView;
 use crate::capacity::watch::{LEAVES_TIER, RECLAIMED};
-use crate::controller::after_seconds;
+use crate::moments::after_seconds;
 use crate::workload::status::{find, find_true};
 
 impl WorkloadView {

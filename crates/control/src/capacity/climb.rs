@@ -2,132 +2,48 @@
 
 use berth_api::conditions::types;
 use berth_engine::model::{PodSetSpec, Tier};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use super::climbers::PromotionCandidate;
+use super::reasons::CLIMBED_BACK;
 use super::rules::{ClimbRules, When};
-use super::watch::CLIMBED_BACK;
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{View, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::{Control, key, seconds_between};
+use crate::decision::Decision;
 use crate::deltas;
+use crate::moments::seconds_between;
 use crate::training_job::elastic::runs_since;
 use crate::workload::evict;
-use crate::workload::status::{find_true, since};
-use crate::workload::transitions::evicted_for;
-use crate::write::Kind;
+use crate::workload::evictions::evicted_for;
+use crate::workload::status::find_true;
 
-/// Pause between two looks for workloads that could return to a better tier, in milliseconds.
-const LOOK_MS: i64 = 5_000;
-
-/// A better tier that a running workload could have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Better {
-    pub(crate) tier: Tier,
-    /// Time since when the tier is seen free.
-    pub(crate) since: Timestamp,
-    /// The workload is to go there now.
-    pub(crate) now: bool,
+/// ClusterQueues whose jobs return to better tiers, with the rules for that.
+pub(crate) fn climbing(view: &View) -> Vec<(String, ClimbRules)> {
+    let rules =
+        view.claims.iter().filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)));
+    rules.collect()
 }
 
-/// A running workload that was chosen to go to a better tier.
-#[derive(Clone, Debug)]
-pub(crate) struct Climber {
-    queue: String,
-    uid: String,
-    chosen: Timestamp,
-}
-
-/// Longest time in milliseconds for a chosen workload to stop: one whose pods hang on a lost node holds up no other.
-const STOP_MS: i64 = 600_000;
-/// Time in milliseconds after its choice, and after its quota went back, from which a chosen workload will never arrive at what was free for it.
-const ARRIVAL_MS: i64 = 60_000;
-
-impl Control {
-    /// Looks, from time to time, for running workloads that could have a better tier. In each cohort tree one goes at a time, and the next one when
-    /// that has arrived: free capacity was counted for it alone.
-    pub(crate) fn climb(&mut self, now: Timestamp) {
-        if self.capacity.next_climb.is_some_and(|at| at > now) {
-            return;
-        }
-        let climbing: Vec<(String, ClimbRules)> = self
-            .view
-            .claims
-            .iter()
-            .filter_map(|(queue, claim)| Some((queue.clone(), claim.rules.tiers.as_ref()?.climb?)))
-            .collect();
-        self.capacity.next_climb = None;
-        let mut climbers = std::mem::take(&mut self.capacity.climbers);
-        climbers.retain(|climber| self.context().is_on_the_way(climber, now));
-        self.capacity.climbers = climbers;
-        for (queue, rules) in climbing {
-            self.capacity.next_climb = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
-            let mut others = self.capacity.climbers.iter();
-            if !others.any(|other| self.quota.world.are_in_one_tree(&other.queue, &queue)) {
-                self.climb_in(&queue, rules, now);
-            }
-        }
-    }
-
-    fn climb_in(&mut self, queue: &str, rules: ClimbRules, now: Timestamp) {
-        let stays = |workload: &WorkloadView| {
-            let stayed = runs_since(workload).is_some_and(|at| self.context().has_passed(at, rules.min_stay_ms, now));
-            // A pod would be deleted, and the pod in its place begins anew.
-            let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
-            stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
-        };
-        let mut candidates: Vec<(i64, Timestamp, Name, String)> = self
-            .view
-            .workloads
-            .reserving(queue)
-            .filter(|workload| stays(workload))
-            .map(|workload| {
-                (workload.priority.saturating_neg(), workload.queued_first(), workload.key(), workload.uid.clone())
-            })
-            .collect();
-        candidates.sort_unstable();
-        for (_, _, name, uid) in candidates {
-            let found = self.quota.world.better_tier(&uid);
-            let found = found.filter(|(_, flavors)| !self.capacity.stock.remembers(flavors, now)).map(|(tier, _)| tier);
-            let Some(tier) = found else {
-                self.capacity.better.remove(&uid);
-                continue;
-            };
-            let known = self.capacity.better.get(&uid).copied().filter(|known| known.tier == tier);
-            let mut better = known.unwrap_or(Better { tier, since: now, now: false });
-            let saved = rules.when == When::Anytime || self.context().saved_since(&name, better.since);
-            better.now |= saved && self.context().has_passed(better.since, rules.steady_ms, now);
-            self.capacity.better.insert(uid.clone(), better);
-            if better.now {
-                self.capacity.climbers.push(Climber { queue: queue.to_owned(), uid, chosen: now });
-                self.touch(key(Kind::Workload, &name));
-                return;
-            }
-        }
-    }
+/// Workloads of a queue that may go to a better tier, as far as they are concerned, in the order in which they are looked at.
+pub(crate) fn candidates(ctx: &Context<'_>, queue: &str, rules: ClimbRules, now: Timestamp) -> Vec<PromotionCandidate> {
+    let passed = |from: Timestamp, ms: i64| ctx.view.timeline.millis_between(from, now) >= ms;
+    let stays = |workload: &&WorkloadView| {
+        let stayed = runs_since(workload).is_some_and(|at| passed(at, rules.min_stay_ms));
+        // A pod would be deleted, and the pod in its place begins anew.
+        let returns = !workload.whole().is_some_and(|whole| whole.kind.is_pods());
+        stayed && returns && !workload.is(types::EVICTED) && evicted_for(workload, CLIMBED_BACK) < rules.max_times
+    };
+    let mut found: Vec<&WorkloadView> = ctx.view.workloads.reserving(queue).filter(stays).collect();
+    found.sort_by_key(|workload| (workload.priority.saturating_neg(), workload.queued_first(), workload.key()));
+    let candidate = |workload: &WorkloadView| PromotionCandidate {
+        name: workload.key(),
+        uid: workload.uid.clone(),
+        saved: ctx.saved_at(workload).filter(|_| rules.when == When::AfterCheckpoint),
+    };
+    found.into_iter().map(candidate).collect()
 }
 
 impl Context<'_> {
-    fn has_passed(&self, from: Timestamp, ms: i64, now: Timestamp) -> bool {
-        self.view.timeline.millis_between(from, now) >= ms
-    }
-
-    /// Whether a chosen workload may still take what was free for it.
-    fn is_on_the_way(&self, climber: &Climber, now: Timestamp) -> bool {
-        let Some(workload) = self.view.workloads.by_uid(&climber.uid) else { return false };
-        if self.has_passed(climber.chosen, STOP_MS, now) {
-            return false;
-        }
-        if !workload.is(types::EVICTED) && workload.reserved() {
-            let chosen = self.capacity.better.get(&climber.uid).is_some_and(|better| better.now);
-            return chosen && !self.has_passed(climber.chosen, ARRIVAL_MS, now);
-        }
-        let conditions = &workload.status.conditions;
-        let climbs = find_true(conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == CLIMBED_BACK);
-        let left = since(conditions, types::QUOTA_RESERVED, "False");
-        climbs && left.is_none_or(|left| !self.has_passed(left, ARRIVAL_MS, now))
-    }
-
     /// The tiers that a workload accepts, in the order in which they are tried. `told` are the tiers that it has by itself, and `pod_sets` the pod
     /// sets that the engine gets. A workload that has left for a better tier takes a tier with a remembered stock-out only where nothing else is
     /// free, though another workload may give that tier up meanwhile. The worst of several such tiers comes first, as the workload comes from there.
@@ -162,12 +78,6 @@ impl Context<'_> {
         let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();
         !flavors.is_empty()
             && flavors.iter().all(|flavor| self.capacity.stock.remembers(std::slice::from_ref(flavor), at))
-    }
-
-    /// Whether the job of a workload says that it saved a checkpoint since a moment.
-    fn saved_since(&self, name: &Name, moment: Timestamp) -> bool {
-        let saved = self.view.workloads.get(name).and_then(|workload| self.saved_at(workload));
-        saved.is_some_and(|at| at >= moment)
     }
 }
 

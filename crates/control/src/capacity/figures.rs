@@ -7,14 +7,14 @@ use berth_api::conditions::types;
 use berth_engine::model::Tier;
 use jiff::Timestamp;
 
-use super::watch::LEAVES_TIER;
+use super::reasons::LEAVES_TIER;
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::{millis_between, seconds_between};
 use crate::measure::{Measure, TierMove, TierStep};
+use crate::moments::{millis_between, seconds_between};
 use crate::training_job::elastic::{grew, runs_since};
+use crate::workload::evictions::queued_since;
 use crate::workload::status::{find, find_true, since};
-use crate::workload::transitions::queued_since;
 
 /// Reason of a departure that is not the job's own: only workers that were added to it got no nodes.
 const GROWTH_STOCK_OUT: &str = "GrowthStockOut";
@@ -98,7 +98,7 @@ impl Context<'_> {
 }
 
 /// The measures of workers that were added to a workload and got no nodes of a tier between these times.
-pub(super) fn growth_measures(
+pub(crate) fn growth_measures(
     workload: &WorkloadView,
     tier: Tier,
     (since, now): (Timestamp, Timestamp),

@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
+use super::pauses::{next_look, next_question};
+use super::reasons::STOCK_OUT;
 use super::rules::TierRules;
-use super::watch::{Rung, STOCK_OUT, next_look, next_question, rungs};
+use super::tier_assignment::TierAssignment;
+use super::tier_assignments::tier_assignments;
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key, seconds_between};
+use crate::decision::{Decision, Draft};
+use crate::moments::{after, seconds_between};
 use crate::workload::evict;
-use crate::write::{Kind, Purpose, Question, StuckPod};
+use crate::write::{Kind, Purpose, Question, StuckPod, key};
 
 /// A pod that no node takes.
 struct Stuck<'a> {
@@ -21,7 +24,7 @@ struct Stuck<'a> {
     since: Timestamp,
     /// The scheduler's message.
     words: &'a str,
-    rung: &'a Rung,
+    assignment: &'a TierAssignment,
 }
 
 /// Watches a workload of pods that was admitted at that time.
@@ -32,14 +35,16 @@ pub(super) fn decide(
     admitted: Timestamp,
     now: Timestamp,
 ) -> Decision {
-    let rungs = rungs(ctx, workload);
-    let Some(patience) = rungs.iter().map(|rung| rules.patience_ms(rung.tier)).min() else { return Decision::Done };
+    let assignments = tier_assignments(ctx, workload);
+    let Some(patience) = assignments.iter().map(|assignment| rules.patience_ms(assignment.tier)).min() else {
+        return Decision::Done;
+    };
     let signals = rules.signals;
     if !(signals.unschedulable || signals.scale_up_failed) || is_up(ctx, workload) {
         return Decision::Done;
     }
-    let stuck = stuck_of(ctx, workload, &rungs, admitted);
-    let due = |one: &Stuck<'_>| ctx.view.timeline.after(one.since, rules.patience_ms(one.rung.tier));
+    let stuck = stuck_of(ctx, workload, &assignments, admitted);
+    let due = |one: &Stuck<'_>| ctx.view.timeline.after(one.since, rules.patience_ms(one.assignment.tier));
     if let Some(late) = stuck.values().find(|one| signals.unschedulable && due(one) <= now) {
         return leave(workload, late, late.words, now);
     }
@@ -56,7 +61,7 @@ pub(super) fn decide(
     let pause = next_look(now, patience).max(ctx.view.timeline.after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));
-        next_question(asked, rules.patience_ms(one.rung.tier))
+        next_question(asked, rules.patience_ms(one.assignment.tier))
     });
     let ask = ask.min();
     if ask.is_some_and(|at| at <= now) {
@@ -75,16 +80,16 @@ pub(super) fn decide(
 fn stuck_of<'a>(
     ctx: &'a Context<'a>,
     workload: &WorkloadView,
-    rungs: &'a [Rung],
+    assignments: &'a [TierAssignment],
     admitted: Timestamp,
 ) -> BTreeMap<&'a str, Stuck<'a>> {
     let mut stuck: BTreeMap<&str, Stuck<'_>> = BTreeMap::new();
     for pod in pods_of(ctx, workload) {
         let Some(words) = pod.unschedulable.as_deref().filter(|_| pod.runs() && !pod.bound) else { continue };
-        let Some(rung) = rungs.iter().find(|rung| rung.pod_set == pod.role()) else { continue };
+        let Some(assignment) = assignments.iter().find(|assignment| assignment.pod_set == pod.role()) else { continue };
         let since = Timestamp::from_second(pod.created).unwrap_or(admitted).max(admitted);
         if stuck.get(pod.role()).is_none_or(|known| since < known.since) {
-            stuck.insert(pod.role(), Stuck { pod, since, words, rung });
+            stuck.insert(pod.role(), Stuck { pod, since, words, assignment });
         }
     }
     stuck
@@ -99,14 +104,14 @@ pub(super) fn late(
     let Some(rules) = ctx.tier_rules(workload).filter(|rules| rules.signals.unschedulable) else {
         return BTreeSet::new();
     };
-    let rungs = rungs(ctx, workload);
-    let stuck = stuck_of(ctx, workload, &rungs, admitted);
-    let late = stuck.values().filter(|one| after(one.since, rules.patience_ms(one.rung.tier)) <= evicted);
-    late.map(|one| one.rung.pod_set.clone()).collect()
+    let assignments = tier_assignments(ctx, workload);
+    let stuck = stuck_of(ctx, workload, &assignments, admitted);
+    let late = stuck.values().filter(|one| after(one.since, rules.patience_ms(one.assignment.tier)) <= evicted);
+    late.map(|one| one.assignment.pod_set.clone()).collect()
 }
 
 fn leave(workload: &WorkloadView, stuck: &Stuck<'_>, words: &str, now: Timestamp) -> Decision {
-    let message = format!("{}: {words}", stuck.rung.had_no_nodes(seconds_between(stuck.since, now)));
+    let message = format!("{}: {words}", stuck.assignment.had_no_nodes(seconds_between(stuck.since, now)));
     Decision::write(evict(workload, now, (STOCK_OUT, ""), &message))
 }
 

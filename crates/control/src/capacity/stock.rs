@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::rules::Backoff;
-use crate::controller::{after, millis};
 use crate::deltas::quantity;
+use crate::moments::{after, millis};
 use crate::workload::status::seconds;
 
 /// Most stock-outs in a status.

@@ -2,111 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::CapacityTier;
-use berth_api::conditions::{own_reasons, reasons};
-use berth_engine::model::{Shape, Tier};
 use berth_jobs::JobState;
 use jiff::Timestamp;
 
 use crate::cache::{Name, WorkloadView};
-use crate::capacity::figures::growth_measures;
+use crate::capacity::ladder::{Answer, Lack, Pods};
+use crate::capacity::pauses::{PAUSE_MS, next_look, next_question};
+pub(crate) use crate::capacity::reasons::{LEAVES_TIER, RECLAIMED, STOCK_OUT, returns_at_once};
 use crate::capacity::rules::{Backoff, TierRules};
-use crate::capacity::{Answer, Lack, Pods};
+use crate::capacity::tier_assignment::TierAssignment;
+use crate::capacity::tier_assignments::tier_assignments;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, after_seconds, key, seconds_between};
-use crate::deltas::strip_capacity;
+use crate::decision::{Decision, Draft};
+use crate::moments::{after_seconds, seconds_between};
 use crate::timeline::Timeline;
 use crate::training_job::restarts::told_from;
 use crate::workload::evict;
-use crate::write::{Kind, ObjectKey, Purpose, Question, StuckPod};
-
-/// Reason of the eviction of a workload whose capacity never turned up.
-pub(crate) const STOCK_OUT: &str = own_reasons::STOCK_OUT;
-/// Reason of the eviction of a workload that lost nodes and gets no others.
-pub(crate) const RECLAIMED: &str = own_reasons::CAPACITY_RECLAIMED;
-
-/// Reason of the eviction of a workload whose job asks for other pods than those for which it holds quota.
-pub(crate) const SPEC_CHANGED: &str = own_reasons::SPEC_CHANGED;
-/// Reason of the eviction of a workload that goes to a better tier.
-pub(crate) const CLIMBED_BACK: &str = own_reasons::CLIMBED_BACK;
-/// Reasons of evictions by which a workload leaves its tier.
-pub(crate) const LEAVES_TIER: [&str; 3] = [STOCK_OUT, RECLAIMED, CLIMBED_BACK];
-
-/// Whether a workload that was evicted for a reason is back in its queue as soon as it has stopped.
-pub(crate) fn returns_at_once(reason: &str) -> bool {
-    matches!(reason, reasons::PREEMPTED | reasons::NODE_FAILURES | SPEC_CHANGED | own_reasons::INVALID_ADMISSION)
-        || LEAVES_TIER.contains(&reason)
-}
-
-/// Shortest and longest pause between two looks at pods, in milliseconds.
-const PAUSE_MS: (i64, i64) = (5_000, 30_000);
-
-/// Time of the next look at pods without a fault of capacity: after the patience of the tier, within bounds.
-pub(super) fn next_look(last: Timestamp, patience_ms: i64) -> Timestamp {
-    after(last, patience_ms.clamp(PAUSE_MS.0, PAUSE_MS.1))
-}
-
-/// Time of the next question to autoscalers: after an eighth of the patience, within the same bounds.
-pub(super) fn next_question(last: Timestamp, patience_ms: i64) -> Timestamp {
-    next_look(last, patience_ms / 8)
-}
-
-/// Tier assignment of a pod set: one flavor that it was given, with its tier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rung {
-    pub(crate) pod_set: String,
-    pub(crate) flavor: String,
-    pub(crate) tier: Tier,
-    pub(crate) shape: Shape,
-    pub(crate) pods: i64,
-}
-
-impl Rung {
-    /// Flavor and tier in a message.
-    pub(super) fn name(&self) -> String {
-        format!("flavor {} ({} capacity)", self.flavor, self.tier)
-    }
-
-    /// Message about a tier that is left because its nodes did not turn up.
-    pub(super) fn had_no_nodes(&self, waited: i64) -> String {
-        format!("{} had no nodes for all {} pods within {waited}s", self.name(), self.pods)
-    }
-}
-
-/// Tier assignments of a workload: the flavors with a tier that it holds, each once per pod set.
-pub(crate) fn rungs(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<Rung> {
-    let mut rungs = Vec::new();
-    for assignment in workload.given() {
-        let name = assignment.effective_name();
-        let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
-        let mut set = set.clone();
-        if ctx.overrides_selectors(workload) {
-            strip_capacity(&mut set);
-        }
-        let flavors: BTreeSet<&String> = assignment.flavors.values().collect();
-        for flavor in flavors {
-            let Some(tier) = ctx.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
-            rungs.push(Rung {
-                pod_set: name.to_owned(),
-                flavor: flavor.clone(),
-                tier,
-                shape: Shape::of(&set),
-                // The count of an elastic job may have gone down since.
-                pods: assignment.count.map_or(set.count, |count| i64::from(count).min(set.count)),
-            });
-        }
-    }
-    rungs
-}
-
-impl Context<'_> {
-    /// The tier of a flavor.
-    pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
-        let labels = self.view.flavors.get(flavor)?.metadata.labels.as_ref()?;
-        labels.get(berth_api::labels::CAPACITY_TIER)?.parse().ok()
-    }
-}
+use crate::write::{Kind, Purpose, Question, StuckPod, key};
 
 /// Lack of pods of a started workload, with the time since when as far as that was seen; `None` where none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.
@@ -134,7 +46,7 @@ pub(super) fn lost_at(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Time
 /// State of the pods that a started workload lacks.
 struct Look<'a> {
     lack: Option<Lack>,
-    rungs: Vec<Rung>,
+    assignments: Vec<TierAssignment>,
     rules: &'a TierRules,
     since: Timestamp,
     last: Option<&'a Answer>,
@@ -146,43 +58,43 @@ impl<'a> Look<'a> {
     fn at(ctx: &'a Context<'a>, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = ctx.tier_rules(workload)?;
         let lack = lacking(ctx, workload)?;
-        let rungs = rungs(ctx, workload);
-        if rungs.is_empty() {
+        let assignments = tier_assignments(ctx, workload);
+        if assignments.is_empty() {
             return None;
         }
         let since = lack.map_or(admitted, |lack| lack.since.max(admitted));
         let since = ctx.added_to(workload).map_or(since, |added| added.since.max(since));
         let last = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= since);
-        Some(Self { lack, rungs, rules, since, last, timeline: &ctx.view.timeline })
+        Some(Self { lack, assignments, rules, since, last, timeline: &ctx.view.timeline })
     }
 
     /// Time at which the patience with the tier is over.
-    fn due(&self, rung: &Rung) -> Timestamp {
-        self.timeline.after(self.since, self.rules.patience_ms(rung.tier))
+    fn due(&self, assignment: &TierAssignment) -> Timestamp {
+        self.timeline.after(self.since, self.rules.patience_ms(assignment.tier))
     }
 
     /// Whether a pod of this assignment has lacked a node for longer than there is patience with its tier.
-    fn is_late(&self, rung: &Rung) -> bool {
-        self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(rung))
+    fn is_late(&self, assignment: &TierAssignment) -> bool {
+        self.rules.signals.unschedulable && self.last.is_some_and(|answer| answer.at >= self.due(assignment))
     }
 
     /// Pods that get no node, with the tier assignment of their pod set.
-    fn nowhere(&self) -> impl Iterator<Item = (&Rung, &'a StuckPod)> {
-        let place = |pod: &StuckPod| self.rungs.iter().find(|rung| rung.pod_set == pod.pod_set);
+    fn nowhere(&self) -> impl Iterator<Item = (&TierAssignment, &'a StuckPod)> {
+        let place = |pod: &StuckPod| self.assignments.iter().find(|assignment| assignment.pod_set == pod.pod_set);
         self.last.into_iter().flat_map(|answer| &answer.stuck).filter_map(move |pod| Some((place(pod)?, pod)))
     }
 
     /// The first pod that is known to get no node, with the tier assignment of its pod set.
-    fn stuck(&self) -> Option<(&Rung, &'a StuckPod)> {
+    fn stuck(&self) -> Option<(&TierAssignment, &'a StuckPod)> {
         let fails = self.rules.signals.scale_up_failed;
-        self.nowhere().find(|(rung, pod)| (fails && pod.refused.is_some()) || self.is_late(rung))
+        self.nowhere().find(|(assignment, pod)| (fails && pod.refused.is_some()) || self.is_late(assignment))
     }
 
     /// Time of the next question about its pods.
     fn next(&self) -> Option<Timestamp> {
         let asked = self.last.map(|answer| answer.at);
-        let next = |rung: &Rung| {
-            let (due, patience) = (self.due(rung), self.rules.patience_ms(rung.tier));
+        let next = |assignment: &TierAssignment| {
+            let (due, patience) = (self.due(assignment), self.rules.patience_ms(assignment.tier));
             match asked {
                 // The cause is no lack of capacity: an image, a volume, a slow start, or the pause that the job controller makes before it replaces a
                 // pod.
@@ -194,7 +106,7 @@ impl<'a> Look<'a> {
                 _ => due,
             }
         };
-        self.rungs.iter().map(next).min()
+        self.assignments.iter().map(next).min()
     }
 }
 
@@ -208,8 +120,8 @@ pub(super) fn late(
         return super::pods::late(ctx, workload, (admitted, evicted));
     }
     let look = Look::at(ctx, workload, admitted);
-    let late = look.iter().flat_map(|look| look.nowhere().filter(|(rung, _)| look.is_late(rung)));
-    late.map(|(rung, _)| rung.pod_set.clone()).collect()
+    let late = look.iter().flat_map(|look| look.nowhere().filter(|(assignment, _)| look.is_late(assignment)));
+    late.map(|(assignment, _)| assignment.pod_set.clone()).collect()
 }
 
 /// Watches a workload whose run began at that time.
@@ -223,7 +135,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
     }
     // Where nothing is lacking, the job's next change brings the decision back.
     let Some(look) = Look::at(ctx, workload, begun) else { return Decision::Done };
-    let Some((rung, pod)) = look.stuck() else {
+    let Some((assignment, pod)) = look.stuck() else {
         if let Some(next) = look.next().filter(|next| *next > now) {
             return Decision::Wait(next);
         }
@@ -233,48 +145,30 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, begun: Timestam
         // The other workers train on: the TrainingJob gives up those that were added.
         return Decision::Done;
     }
-    leave(workload, (rung, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
+    leave(workload, (assignment, pod), (look.lack.is_some_and(|lack| lack.had), look.since), now)
 }
 
 /// Why workers that were added to a TrainingJob are given up again: no node takes them.
 pub(crate) fn no_nodes_for_added(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     ctx.added_to(workload)?;
     let look = Look::at(ctx, workload, told_from(workload)?)?;
-    let (rung, pod) = look.stuck()?;
+    let (assignment, pod) = look.stuck()?;
     let waited = seconds_between(look.since, look.last?.at);
-    Some(in_words(rung.had_no_nodes(waited), pod))
+    Some(in_words(assignment.had_no_nodes(waited), pod))
 }
 
-impl Control {
-    /// Takes an answer about the pods of a workload. Workers that were added to a TrainingJob and get no nodes are a stock-out, although nothing is
-    /// evicted for it.
-    pub(crate) fn note_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
-        let name = (object.namespace.clone(), object.name.clone());
-        let known = self.context().growth_without_nodes(&name).is_some();
-        let Some(workload) = self.view.workloads.get(&name) else { return };
-        self.capacity.answers.insert(workload.uid.clone(), Answer { at: now, stuck });
-        let Some((rung, since, backoff)) = self.context().growth_without_nodes(&name) else { return };
-        if let (false, Some(workload)) = (known, self.view.workloads.get(&name)) {
-            self.reports.measures.extend(growth_measures(workload, rung.tier, (since, now)));
-        }
-        self.book_stock_out(rung, (since, now), backoff, now);
-    }
-}
-
-impl Context<'_> {
-    /// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
-    /// since when they lack them, and the back-off.
-    fn growth_without_nodes(&self, name: &Name) -> Option<(Rung, Timestamp, Backoff)> {
-        let workload = self.view.workloads.get(name)?;
-        let added = self.added_to(workload).filter(|added| added.keeps().is_some())?;
-        let look = Look::at(self, workload, told_from(workload)?)?;
-        Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
-    }
+/// Tier assignment of workers that were added to a TrainingJob and get no nodes, as far as the last answer about its pods shows; with the time
+/// since when they lack them, and the back-off.
+pub(crate) fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssignment, Timestamp, Backoff)> {
+    let workload = ctx.view.workloads.get(name)?;
+    let added = ctx.added_to(workload).filter(|added| added.keeps().is_some())?;
+    let look = Look::at(ctx, workload, told_from(workload)?)?;
+    Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
 }
 
 /// Asks which pods no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::FindStuckPods { pods: ctx.pods_of(workload) };
+    let question = Question::FindStuckPods { pods: ctx.training.children.pods_of(workload) };
     Decision::write(Draft::ask(Purpose::FindStuckPods, key(Kind::Workload, &workload.key()), question))
 }
 
@@ -291,8 +185,8 @@ pub(crate) fn at_timeout(
 ) -> Option<Decision> {
     let signals = ctx.tier_rules(workload)?.signals;
     let lack = lacking(ctx, workload)?;
-    let rungs = rungs(ctx, workload);
-    if rungs.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
+    let assignments = tier_assignments(ctx, workload);
+    if assignments.is_empty() || !(signals.unschedulable || signals.scale_up_failed) {
         return None;
     }
     let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
@@ -300,7 +194,9 @@ pub(crate) fn at_timeout(
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(ctx, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
-    let found = stuck.filter_map(|pod| Some((rungs.iter().find(|rung| rung.pod_set == pod.pod_set)?, pod))).next()?;
+    let found = stuck
+        .filter_map(|pod| Some((assignments.iter().find(|assignment| assignment.pod_set == pod.pod_set)?, pod)))
+        .next()?;
     Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
 }
 
@@ -328,8 +224,8 @@ pub(crate) fn lacks_unwatched(ctx: &Context<'_>, workload: &WorkloadView) -> Opt
 /// Pod sets with a tier, whose patience is limited.
 fn watched_sets(ctx: &Context<'_>, workload: &WorkloadView) -> BTreeSet<String> {
     let rules = ctx.tier_rules(workload).filter(|rules| rules.signals.unschedulable);
-    let rungs = rules.map(|_| rungs(ctx, workload)).unwrap_or_default();
-    rungs.into_iter().map(|rung| rung.pod_set).collect()
+    let assignments = rules.map(|_| tier_assignments(ctx, workload)).unwrap_or_default();
+    assignments.into_iter().map(|assignment| assignment.pod_set).collect()
 }
 
 /// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first one for which the capacity fallback would
@@ -354,14 +250,14 @@ pub(crate) fn leave_unwatched(
 /// Leaves a tier where that pod gets no node; `had` is true if all pods had nodes before.
 fn leave(
     workload: &WorkloadView,
-    (rung, pod): (&Rung, &StuckPod),
+    (assignment, pod): (&TierAssignment, &StuckPod),
     (had, since): (bool, Timestamp),
     now: Timestamp,
 ) -> Decision {
     let waited = seconds_between(since, now);
     let (reason, message) = match had {
-        false => (STOCK_OUT, rung.had_no_nodes(waited)),
-        true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", rung.name())),
+        false => (STOCK_OUT, assignment.had_no_nodes(waited)),
+        true => (RECLAIMED, format!("{} took nodes back and had no others within {waited}s", assignment.name())),
     };
     Decision::write(evict(workload, now, (reason, ""), &in_words(message, pod)))
 }

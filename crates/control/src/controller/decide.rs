@@ -13,7 +13,7 @@ use crate::training_job::stored;
 use crate::workload;
 use jiff::Timestamp;
 
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::write::{Kind, ObjectKey};
 
 /// The next step for an object.

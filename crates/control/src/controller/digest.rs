@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::Control;
 use crate::write::{Kind, ObjectKey};
 
 /// Objects of one kind: fields by name.
@@ -35,37 +34,32 @@ fn names<'a>(workloads: impl Iterator<Item = &'a WorkloadView>) -> Vec<String> {
     names
 }
 
-impl Control {
+impl Context<'_> {
     /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
     /// accounting. Costs all objects that are known.
-    #[must_use]
-    pub fn recompute(&self) -> Value {
-        let mut objects = self.context().jobs_and_pods();
-        objects.insert("ClusterQueue", self.context().cluster_queue_digests());
-        objects.insert("Cohort", self.context().cohort_digests());
-        objects.insert("LocalQueue", self.context().local_queue_digests());
+    pub(crate) fn recompute(&self) -> Value {
+        let mut objects = self.jobs_and_pods();
+        objects.insert("ClusterQueue", self.cluster_queue_digests());
+        objects.insert("Cohort", self.cohort_digests());
+        objects.insert("LocalQueue", self.local_queue_digests());
         let workloads: BTreeSet<Name> = self.view.workloads.keys().collect();
         let workloads = workloads.iter().filter_map(|name| self.view.workloads.get(name));
-        objects
-            .insert("Workload", workloads.map(|one| (path(&one.key()), self.context().workload_digest(one))).collect());
-        objects.extend(self.context().others());
+        objects.insert("Workload", workloads.map(|one| (path(&one.key()), self.workload_digest(one))).collect());
+        objects.extend(self.others());
         json!({"objects": objects, "problems": berth_engine::check(&self.quota.world)})
     }
 
     /// Quota that queues and cohorts hold, and the number of Workloads, with the `problems` of the accounting: little of [`Self::recompute`], which
     /// makes an object of each job, pod and Workload.
-    #[must_use]
-    pub fn held(&self) -> Value {
+    pub(crate) fn held(&self) -> Value {
         json!({
-            "ClusterQueue": self.context().cluster_queue_digests(),
-            "Cohort": self.context().cohort_digests(),
+            "ClusterQueue": self.cluster_queue_digests(),
+            "Cohort": self.cohort_digests(),
             "workloads": self.view.workloads.values().count(),
             "problems": berth_engine::check(&self.quota.world),
         })
     }
-}
 
-impl Context<'_> {
     /// Usage and quota by flavor and resource; a cell without either is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.quota.world.snapshot(name, is_queue).into_iter();

@@ -1,30 +1,47 @@
-//! Outcomes of writes: the effect of each answer on plans, and on the next try.
+//! Effects of the outcome of a write on plans and on the next try, and of looks from time to time.
 
+use berth_api::conditions::types;
+use berth_engine::model::Delta;
 use jiff::Timestamp;
 
-use crate::controller::Control;
-use crate::controller::flight::Flight;
+use crate::cache::pods::group_uid;
+use crate::cache::{Name, WorkloadView};
+use crate::capacity::figures::growth_measures;
+use crate::capacity::watch::growth_without_nodes;
+use crate::capacity::{StockOuts, climb, reclaim};
+use crate::controller::{Control, planning};
+use crate::job::left;
 use crate::measure::Measure;
-use crate::write::{Kind, ObjectKey, Outcome, Purpose, WriteId};
+use crate::overruns;
+use crate::pod::let_in;
+use crate::state::flight::Flight;
+use crate::training_job::growth::GrowthCandidate;
+use crate::training_job::{elastic, nodes, training_figures};
+use crate::workload::transitions;
+use crate::write::{Checkpoint, CheckpointPlace, Kind, ObjectKey, Outcome, Purpose, StuckPod, WriteId, key};
 
 impl Control {
     /// Takes the outcome of a write.
     pub fn outcome(&mut self, id: WriteId, outcome: Outcome, now: Timestamp) {
         let Some((object, flight)) = self.flights.land(id) else { return };
-        self.touch_related(&object);
+        self.work.touch_related(&self.view, &object);
         let (origin, purpose) = (flight.origin.clone(), flight.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
             // A TrainingJob sees only the Jobs among the objects that it creates.
-            self.touch(origin.clone());
+            self.work.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
             // An object that does not exist cannot name the object that it was made for.
-            self.touch(origin.clone());
+            self.work.touch(origin.clone());
         }
         self.take_outcome(object.clone(), flight, outcome, now);
-        self.retry_within_grace(&object, purpose);
+        self.mirror_stale();
+        // The request to save ends with the grace period at the latest, and so does its back-off.
+        if let Some(end) = self.context().end_of_grace(&object, purpose) {
+            self.flights.not_beyond(&object, end);
+        }
         if let Some(until) = self.flights.backing_off(&object, now).filter(|_| origin != object) {
-            self.wait(origin, until);
+            self.work.add_at(origin, until);
         }
         if object.kind == Kind::Workload {
             // The watch may have shown the result before the answer came.
@@ -33,32 +50,50 @@ impl Control {
     }
 
     fn take_outcome(&mut self, object: ObjectKey, flight: Flight, outcome: Outcome, now: Timestamp) {
-        self.note_saving(&object, &flight, &outcome, now);
-        if matches!(outcome, Outcome::Applied { .. } | Outcome::Gone) {
-            self.note_sent_off(&flight.origin, &object);
+        if let Some(job) = self.training.note_outcome(&self.view, &object, &flight, &outcome, now) {
+            self.work.touch(job);
+        }
+        let is_gone = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone);
+        if is_gone && self.remains.note_sent_off(&self.view, &flight.origin, &object) {
+            self.work.touch(flight.origin.clone());
         }
         if flight.purpose.is_coalesced() && !matches!(outcome, Outcome::Applied { .. }) {
-            self.reports.untold.insert(object.clone());
+            self.work.touch_status(object.clone());
         }
         match outcome {
             Outcome::Applied { resource_version } => self.take_success(object, flight, &resource_version, now),
-            Outcome::Checkpoints(found) => self.note_look(&object, flight.place.as_deref(), found, now),
+            Outcome::Checkpoints(found) => self.take_listing(&object, flight.place.as_deref(), found, now),
             Outcome::Stuck(stuck) => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.note_stuck(&object, stuck, now);
+                self.take_stuck(&object, stuck, now);
             }
             Outcome::Left(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.note_left(&object, pods, now);
+                let pods = left::without_job(&self.context(), &object, pods);
+                if let Some(uid) = self.view.uid_of(&object) {
+                    self.remains.note_left(uid, pods, now);
+                    self.work.touch(object);
+                }
             }
             Outcome::Object(text) => {
                 self.flights.succeeded(&object, &flight.origin);
                 self.note_read(&object, &text, now);
             }
-            Outcome::Nodes(nodes) => self.note_nodes(&object, nodes, now),
+            Outcome::Nodes(nodes) => {
+                self.flights.succeeded(&object, &object);
+                let name = (object.namespace.clone(), object.name.clone());
+                let counted = nodes::counted(&self.context(), &name, nodes, now);
+                if let Some(view) = self.view.training.get_mut(&name) {
+                    view.counted = counted;
+                    self.work.touch(object);
+                }
+            }
             Outcome::OnNode(pods) => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.note_on_node(&object.name, &pods, now);
+                let lost = reclaim::lost_with(&self.context(), &pods);
+                for workload in self.capacity.reclaims.note_pods(&object.name, lost, now) {
+                    self.work.touch(key(Kind::Workload, &workload));
+                }
             }
             Outcome::Conflict => self.take_conflict(object, &flight, now),
             Outcome::AlreadyExists => {
@@ -68,13 +103,13 @@ impl Control {
             }
             Outcome::Gone if object.kind == Kind::JobPod => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.forget_job_pod(&(object.namespace, object.name));
+                self.pod_change().forget_job_pod(&(object.namespace, object.name));
             }
             Outcome::Gone => {
                 self.flights.succeeded(&object, &flight.origin);
-                self.drop_plan(&object);
+                self.quota.drop_plan(&self.view, &object);
                 let until = self.flights.failed(&object, now, 0);
-                self.wait(object, until);
+                self.work.add_at(object, until);
             }
             Outcome::Refused(text) => self.take_refusal(object, &flight, &text, now),
             Outcome::Busy(after) => {
@@ -83,62 +118,109 @@ impl Control {
                     true => self.flights.pause(&object, now, after),
                     false => self.flights.failed(&object, now, after),
                 };
-                self.wait(object, until);
+                self.work.add_at(object, until);
             }
             // The same decision is made again: its precondition closes the question. Where it is not, see `strays`.
             Outcome::Unknown(text) => {
-                self.doubt(&object, &flight, now);
+                self.flights.doubt(&self.view, &object, &flight, now);
                 self.note_unanswered(&object, flight.purpose, &text);
                 let until = self.flights.failed(&object, now, 0);
-                self.wait(object, until);
+                self.work.add_at(object, until);
             }
             Outcome::NotSent => {
                 self.drop_settled_plan(&object);
                 let until = self.flights.failed(&object, now, 500);
-                self.wait(object, until);
+                self.work.add_at(object, until);
             }
         }
+    }
+
+    /// Takes an answer about the pods of a workload. Workers that were added to a TrainingJob and get no nodes are a stock-out, although nothing is
+    /// evicted for it.
+    fn take_stuck(&mut self, object: &ObjectKey, stuck: Vec<StuckPod>, now: Timestamp) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let known = growth_without_nodes(&self.context(), &name).is_some();
+        let Some(workload) = self.view.workloads.get(&name) else { return };
+        self.capacity.note_answer(&workload.uid, stuck, now);
+        let Some((assignment, since, backoff)) = growth_without_nodes(&self.context(), &name) else { return };
+        if !known {
+            self.reports.measures.extend(growth_measures(workload, assignment.tier, (since, now)));
+        }
+        let lost = StockOuts { assignments: vec![assignment], times: (since, now), backoff };
+        let news = self.capacity.note_stock_out(lost);
+        self.quota_rules().pass_on_stock(news, now);
+    }
+
+    /// Takes over a listing of checkpoints.
+    fn take_listing(
+        &mut self,
+        object: &ObjectKey,
+        place: Option<&CheckpointPlace>,
+        found: Result<Vec<Checkpoint>, String>,
+        now: Timestamp,
+    ) {
+        self.flights.succeeded(object, object);
+        let name = (object.namespace.clone(), object.name.clone());
+        let news = self.training.saving.note_listing(&self.view, &name, place, found, now);
+        let Some((job, news)) = self.view.training.get(&name).zip(news) else { return };
+        if news.fresh > 0 {
+            self.reports.measures.push(training_figures::saved(&name, &job.status, news.fresh));
+        }
+        if news.changed {
+            let uid = job.uid.clone();
+            self.work.mirror_owned_by(&self.view, &uid);
+        }
+        self.work.touch(key(Kind::TrainingJob, &name));
     }
 
     fn take_success(&mut self, object: ObjectKey, flight: Flight, resource_version: &str, now: Timestamp) {
         self.flights.succeeded(&object, &flight.origin);
         if self.quota.plans.made() {
-            self.work.plan_again();
+            self.quota.plan_again();
         }
         self.note_done(&object, &flight, now);
         self.reports.notices.extend(flight.notices);
         let written = resource_version.parse().unwrap_or_default();
         let version = if flight.purpose.withdraws() { u64::MAX } else { written };
-        if version > self.context().seen_version(&object) && !flight.vanished {
+        if version > self.view.seen_version(&object) && !flight.vanished {
             self.flights.expect(object, version);
         }
     }
 
     /// Effects of a write that was made, beside those that the watch will show.
     fn note_done(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.context().uid_of(object)) {
+        if let (true, Some(uid)) = (flight.owned_first && !flight.vanished, self.view.uid_of(object)) {
             self.remains.note_rid_of_pods(uid);
         }
-        self.note_sent_job_pod(object, flight.purpose, now);
+        self.pod_change().note_sent_job_pod(object, flight.purpose, now);
         match flight.purpose {
             Purpose::ProbePods => {
-                if let Some(uid) = self.context().uid_of(object) {
+                if let Some(uid) = self.view.uid_of(object) {
                     self.remains.note_pods_gone(uid);
                 }
             }
-            Purpose::ProbeSurplus => self.note_shrunk(object, now),
+            Purpose::ProbeSurplus => {
+                let name = (object.namespace.clone(), object.name.clone());
+                self.training.growth.note_shrunk(&self.view, &name, now);
+            }
             Purpose::SetReclaimable => {
-                if let Some(uid) = self.context().uid_of(&flight.origin) {
+                if let Some(uid) = self.view.uid_of(&flight.origin) {
                     self.reports.ration.forget_ended(&uid);
                 }
             }
-            Purpose::CreateWorkload => self.note_creation(&flight.origin, now),
-            Purpose::PrepareTraining => self.prepared(&flight.origin, object.clone()),
+            Purpose::CreateWorkload => {
+                self.reports.measures.extend(transitions::creation(&self.context(), &flight.origin, now));
+            }
+            Purpose::PrepareTraining => {
+                if let Some(uid) = self.view.uid_of(&flight.origin) {
+                    self.training.note_prepared(uid, object.clone());
+                }
+            }
             Purpose::ReserveQuota => {
                 self.flights.forget_refused_reservation(object);
-                if let Some(uid) = self.context().uid_of(object) {
+                if let Some(uid) = self.view.uid_of(object) {
                     self.quota.plans.remove(&uid);
-                    self.work.plan_again();
+                    self.quota.plan_again();
                 }
             }
             _ => {}
@@ -148,13 +230,13 @@ impl Control {
     /// Another writer has changed the object meanwhile, or it is there already.
     fn take_conflict(&mut self, object: ObjectKey, flight: &Flight, now: Timestamp) {
         let until = self.flights.failed(&object, now, 0);
-        self.wait(object.clone(), until);
+        self.work.add_at(object.clone(), until);
         // Our own earlier write of unknown outcome may be in the way: the quota of a reservation stays charged until the newer version is seen.
-        if flight.based_on > 0 && self.context().seen_version(&object) <= flight.based_on {
+        if flight.based_on > 0 && self.view.seen_version(&object) <= flight.based_on {
             let until = self.flights.suspect(object.clone(), flight.based_on, now);
-            self.wait(object, until);
+            self.work.add_at(object, until);
         } else if flight.purpose == Purpose::ReserveQuota {
-            self.drop_plan(&object);
+            self.quota.drop_plan(&self.view, &object);
         }
     }
 
@@ -166,10 +248,16 @@ impl Control {
             by: 1,
         });
         self.drop_settled_plan(&object);
-        self.note_refused_eviction(&object, flight.purpose);
+        if let Some(uid) = self.view.uid_of(&object).filter(|_| flight.purpose == Purpose::Evict)
+            && self.quota.plans.evicts(&uid)
+        {
+            // The next plan reports at the preemptor that the eviction of its victim was refused.
+            self.quota.plan_again();
+            self.quota.plans.refuse_eviction(uid);
+        }
         if flight.purpose == Purpose::ReserveQuota {
             let until = self.flights.refused_reservation(&object, now);
-            self.wait(object.clone(), until);
+            self.work.add_at(object.clone(), until);
         }
         let until = self.flights.failed(&object, now, 5_000);
         let absent = flight.purpose.makes_anew();
@@ -177,9 +265,9 @@ impl Control {
             self.flights.refused(&flight.origin, &object, text);
         }
         let absent = absent || flight.purpose == Purpose::CreateWorkload;
-        self.refused(if absent { &flight.origin } else { &object }, absent, text);
-        self.tell_job_of(&object, "refused a change by Berth", text);
-        self.wait(object, until);
+        self.reports.refused(&self.view, if absent { &flight.origin } else { &object }, absent, text);
+        self.reports.tell_job_of(&self.view, &object, "refused a change by Berth", text);
+        self.work.add_at(object, until);
     }
 
     /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. An object of ours, whose creation was answered
@@ -188,39 +276,201 @@ impl Control {
         let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
         if asks && self.flights.keeps_failing(object, now) {
             self.flights.refused(&flight.origin, object, "exists and is somebody else's: delete it");
-            self.touch(flight.origin.clone());
+            self.work.touch(flight.origin.clone());
         }
     }
 
     /// No answer shows the outcome of a write. Where that goes on with a planned admission, no other workload waits for it any longer, and its user
     /// gets an event.
     fn note_unanswered(&mut self, object: &ObjectKey, purpose: Purpose, text: &str) {
-        let Some(uid) = self.context().uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
+        let Some(uid) = self.view.uid_of(object).filter(|_| purpose == Purpose::ReserveQuota) else { return };
         if self.quota.plans.unanswered(&uid) {
-            self.work.plan_again();
+            self.quota.plan_again();
             let what = "does not say whether it has made a change by Berth";
-            self.tell_of_write(object, false, what, text);
-            self.tell_job_of(object, what, text);
+            self.reports.tell_of_write(&self.view, object, false, what, text);
+            self.reports.tell_job_of(&self.view, object, what, text);
         }
     }
 
-    /// Notes an object that the present run of a TrainingJob has.
-    fn prepared(&mut self, origin: &ObjectKey, object: ObjectKey) {
-        if let Some(uid) = self.context().uid_of(origin) {
-            self.training.prepared.entry(uid).or_default().insert(object);
-        }
-    }
-
-    /// As [`Control::drop_plan`], unless an earlier try may still be applied: its reservation stays charged until that is known.
+    /// Drops a planned admission that will not be written, unless an earlier try may still be applied: its reservation stays charged until that is known.
     fn drop_settled_plan(&mut self, object: &ObjectKey) {
         if !self.flights.strays.may_land(object) {
-            self.drop_plan(object);
+            self.quota.drop_plan(&self.view, object);
         }
     }
 
-    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
-    fn drop_plan(&mut self, object: &ObjectKey) {
-        let Some(uid) = self.context().uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
-        self.quota.plans.remove(&uid);
+    /// Takes the plan for a workload back in the engine, so that the workload's own state counts again. A plan that has come true is replaced by the
+    /// observed state: nothing is freed, and no workload is woken.
+    pub(super) fn unplan(&mut self, uid: &str) {
+        let workload = self.view.workloads.by_uid(uid);
+        let name = workload.map(WorkloadView::key);
+        let reserved = workload.is_some_and(WorkloadView::reserved);
+        let leaving = workload.is_some_and(|workload| workload.is(types::EVICTED));
+        if leaving || !reserved {
+            self.quota.plans.evicts_no_longer(uid);
+        }
+        self.training.growth.note_given_up(&self.view, uid);
+        if let (true, Some(name)) = (reserved, &name) {
+            self.mirror(name);
+        }
+        let stays = !leaving && !self.quota.plans.evicts(uid) && self.training.growth.asked_of(uid).is_none();
+        if !reserved || stays {
+            self.quota.take_back(uid.to_owned());
+        }
+        if let (false, Some(name)) = (reserved, &name) {
+            self.mirror(name);
+        }
+        self.quota.plan_again();
+    }
+
+    /// Takes back the plan for a workload when a decision about it did not write that plan: nothing else would take it back.
+    pub(super) fn give_plan_up(&mut self, object: &ObjectKey) {
+        if self.quota.plans.is_empty() || self.flights.busy(object) || self.flights.strays.may_land(object) {
+            return;
+        }
+        let Some(uid) = self.view.uid_of(object) else { return };
+        if self.quota.plans.remove(&uid) {
+            self.unplan(&uid);
+        }
+    }
+
+    /// Lets the observed state of a workload count, when no write or plan of ours is pending on it.
+    pub(super) fn settle(&mut self, name: &Name) {
+        let Some(workload) = self.view.workloads.get(name) else { return };
+        let uid = workload.uid.clone();
+        if workload.reserved() && self.flights.flying(&key(Kind::Workload, name)).is_none() {
+            // The reservation was seen: the admission is no longer a plan, whatever became of the answer.
+            self.quota.plans.remove(&uid);
+        }
+        if !self.quota.plans.contains(&uid) && !self.flights.busy(&key(Kind::Workload, name)) {
+            self.unplan(&uid);
+        }
+    }
+
+    /// Passes the Workloads to the engine that are marked for that.
+    pub(super) fn mirror_stale(&mut self) {
+        for name in self.work.take_stale() {
+            let Some(mirrored) = self.context().mirrored(&name) else { continue };
+            if mirrored.is_settled {
+                self.reports.ration.forget(&mirrored.uid);
+            }
+            self.quota.apply(mirrored.delta);
+            if mirrored.is_over {
+                planning::spare_victims_of(&mut self.quota, &mut self.training.growth, &mirrored.uid);
+            }
+        }
+    }
+
+    /// Passes a Workload to the engine as it is now.
+    pub(super) fn mirror(&mut self, name: &Name) {
+        self.work.mirror(name.clone());
+        self.mirror_stale();
+    }
+
+    /// Looks for usage beyond quota where that may have changed, and passes it to the engine.
+    pub(super) fn look_at_overruns(&mut self, now: Timestamp) {
+        for charge in self.quota.overruns.end_outlived(&self.view, &self.remains) {
+            self.quota.apply(Delta::Beyond(charge));
+        }
+        for object in self.quota.overruns.take_unsure() {
+            let ctx = self.context();
+            let (usage, outlives) = (overruns::usage_of(&ctx, &object), overruns::outlives(&ctx, &object));
+            let change = self.quota.overruns.take(&object, usage, outlives, now);
+            for charge in change.charges {
+                self.quota.apply(Delta::Beyond(charge));
+            }
+            if change.waits_otherwise {
+                // Its Workloads may be tried, or not, by that.
+                let uid = match object.kind {
+                    Kind::PodGroup => group_uid(&object.namespace, &object.name),
+                    _ => self.view.uid_of(&object).unwrap_or_default(),
+                };
+                self.work.mirror_waiting_of(&self.view, &uid);
+                self.mirror_stale();
+                self.work.touch_owned_by(&self.view, &uid);
+            }
+            if change.is_decided_again {
+                self.work.touch(object);
+            }
+        }
+        // Pods that were made larger may stay as long as there is room.
+        for object in self.quota.overruns.look_for_room(&self.quota.world) {
+            self.work.touch_job_pods(&self.view, &object.namespace);
+            match object.kind {
+                Kind::PodGroup => self.work.touch_members(&self.view, &(object.namespace, object.name)),
+                _ => self.work.touch(object),
+            }
+        }
+    }
+
+    /// Begins the trials of pods that were let in since.
+    pub(super) fn begin_trials(&mut self, now: Timestamp) {
+        if !self.view.pods.has_let_in() && self.quota.trials.is_empty() {
+            return;
+        }
+        let tried = let_in::tried(&self.context());
+        for (pod, end) in self.quota.trials.begin(tried, now) {
+            self.work.add_at(key(Kind::Pod, &pod), end);
+        }
+    }
+
+    /// Looks, from time to time, for running workloads that could have a better tier.
+    pub(super) fn climb(&mut self, now: Timestamp) {
+        if !self.capacity.begin_climb(&self.view, now) {
+            return;
+        }
+        for (queue, rules) in climb::climbing(&self.view) {
+            if !self.capacity.may_choose(&self.quota.world, &queue, now) {
+                continue;
+            }
+            let candidates = climb::candidates(&self.context(), &queue, rules, now);
+            let world = &mut self.quota.world;
+            let better = |uid: &str| world.better_tier(uid);
+            let chosen = self.capacity.choose((&queue, rules), candidates, better, &self.view.timeline, now);
+            if let Some(name) = chosen {
+                self.work.touch(key(Kind::Workload, &name));
+            }
+        }
+    }
+
+    /// Lets running jobs grow into idle quota, from time to time.
+    pub(super) fn grow(&mut self, now: Timestamp) {
+        if !self.training.growth.begin_look(now) {
+            return;
+        }
+        let candidates = elastic::candidates(&self.context(), now);
+        let world = &mut self.quota.world;
+        let fits = |job: &GrowthCandidate| world.could_grow(&job.workload, &job.counts, &job.given);
+        for name in self.training.growth.offer(candidates, fits) {
+            self.work.touch(key(Kind::TrainingJob, &name));
+        }
+    }
+
+    /// Handles the timers that are due.
+    pub(super) fn fire_timers(&mut self, now: Timestamp) {
+        while let Some(keys) = self.work.take_due(now) {
+            self.quota.plan_again();
+            for object in keys {
+                if self.flights.give_up(&object, now) {
+                    self.work.touch_related(&self.view, &object);
+                }
+                if object.kind == Kind::Workload {
+                    // A back-off may be over: the engine gets the workload anew.
+                    self.flights.forget_old_refusal(&object, now);
+                    let name = (object.namespace.clone(), object.name.clone());
+                    self.mirror(&name);
+                }
+                self.work.touch(object);
+            }
+        }
+    }
+
+    /// When the next step is due, whatever is observed.
+    pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let work = self.work.next_time();
+        let looks = [self.capacity.wake_at(), self.training.growth.wake_at()];
+        let reports =
+            [self.reports.ration.wake_at(now), self.reports.job_events.wake_at(), self.reports.schedule.wake_at()];
+        [work].into_iter().chain(looks).chain(reports).flatten().min()
     }
 }

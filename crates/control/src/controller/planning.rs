@@ -4,33 +4,68 @@ use berth_api::conditions::types;
 use berth_engine::model as engine;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::context::Context;
-use crate::controller::{Control, key, millis};
+use crate::cache::View;
 use crate::measure::Measure;
-use crate::write::Kind;
+use crate::moments::millis;
+use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports};
+use crate::training_job::growth::Growth;
+use crate::write::{Kind, key};
 
 /// Where as many admissions are unacknowledged as may be, the next plan waits for room for this part of them, ...
 const ROOM: usize = 4;
 /// ... but not for longer than this.
 const ROOM_MS: i64 = 1_000;
 
-impl Control {
-    /// Looks for parked workloads that nothing woke although they would fit.
-    pub(crate) fn sweep(&mut self, now: Timestamp) {
-        let Some(again) = self.work.begin_sweep(now) else { return };
-        let mut flights = std::mem::take(&mut self.flights);
-        flights.forget_old(now, |object| self.context().uid_of(object).is_some() || !object.kind.has_uid());
-        self.flights = flights;
-        if again {
-            let found = self.quota.world.sweep(millis(now));
-            if found > 0 {
-                self.reports.sweep_found =
-                    self.reports.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
-                self.work.plan_again();
-            }
-        }
+/// Takes a victim that the engine has chosen.
+pub(crate) fn evict_with_next_step(view: &View, quota: &mut Quota, work: &mut WorkQueue, eviction: engine::Eviction) {
+    if let Some(name) = view.workloads.name_of(&eviction.uid) {
+        work.add(key(Kind::Workload, &name));
+        quota.plans.evict(eviction);
     }
+}
 
+/// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
+pub(crate) fn spare_victims_of(quota: &mut Quota, growth: &mut Growth, preemptor: &str) {
+    let mut spared = quota.plans.spare(preemptor);
+    spared.extend(growth.spare(preemptor));
+    for uid in spared {
+        quota.take_back(uid);
+    }
+}
+
+/// Looks for parked workloads that nothing woke although they would fit; their number. Forgets writes and waiting objects that are over.
+pub(crate) fn sweep(
+    view: &View,
+    quota: &mut Quota,
+    flights: &mut Flights,
+    work: &mut WorkQueue,
+    now: Timestamp,
+) -> usize {
+    let Some(again) = work.begin_sweep(now) else { return 0 };
+    flights.forget_old(now);
+    work.forget_gone(|object| view.uid_of(object).is_some() || !object.kind.has_uid());
+    let found = if again { quota.world.sweep(millis(now)) } else { 0 };
+    if found > 0 {
+        quota.plan_again();
+    }
+    found
+}
+
+/// Owners of the state that a plan changes.
+pub(crate) struct Planning<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) is_offline: bool,
+    pub(crate) view: &'a View,
+    pub(crate) quota: &'a mut Quota,
+    pub(crate) growth: &'a mut Growth,
+    pub(crate) work: &'a mut WorkQueue,
+    pub(crate) reports: &'a mut Reports,
+}
+
+impl Planning<'_> {
     /// Reports at the heads of the queues what they wait for.
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
@@ -52,26 +87,7 @@ impl Control {
     /// Takes a reason to wait, which is reported when it is due.
     fn tell(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads.by_uid(&verdict.uid) {
-            self.reports.ration.take(verdict, workload, now, self.session.is_offline);
-        }
-    }
-
-    /// Takes a victim that the engine has chosen.
-    pub(crate) fn evict_with_next_step(&mut self, eviction: engine::Eviction) {
-        if let Some(name) = self.view.workloads.name_of(&eviction.uid) {
-            self.work.add(key(Kind::Workload, &name));
-            self.quota.plans.evict(eviction);
-        }
-    }
-
-    /// Spares the victims of a workload that does not ask for quota any more, where their eviction was not written yet.
-    pub(crate) fn spare_victims_of(&mut self, preemptor: &str) {
-        let mut spared = self.quota.plans.spare(preemptor);
-        let kept = self.training.growth.gives_up.extract_if(.., |_, asked| asked.eviction.preemptor == preemptor);
-        spared.extend(kept.map(|(uid, _)| uid));
-        for uid in spared {
-            // An unknown uid means the victim has gone by itself.
-            let _ = self.quota.world.apply(engine::Delta::Forget(uid));
+            self.reports.ration.take(verdict, workload, now, self.is_offline);
         }
     }
 
@@ -86,21 +102,22 @@ impl Control {
         true
     }
 
-    pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) {
+    /// Asks the engine for a plan where one is wanted, and takes it in. True where the figures of queues may have changed by it.
+    pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(self.quota.plans.under_way());
-        if !self.work.wants_plan() || free == 0 || self.waits_for_room(free, now) {
-            return;
+        if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) {
+            return false;
         }
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
-        if one_by_one && self.context().unready() {
+        if one_by_one && self.unready() {
             // The event that makes a workload ready, or ends it, asks for a new plan.
-            self.work.planned(false);
+            self.quota.planned(false);
             self.explain_block(now);
-            return;
+            return false;
         }
         let max_admissions = if one_by_one { 1 } else { free };
         let plan = self.quota.world.plan_cycles(millis(now), engine::Limits { max_admissions }, cycles);
-        self.work.planned(plan.more || cycles == 0);
+        self.quota.planned(plan.more || cycles == 0);
         self.quota.plans.note_filled((plan.more && plan.admissions.len() >= free).then_some(now));
         if plan.cycles > 0 {
             self.reports.skipped_preemptions = plan.skipped_preemptions.into_iter().collect();
@@ -127,7 +144,9 @@ impl Control {
         }
         for eviction in plan.evictions {
             if let Some(pods) = eviction.gives_up {
-                self.ask_for_workers(eviction, pods);
+                if let Some(job) = self.growth.ask_for_workers(self.view, eviction, pods) {
+                    self.work.touch(key(Kind::TrainingJob, &job));
+                }
                 continue;
             }
             let queue = eviction.preemptor_path.rsplit('/').next().unwrap_or_default();
@@ -136,23 +155,21 @@ impl Control {
                 labels: vec![("preempting_cluster_queue", queue.to_owned()), ("reason", eviction.reason.to_owned())],
                 by: 1,
             });
-            self.evict_with_next_step(eviction);
+            evict_with_next_step(self.view, self.quota, self.work, eviction);
         }
         for verdict in plan.verdicts {
-            let verdict = self.context().told_of_failures(verdict);
+            let verdict = self.quota.plans.told_of_failures(verdict);
             self.tell(verdict, now);
         }
         if let Some(at) = plan.wake_at.and_then(|at| Timestamp::from_millisecond(at.0).ok()) {
             self.work.wake_at(at);
             if at <= now {
-                self.work.plan_again();
+                self.quota.plan_again();
             }
         }
-        self.note_changed(now);
+        true
     }
-}
 
-impl Context<'_> {
     /// Whether some admitted workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads.all_reserving();

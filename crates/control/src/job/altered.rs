@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
+use crate::workload::evictions::evicted_for;
 use crate::workload::pods_ready;
-use crate::workload::transitions::evicted_for;
 use crate::workload::{evict_for_seconds, status_write};
 use crate::write::{Notice, Purpose};
 

@@ -5,10 +5,9 @@ use berth_api::conditions::event_reasons;
 use berth_jobs::{Priority, too_large, workload_name};
 
 use super::Case;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::policies::no_class;
-use crate::write::{EventType, Kind, Notice, Purpose, Question};
+use crate::write::{EventType, Kind, Notice, Purpose, Question, key};
 
 /// Why no Workload can be made of a job.
 pub(super) enum Unbuilt {

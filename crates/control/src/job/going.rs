@@ -5,7 +5,7 @@ use berth_api::conditions::{reasons, types};
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::job::left;
 use crate::workload::orphan::probe_pods;
 use crate::workload::status::find;

@@ -7,15 +7,16 @@ use berth_api::conditions::{own_reasons, types};
 use berth_api::labels;
 use jiff::Timestamp;
 
-use crate::cache::{Name, WorkloadView};
-use crate::capacity::watch::CLIMBED_BACK;
+use crate::cache::WorkloadView;
+use crate::capacity::reasons::CLIMBED_BACK;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, after_seconds, key, millis_between};
+use crate::decision::{Decision, Draft};
 use crate::job::altered::runs_beyond_quota;
-use crate::training_job::status::CHECKPOINT_REQUESTED;
-use crate::workload::status::{cut, find_true, is_true, seconds};
-use crate::write::{Kind, Notice, ObjectKey, Outcome, Purpose, Request};
+use crate::job::save_requests::{Asked, Before, LastSave, Noted, Told};
+use crate::moments::{after, after_seconds, millis_between};
+use crate::training_job::saves::is_shown;
+use crate::workload::status::{cut, find_true, seconds};
+use crate::write::{Kind, Notice, ObjectKey, Purpose, Request, key};
 
 /// Grace period of a TrainingJob where no policy sets one, in milliseconds.
 const GRACE_MS: i64 = 30_000;
@@ -28,57 +29,6 @@ const REMEMBERED_SECONDS: i64 = 60;
 pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
 /// Longest text of a request to save, in bytes.
 const REASON_LIMIT: usize = 512;
-
-/// Recipients that know of a request to save. The request stands from the first try on: pods may know of it, whatever became of that try.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
-    /// The pods know, or cannot be notified.
-    pub(crate) pods: bool,
-    /// The status of the job has said so.
-    pub(crate) user: bool,
-}
-
-/// A request to a running job to save its work before some of its workers go.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    at: Timestamp,
-    until: Timestamp,
-    /// Reason and message of the request, as the pods get them.
-    why: (String, String),
-    pub(crate) told: Told,
-    /// The workers have gone.
-    pub(crate) over: bool,
-}
-
-impl Asked {
-    /// Ends the request when the workers go: the next loss of workers gets a request of its own.
-    pub(crate) fn end(&mut self, now: Timestamp) {
-        self.until = self.until.min(now);
-        self.over = true;
-    }
-}
-
-/// Time of a job's last save, and the step where it is known: of two saves within a second the greater step is the later one.
-type LastSave = (Timestamp, Option<i64>);
-
-/// State of a job's saves when it was evicted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
-    /// Time of the eviction write: the condition has whole seconds only.
-    at: Timestamp,
-    /// Last save of the job at that time.
-    save: Option<LastSave>,
-}
-
-impl Before {
-    /// Whether a save is newer than the eviction whose condition has the time `evicted`. Where both fall into one second and the save has no finer
-    /// time, only a save that is later than the known one counts as newer.
-    fn precedes(&self, save: LastSave, evicted: Timestamp) -> bool {
-        let finer = save.0.subsec_nanosecond() != 0 && seconds(self.at) == evicted;
-        let since = if finer { self.at } else { evicted };
-        save.0 >= since && self.save.is_none_or(|known| save > known)
-    }
-}
 
 /// Grace period of a job that saves its work and is to stop, or to lose workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,95 +73,36 @@ impl Grace {
             (until.to_owned(), seconds(self.until).to_string()),
             (why.to_owned(), cut(&format!("{}: {}", self.reason, self.message), REASON_LIMIT)),
         ]);
-        let request = Request::AnnotatePods { pods: ctx.pods_of(workload), annotations: told };
+        let request = Request::AnnotatePods { pods: ctx.training.children.pods_of(workload), annotations: told };
         let draft = Draft::of_any_version(purpose, key(Kind::Workload, &workload.key()), request);
         Decision::write(draft.telling(notice))
     }
 }
 
-impl Control {
-    /// Notes a write that asks a job to save, or evicts it. The grace period begins with the first try: a repeated request does not extend it, and a
-    /// timer is set for its end, whatever is under way then.
-    pub(crate) fn note_request_to_save(&mut self, draft: &Draft, origin: &ObjectKey, now: Timestamp) {
-        if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
-            return;
-        }
-        let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        let Some(workload) = self.view.workloads.get(&name) else { return };
-        let (uid, told) = (workload.uid.clone(), Told { pods: false, user: self.context().is_shown(workload) });
-        match (draft.purpose, &draft.request) {
-            (Purpose::Evict, _) => {
-                let before = Before { at: now, save: self.context().last_save(workload) };
-                self.training.saving.before.insert(uid, before);
-            }
-            (Purpose::NotifyPods, _) => {
-                self.training.saving.notified.entry(uid).or_insert(told);
-            }
-            (Purpose::AskToSave, Request::AnnotatePods { annotations, .. })
-                if self.context().asked(workload, now).is_none() =>
-            {
-                let until = after(now, self.context().grace_ms(workload).unwrap_or(GRACE_MS));
-                let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
-                let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
-                let asked = Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false };
-                self.training.saving.asked.insert(uid, asked);
-            }
-            _ => {}
-        }
-        if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
-            self.wait(origin.clone(), end);
-        }
+/// Memory of a write that asks a job to save, or evicts it, with the uid of its Workload.
+pub(crate) fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String, Noted)> {
+    if draft.purpose != Purpose::Evict && !draft.purpose.asks_to_save() {
+        return None;
     }
-
-    /// Notes the outcome of a notification of pods. Pods that cannot be notified are not waited for longer than others. Any other failure is tried
-    /// again with the same annotations, so that a pod that has them sees no change.
-    pub(crate) fn note_notified(&mut self, object: &ObjectKey, purpose: Purpose, outcome: &Outcome) {
-        let told = matches!(outcome, Outcome::Applied { .. } | Outcome::Gone | Outcome::Refused(_));
-        let Some(uid) = self.context().uid_of(object).filter(|_| told && purpose.asks_to_save()) else { return };
-        let request = match purpose {
-            Purpose::NotifyPods => self.training.saving.notified.get_mut(&uid),
-            _ => self.training.saving.asked.get_mut(&uid).map(|asked| &mut asked.told),
-        };
-        if let Some(request) = request {
-            request.pods = true;
+    let workload = ctx.view.workloads.get(&(draft.key.namespace.clone(), draft.key.name.clone()))?;
+    let told = Told { pods: false, user: is_shown(ctx.view, workload) };
+    let noted = match (draft.purpose, &draft.request) {
+        (Purpose::Evict, _) => Noted::Evicted(Before { at: now, save: ctx.last_save(workload) }),
+        (Purpose::NotifyPods, _) => Noted::Notified(told),
+        (Purpose::AskToSave, Request::AnnotatePods { annotations, .. }) if ctx.asked(workload, now).is_none() => {
+            let until = after(now, ctx.grace_ms(workload).unwrap_or(GRACE_MS));
+            let words = annotations.get(labels::SAVE_REASON).map(String::as_str).unwrap_or_default();
+            let (reason, why) = words.split_once(": ").unwrap_or((SCALING_DOWN, words));
+            Noted::Asked(Asked { at: now, until, why: (reason.to_owned(), why.to_owned()), told, over: false })
         }
-    }
-
-    /// Ends the back-off of a request to save with the grace period at the latest.
-    pub(crate) fn retry_within_grace(&mut self, object: &ObjectKey, purpose: Purpose) {
-        if let Some(end) = self.context().end_of_grace(object, purpose) {
-            self.flights.not_beyond(object, end);
-        }
-    }
-
-    /// Notes that the status of a TrainingJob shows the request to save.
-    pub(crate) fn note_shown(&mut self, name: &Name) {
-        let Some(job) = self.view.training.get(name) else { return };
-        let Some(workload) = self.view.slice_of(&job.uid).filter(|workload| self.context().is_shown(workload)) else {
-            return;
-        };
-        let uid = workload.uid.clone();
-        if let Some(told) = self.training.saving.notified.get_mut(&uid) {
-            told.user = true;
-        }
-        if let Some(asked) = self.training.saving.asked.get_mut(&uid) {
-            asked.told.user = true;
-        }
-    }
-
-    /// Keeps the last save of a workload's job when its eviction was stored: the job was not asked to save before that.
-    pub(crate) fn note_evicted(&mut self, name: &Name) {
-        let Some(workload) = self.view.workloads.get(name) else { return };
-        let save = self.context().last_save(workload);
-        if let Some(before) = self.training.saving.before.get_mut(&workload.uid) {
-            before.save = save;
-        }
-    }
+        _ => return None,
+    };
+    Some((workload.uid.clone(), noted))
 }
 
 impl<'a> Context<'a> {
     /// End of the grace period to which a write of that purpose belongs.
-    fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
+    pub(crate) fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
             return None;
         }
@@ -220,12 +111,6 @@ impl<'a> Context<'a> {
             return self.training.saving.asked.get(&workload.uid).map(|asked| self.end_of(asked));
         }
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
-    }
-
-    /// Whether the status of the TrainingJob of a workload says that it is asked to save.
-    fn is_shown(&self, workload: &WorkloadView) -> bool {
-        let job = workload.training_job().and_then(|name| self.view.training.get(&name));
-        job.is_some_and(|job| is_true(&job.status.conditions, CHECKPOINT_REQUESTED))
     }
 
     /// End of the grace period that a request gives.
@@ -310,11 +195,6 @@ impl<'a> Context<'a> {
     }
 
     fn last_save(&self, workload: &WorkloadView) -> Option<LastSave> {
-        if let Some(name) = workload.training_job() {
-            let job = self.view.training.get(&name)?;
-            return self.saved_of(&name, job).map(|saved| (saved.at, saved.step));
-        }
-        let at = self.view.job_of(workload)?.annotation(labels::LAST_CHECKPOINT_TIME)?.parse::<Timestamp>().ok()?;
-        Some((at, None))
+        self.training.saving.last_save(self.view, workload)
     }
 }

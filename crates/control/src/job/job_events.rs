@@ -7,10 +7,9 @@ use berth_api::conditions::{reasons, types};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::cache::WorkloadView;
 use crate::cache::pods::SetBook;
-use crate::controller::Control;
-use crate::controller::flight::Draft;
+use crate::cache::{View, WorkloadView};
+use crate::decision::Draft;
 use crate::workload::status::find;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
@@ -80,43 +79,43 @@ impl JobEvents {
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.later.first().map(|(due, _)| *due)
     }
-}
 
-impl Control {
     /// Adds the event at a job to the write that explains why its Workload waits.
-    pub(crate) fn tell_job(&mut self, draft: &mut Draft, now: Timestamp) {
+    pub(crate) fn tell(&mut self, view: &View, draft: &mut Draft, now: Timestamp) {
         if !matches!(draft.purpose, Purpose::ExplainPending | Purpose::ExplainUnseen) {
             return;
         }
         let name = (draft.key.namespace.clone(), draft.key.name.clone());
-        let Some(workload) = self.view.workloads.get(&name) else { return };
+        let Some(workload) = view.workloads.get(&name) else { return };
         let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
         let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
         let (uid, before) = (workload.uid.as_str(), reason_of(workload));
-        if !self.reports.job_events.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
+        if !self.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
             // The leader before has sent it.
-            self.reports.job_events.note(uid, &said.reason, now);
-        } else if let Some(job) = event_target(workload, &self.view.sets)
-            && self.reports.job_events.may_tell(uid, &said.reason, now)
+            self.note(uid, &said.reason, now);
+        } else if let Some(job) = event_target(workload, &view.sets)
+            && self.may_tell(uid, &said.reason, now)
         {
             let notice = event(job, &said.reason, &said.message);
             draft.notices.push(notice);
         }
     }
 
-    /// Sends events at the jobs whose reason changed too early for one.
-    pub(crate) fn tell_jobs_later(&mut self, now: Timestamp) {
-        while let Some(uid) = self.reports.job_events.next_due(now) {
-            let Some(workload) = self.view.workloads.by_uid(&uid) else { continue };
+    /// The events that are due at jobs whose reason changed too early for one.
+    pub(crate) fn due(&mut self, view: &View, now: Timestamp) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        while let Some(uid) = self.next_due(now) {
+            let Some(workload) = view.workloads.by_uid(&uid) else { continue };
             let Some((reason, message)) = reason_of(workload).filter(|(_, message)| !message.is_empty()) else {
                 continue;
             };
-            if let Some(job) = event_target(workload, &self.view.sets)
-                && self.reports.job_events.may_tell(&uid, reason, now)
+            if let Some(job) = event_target(workload, &view.sets)
+                && self.may_tell(&uid, reason, now)
             {
-                self.reports.notices.push(event(job, reason, message));
+                notices.push(event(job, reason, message));
             }
         }
+        notices
     }
 }
 

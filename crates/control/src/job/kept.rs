@@ -10,7 +10,7 @@ use super::owners::RunsWith;
 use super::{Case, object};
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::workload::names::has_its_name;
 use crate::workload::orphan::lost_by;
 use crate::workload::pods_ready;

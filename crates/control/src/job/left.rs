@@ -7,26 +7,19 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, after, key};
-use crate::workload::orphan::PODS_COME_MS;
+use crate::decision::{Decision, Draft};
+use crate::moments::after;
 use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
-use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question};
+use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question, key};
 
+/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
+/// pods proves nothing.
+pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Pause between two looks for such pods while they may run on, in milliseconds.
 const LOOK_MS: i64 = 10_000;
 /// The same while they are stopped.
 const CHASE_MS: i64 = 1_000;
-
-/// Result of the last look.
-#[derive(Debug)]
-pub(crate) struct Left {
-    /// Time of the look.
-    at: Timestamp,
-    /// Pods about which something is to be done; never empty.
-    pods: Vec<LeftPod>,
-}
 
 /// Looks whether pods of a workload whose job is gone are left: the workload goes on as long as they do.
 pub(crate) fn watch(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
@@ -90,54 +83,28 @@ fn ask_after(workload: &WorkloadView, due: Option<Timestamp>, now: Timestamp) ->
     Decision::write(Draft::ask(Purpose::FindLeftPods, key(Kind::Workload, &workload.key()), question))
 }
 
-impl Control {
-    /// Takes over the result of a look.
-    pub(crate) fn note_left(&mut self, object: &ObjectKey, pods: Vec<LeftPod>, now: Timestamp) {
-        let Some(uid) = self.context().uid_of(object) else { return };
-        let gone = self.view.workloads.by_uid(&uid).and_then(|workload| workload.job_uid.clone()).unwrap_or_default();
-        let pods: Vec<LeftPod> = pods.into_iter().filter(|pod| self.context().is_left(object, pod, &gone)).collect();
-        if pods.is_empty() {
-            self.remains.left.remove(&uid);
-            self.remains.note_pods_gone(uid);
-        } else {
-            self.remains.left.insert(uid, Left { at: now, pods });
-        }
-        self.touch(object.clone());
-    }
-
-    /// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods.
-    pub(crate) fn note_sent_off(&mut self, origin: &ObjectKey, object: &ObjectKey) {
-        if self.remains.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
-            return;
-        }
-        let workloads = &self.view.workloads;
-        let here = |uid: &str| workloads.by_uid(uid).is_some_and(|workload| workload.namespace == object.namespace);
-        for (_, left) in self.remains.left.iter_mut().filter(|(uid, _)| here(uid)) {
-            left.pods.retain(|pod| match &pod.job {
-                Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
-                None => object.kind != Kind::Pod || pod.name != object.name,
-            });
-        }
-        self.touch(origin.clone());
-    }
+/// The pods among the found ones for which no job answers any more.
+pub(crate) fn without_job(ctx: &Context<'_>, object: &ObjectKey, mut pods: Vec<LeftPod>) -> Vec<LeftPod> {
+    let workload = ctx.view.workloads.get(&(object.namespace.clone(), object.name.clone()));
+    let gone = workload.and_then(|workload| workload.job_uid.as_deref()).unwrap_or_default();
+    pods.retain(|pod| is_left(ctx, object, pod, gone));
+    pods
 }
 
-impl Context<'_> {
-    /// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itself.
-    fn is_left(&self, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
-        let name = |name: &str| (workload.namespace.clone(), name.to_owned());
-        let Some((job, uid)) = &pod.job else {
-            // A managed pod has a Workload of its own.
-            return self.view.pods.get(&name(&pod.name)).is_none();
-        };
-        if *uid == gone {
-            return true;
-        }
-        let job = self.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
-        job.is_none_or(|job| match &job.owner {
-            // The job is being deleted, and has not let go of this Job yet.
-            Some(owner) => *owner.uid == *gone,
-            None => self.view.workloads.owned_by(&job.uid).next().is_none() && !self.manages_job(Kind::JOB, job),
-        })
+/// Whether no job answers for a pod any more, nor for the Job that makes it; the job with the uid `gone` is on its way out itctx.
+fn is_left(ctx: &Context<'_>, workload: &ObjectKey, pod: &LeftPod, gone: &str) -> bool {
+    let name = |name: &str| (workload.namespace.clone(), name.to_owned());
+    let Some((job, uid)) = &pod.job else {
+        // A managed pod has a Workload of its own.
+        return ctx.view.pods.get(&name(&pod.name)).is_none();
+    };
+    if *uid == gone {
+        return true;
     }
+    let job = ctx.view.jobs.get(&key(Kind::JOB, &name(job))).filter(|job| job.uid == *uid);
+    job.is_none_or(|job| match &job.owner {
+        // The job is being deleted, and has not let go of this Job yet.
+        Some(owner) => *owner.uid == *gone,
+        None => ctx.view.workloads.owned_by(&job.uid).next().is_none() && !ctx.manages_job(Kind::JOB, job),
+    })
 }

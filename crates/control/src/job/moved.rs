@@ -5,7 +5,7 @@ use berth_api::conditions::own_reasons;
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
 impl Case<'_> {

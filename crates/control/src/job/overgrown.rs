@@ -5,9 +5,9 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::after_seconds;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
+use crate::moments::after_seconds;
 use crate::write::ObjectKey;
 
 /// How long more than twice the pods may run for which quota is held: longer than the grace period that pods have by default, so that two drains one

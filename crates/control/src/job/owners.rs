@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use super::Case;
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::{after_seconds, key};
+use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
+use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::workload::{has_finalizer, remove_finalizer};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Subresource, key};
 
 /// Time for the controller of a JobSet that stops or has ended to stop the Jobs that it is made of.
 const STOP_SECONDS: i64 = 5;

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::Case;
 use super::owners::Named;
 use crate::cache::WorkloadView;
-use crate::controller::after_seconds;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
+use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::write::{Purpose, Subresource};
 

@@ -2,8 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::job::left::Left;
+use berth_api::conditions::types;
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use crate::cache::{View, WorkloadView};
 use crate::job::starts::Starts;
+use crate::write::{Kind, LeftPod, ObjectKey};
+
+/// Result of the last look for pods that a deleted job has left behind.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Time of the look.
+    pub(super) at: Timestamp,
+    /// Pods about which something is to be done; never empty.
+    pub(super) pods: Vec<LeftPod>,
+}
 
 /// Facts about the pods of jobs that were stopped, deleted, or started again.
 #[derive(Debug, Default)]
@@ -30,10 +44,70 @@ impl Remains {
         self.pods_gone.insert(workload);
     }
 
+    /// Notes the pods that the job of a Workload has left behind.
+    pub(crate) fn note_left(&mut self, workload: String, pods: Vec<LeftPod>, now: Timestamp) {
+        if pods.is_empty() {
+            self.left.remove(&workload);
+            self.note_pods_gone(workload);
+        } else {
+            self.left.insert(workload, Left { at: now, pods });
+        }
+    }
+
+    /// Notes that a decision about another object deletes pods that jobs have left behind, or the Jobs of such pods; false where no job has left any.
+    pub(crate) fn note_sent_off(&mut self, view: &View, origin: &ObjectKey, object: &ObjectKey) -> bool {
+        if self.left.is_empty() || origin == object || !(object.kind == Kind::JOB || object.kind == Kind::Pod) {
+            return false;
+        }
+        let here =
+            |uid: &str| view.workloads.by_uid(uid).is_some_and(|workload| workload.namespace == object.namespace);
+        for (_, left) in self.left.iter_mut().filter(|(uid, _)| here(uid)) {
+            left.pods.retain(|pod| match &pod.job {
+                Some((job, _)) => object.kind != Kind::JOB || *job != object.name,
+                None => object.kind != Kind::Pod || pod.name != object.name,
+            });
+        }
+        true
+    }
+
+    /// A Workload is seen in that state.
+    pub(crate) fn note_workload(&mut self, new: &WorkloadView) {
+        if !new.reserved() {
+            self.forget_workload(&new.uid);
+        }
+        if new.is(types::EVICTED) || new.is(types::FINISHED) {
+            self.starts.forget(new.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default());
+        }
+    }
+
     /// A Workload is gone, or holds no quota any more.
     pub(crate) fn forget_workload(&mut self, workload: &str) {
         self.pods_gone.remove(workload);
         self.left.remove(workload);
+    }
+
+    /// A job was seen in that state, which `appeared` if it was not known before. Gives the kind of the job that was started again within one
+    /// admission, if one was.
+    pub(crate) fn note_job(
+        &mut self,
+        view: &View,
+        object: &ObjectKey,
+        job: &JobState,
+        appeared: bool,
+        now: Timestamp,
+    ) -> Option<Kind> {
+        let training = appeared && self.starts.note_made(object, job, now);
+        let own = self.starts.note_stop(view, object, job, now);
+        if job.deleting && job.pods_go_first {
+            // The garbage collector takes that mark off again when the pods have gone.
+            self.note_rid_of_pods(job.uid.clone());
+        }
+        if !job.suspended {
+            self.job_runs(&job.uid);
+        } else if job.at_rest {
+            self.note_at_rest(job.uid.clone());
+        }
+        training.then_some(Kind::TrainingJob).or_else(|| own.then_some(object.kind))
     }
 
     pub(crate) fn job_is_at_rest(&self, job: &str) -> bool {
@@ -58,8 +132,9 @@ impl Remains {
     }
 
     /// A job is gone.
-    pub(crate) fn forget_job(&mut self, job: &str) {
-        self.at_rest.remove(job);
-        self.rid_of_pods.remove(job);
+    pub(crate) fn forget_job(&mut self, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
+        self.at_rest.remove(&job.uid);
+        self.rid_of_pods.remove(&job.uid);
+        self.starts.note_lost(view, object, job, now);
     }
 }

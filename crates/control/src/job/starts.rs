@@ -13,10 +13,9 @@ use berth_jobs::training::role_of_child;
 use jiff::Timestamp;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::cache::WorkloadView;
-use crate::context::Context;
-use crate::controller::{Control, after_seconds, seconds_between};
+use crate::cache::{View, WorkloadView};
 use crate::measure::Measure;
+use crate::moments::{after_seconds, seconds_between};
 use crate::training_job::restarts::{goes_for_restart, scaled};
 use crate::workload::status::since;
 use crate::write::{Kind, ObjectKey};
@@ -105,65 +104,56 @@ impl Starts {
         Some(Again { number: row.starts.saturating_add(1), stopped: row.stopped, due })
     }
 
+    /// Notes a new state of a job; true if it shows another start within one admission.
+    pub(crate) fn note_stop(&mut self, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) -> bool {
+        if job.finished.is_some() {
+            self.forget(&job.uid);
+            return false;
+        }
+        let Some(old) = view.jobs.get(object).filter(|old| old.uid == job.uid) else { return false };
+        if old.placed && !old.suspended && job.suspended {
+            if let Some(run) = admitted_run(view, &job.uid) {
+                self.stopped(&job.uid, "", (shape_of(run), admitted_at(run, now)), now);
+            }
+            return false;
+        }
+        old.suspended && !job.suspended && self.began(&job.uid, "", now)
+    }
+
+    /// A Job appears. Where it runs the role of a TrainingJob that had another Job for it, that is another start of the TrainingJob: true then.
+    pub(crate) fn note_made(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) -> bool {
+        let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
+        owner.is_some_and(|owner| self.began(&owner.uid, &object.name, now))
+    }
+
+    /// A Job is gone. Where that was no step of a restart, the TrainingJob that it ran was stopped.
+    pub(crate) fn note_lost(&mut self, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
+        self.forget(&job.uid);
+        let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
+        if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
+            return;
+        }
+        if let Some(run) = admitted_run(view, &owner.uid).filter(|run| !goes_for_restart(run, job)) {
+            self.stopped(&owner.uid, &object.name, (shape_of(run), admitted_at(run, now)), now);
+        }
+    }
+
     /// Forgets a job that is gone, or over, or was evicted.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
 }
 
-impl Control {
-    /// Notes a new state of a job.
-    pub(crate) fn note_stop(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
-        if job.finished.is_some() {
-            self.remains.starts.forget(&job.uid);
-            return;
-        }
-        let Some(old) = self.view.jobs.get(object).filter(|old| old.uid == job.uid) else { return };
-        if old.placed && !old.suspended && job.suspended {
-            if let Some(run) = self.context().admitted_run(&job.uid).map(|run| (shape_of(run), admitted_at(run, now))) {
-                self.remains.starts.stopped(&job.uid, "", run, now);
-            }
-        } else if old.suspended && !job.suspended && self.remains.starts.began(&job.uid, "", now) {
-            self.count_start(object.kind);
-        }
-    }
-
-    /// A Job appears. Where it runs the role of a TrainingJob that had another Job for it, that is a start of the TrainingJob.
-    pub(crate) fn note_made(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
-        let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
-        if self.remains.starts.began(&owner.uid, &object.name, now) {
-            self.count_start(Kind::TrainingJob);
-        }
-    }
-
-    /// A Job is gone. Where that was no step of a restart, the TrainingJob that it ran was stopped.
-    pub(crate) fn note_lost(&mut self, object: &ObjectKey, job: &JobState, now: Timestamp) {
-        self.remains.starts.forget(&job.uid);
-        let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
-        if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
-            return;
-        }
-        let run = self.context().admitted_run(&owner.uid).filter(|run| !goes_for_restart(run, job));
-        if let Some(run) = run.map(|run| (shape_of(run), admitted_at(run, now))) {
-            self.remains.starts.stopped(&owner.uid, &object.name, run, now);
-        }
-    }
-
-    fn count_start(&mut self, kind: Kind) {
-        if self.context().leads() {
-            let labels = vec![("kind", kind.name().to_owned())];
-            self.reports.measures.push(Measure::Count { name: METRIC, labels, by: 1 });
-        }
-    }
+/// The workload under which a job runs, or has run a moment before, unless it was evicted.
+fn admitted_run<'a>(view: &'a View, uid: &str) -> Option<&'a WorkloadView> {
+    let owned = view.workloads_of(uid);
+    let newest = owned.into_iter().rev().find(|workload| !workload.is(types::FINISHED))?;
+    (!newest.is(types::EVICTED)).then_some(newest)
 }
 
-impl<'a> Context<'a> {
-    /// The workload under which a job runs, or has run a moment before, unless it was evicted.
-    fn admitted_run(&self, uid: &str) -> Option<&'a WorkloadView> {
-        let owned = self.view.workloads_of(uid);
-        let newest = owned.into_iter().rev().find(|workload| !workload.is(types::FINISHED))?;
-        (!newest.is(types::EVICTED)).then_some(newest)
-    }
+/// The measure of a start that is not the first one of its admission.
+pub(crate) fn measure(kind: Kind) -> Measure {
+    Measure::Count { name: METRIC, labels: vec![("kind", kind.name().to_owned())], by: 1 }
 }
 
 fn admitted_at(workload: &WorkloadView, now: Timestamp) -> Timestamp {

@@ -14,10 +14,9 @@ use super::pods::place;
 use crate::cache::WorkloadView;
 use crate::cache::job_pods::{Look, OddPod};
 use crate::context::Context;
-use crate::controller::key;
 use crate::job::altered::excess;
 use crate::pod::job_pods::strays_of;
-use crate::write::{Kind, ObjectKey};
+use crate::write::{Kind, ObjectKey, key};
 
 /// Requests of a pod since its spec was changed, where its Job answers for it.
 fn asked_by(odd: &OddPod) -> Option<&PodSetNeeds> {

@@ -7,13 +7,12 @@ use berth_engine::model as engine;
 use berth_engine::model::Amount;
 use berth_jobs::pods::PodState;
 
-use super::{Found, Requests};
+use super::{Found, Overruns, Requests};
 use crate::cache::pods::{group_of, group_uid};
-use crate::cache::{Name, WorkloadView};
+use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
-use crate::controller::{Control, key};
 use crate::pod::right::beyond;
-use crate::write::Kind;
+use crate::write::{Kind, key};
 
 /// Place of each pod of a pod set: its requests of today, or what it was given, whichever is more, since LimitRanges, overheads and the configuration may
 /// have changed since the admission.
@@ -27,38 +26,35 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
     place
 }
 
-impl Control {
+impl Overruns {
     /// Notes a pod that was seen, or is gone. It is looked at only where it, or its group, may run beyond quota.
-    pub(crate) fn note_running_pod(&mut self, name: &Name) {
-        let Some(pod) = self.view.pods.get(name).filter(|_| self.context().leads()) else { return };
+    pub(crate) fn note_running_pod(&mut self, view: &View, reclaims: bool, name: &Name) {
+        let Some(pod) = view.pods.get(name) else { return };
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
-        if self.quota.overruns.known.contains_key(&object)
-            || (pod.runs() && self.context().may_overrun(name, pod, group.as_ref()))
-        {
-            self.quota.overruns.unsure.insert(object);
+        if self.known.contains_key(&object) || (pod.runs() && may_overrun(view, reclaims, name, pod, group.as_ref())) {
+            self.unsure.insert(object);
         }
     }
 }
 
-impl Context<'_> {
-    fn may_overrun(&self, name: &Name, pod: &PodState, group: Option<&Name>) -> bool {
-        let workload = match group {
-            Some(group) => self.view.workloads.get(group).filter(|workload| workload.group.is_some()),
-            None => self.view.workloads.owned_by(&pod.uid).find(|workload| workload.holds_quota()),
-        };
-        let Some(workload) = workload.filter(|workload| workload.holds_quota()) else { return true };
-        let reclaims = self.settings.reclaimable_pods;
-        let asked = self.view.pods.asked(name);
-        if asked.is_some_and(|asked| beyond(workload, pod.role(), asked).is_some()) {
-            return true;
-        }
-        let Some(group) = group.and_then(|group| self.view.pods.group(group)) else { return false };
-        let left = |set: &engine::PodSetSpec| workload.remaining(&set.name, reclaims).unwrap_or_default();
-        let all: i64 = workload.shape.pod_sets.iter().map(left).fold(0, i64::saturating_add);
-        i64::from(group.tally.running) > all || workload.size(pod.role()) == 0
+fn may_overrun(view: &View, reclaims: bool, name: &Name, pod: &PodState, group: Option<&Name>) -> bool {
+    let workload = match group {
+        Some(group) => view.workloads.get(group).filter(|workload| workload.group.is_some()),
+        None => view.workloads.owned_by(&pod.uid).find(|workload| workload.holds_quota()),
+    };
+    let Some(workload) = workload.filter(|workload| workload.holds_quota()) else { return true };
+    let asked = view.pods.asked(name);
+    if asked.is_some_and(|asked| beyond(workload, pod.role(), asked).is_some()) {
+        return true;
     }
+    let Some(group) = group.and_then(|group| view.pods.group(group)) else { return false };
+    let left = |set: &engine::PodSetSpec| workload.remaining(&set.name, reclaims).unwrap_or_default();
+    let all: i64 = workload.shape.pod_sets.iter().map(left).fold(0, i64::saturating_add);
+    i64::from(group.tally.running) > all || workload.size(pod.role()) == 0
+}
 
+impl Context<'_> {
     pub(super) fn overrun_of_pod(&self, name: &Name) -> Option<Found> {
         let pod = self.view.pods.get(name).filter(|pod| pod.runs() && pod.group.is_none())?;
         let live = || self.view.workloads.owned_by(&pod.uid).filter(|workload| !workload.is(types::FINISHED));

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use crate::cache::job_pods::{Look, OddPod};
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key};
+use crate::decision::{Decision, Draft};
 use crate::job::altered::evict_and_pause;
 use crate::job::left;
+use crate::moments::after;
 use crate::pod::right::outgrown;
 use crate::workload::orphan::{Standing, probe_pods, standing};
 use crate::workload::status::seconds;
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Question, Request, Subresource, key};
 
 /// Time for a Job to adopt a pod again that has lost its reference to it, in milliseconds.
 const ADOPTION_MS: i64 = 2_000;

@@ -3,13 +3,17 @@
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_jobs::Facts;
-use berth_jobs::pods::pod_defaults;
+use berth_jobs::pods::{PodState, may_be_let_in, pod_defaults};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 
-use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::cache::pods::group_of;
+use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
+use crate::decision::Decision;
 use crate::job::placement::placements;
 use crate::pod::Case;
-use crate::write::{EventType, Kind, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Purpose, Request, Subresource, key};
 
 /// Message to a pod that got no quota in time.
 const NO_ROOM: &str = "The pod was created while Berth did not answer, and its queue had no quota for it";
@@ -66,5 +70,55 @@ impl Case<'_> {
         let notice = self.notice(EventType::Normal, reasons::STARTED, format!("Admitted by clusterQueue {queue}"));
         let request = Request::Merge { manager: "kueue", subresource: Subresource::None, body };
         Some(self.write(Purpose::MarkPod, request, vec![notice]))
+    }
+}
+
+/// Pods that are to be tried, with their uids. Costs the pods that are tried: nearly always none.
+pub(crate) fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
+    let asks = |name: &Name, pod: &PodState| {
+        let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
+        managed && ctx.names_a_queue(pod)
+    };
+    let tried = ctx.view.pods.let_in().filter(|(name, pod)| asks(name, pod));
+    tried.map(|(name, pod)| (name.clone(), pod.uid.clone())).collect()
+}
+
+impl Context<'_> {
+    /// The state of a pod without the label of managed pods, if the pod counts all the same. Most pods without the label do not, and are not read.
+    pub(crate) fn let_in_state(&self, pod: &Pod) -> Option<PodState> {
+        let since = self.session.pods_counted_since.filter(|_| may_be_let_in(pod))?;
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        let state = (created >= since.as_second()).then(|| PodState::read(pod))?;
+        (!state.ended()).then_some(state)
+    }
+
+    /// Whether the time is over in which a pod is tried.
+    pub(crate) fn trial_is_over(&self, name: &Name, pod: &PodState, now: Timestamp) -> bool {
+        let trials = &self.quota.trials;
+        trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
+    }
+
+    /// Whether a queue has room for all that a pod, or the group of the pod, uses: it holds that quota, or is charged with it.
+    fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
+        let group = group_of(&name.0, pod);
+        let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));
+        self.quota.overruns.has_room(&object).unwrap_or_else(|| match &group {
+            Some(group) => self.view.workloads.get(group).is_some_and(WorkloadView::holds_quota),
+            None => self.view.workloads.owned_by(&pod.uid).any(WorkloadView::holds_quota),
+        })
+    }
+
+    /// Whether a workload is tried although pods of it run: no review has gone over any of them, and it asks for the place that they have.
+    pub(crate) fn is_on_trial(&self, workload: &WorkloadView) -> bool {
+        let Some(whole) = workload.whole().filter(|_| self.view.pods.has_let_in()) else { return false };
+        let (kind, name) = (whole.kind, (whole.namespace, whole.name));
+        match kind {
+            Kind::Pod => self.view.pods.get(&name).is_some_and(PodState::is_let_in),
+            Kind::PodGroup => {
+                let mut running = self.view.pods.members(&name).filter(|(_, pod)| pod.runs()).peekable();
+                running.peek().is_some() && running.all(|(_, pod)| pod.is_let_in())
+            }
+            _ => false,
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::Case;
 use super::kept::is_needed;
 use super::right::{of_no_role, one_too_many};
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::workload::status::find_true;
 use crate::write::EventType;
 
@@ -125,13 +125,15 @@ fn leaving(case: &Case<'_>, workload: &WorkloadView) -> Decision {
 fn may_start(case: &Case<'_>, workload: &WorkloadView) -> bool {
     let size = workload.sizes().map(|(_, count)| count).fold(0, i32::saturating_add);
     let running = case.ctx.view.pods.group(&workload.key()).map_or(0, |group| group.tally.running);
-    running < size && is_admitted(case, workload)
+    running < size && case.is_admitted(workload)
 }
 
-/// Whether the pod is one of the pods of its role that were admitted, and not one too many.
-pub(super) fn is_admitted(case: &Case<'_>, workload: &WorkloadView) -> bool {
-    let (name, role) = (workload.key(), case.pod.role());
-    let (pods, size) = (&case.ctx.view.pods, workload.size(role));
-    let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
-    counting <= size || pods.has_place(&name, (&case.name.1, case.pod), size)
+impl Case<'_> {
+    /// Whether the pod is one of the pods of its role that were admitted, and not one too many.
+    pub(super) fn is_admitted(&self, workload: &WorkloadView) -> bool {
+        let (name, role) = (workload.key(), self.pod.role());
+        let (pods, size) = (&self.ctx.view.pods, workload.size(role));
+        let counting = pods.group(&name).map_or(0, |group| group.tally.role(role).counting);
+        counting <= size || pods.has_place(&name, (&self.name.1, self.pod), size)
+    }
 }

@@ -10,7 +10,7 @@ use berth_jobs::pods::{PodState, place};
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::workload;
 use crate::write::{Purpose, Request, Subresource};
 

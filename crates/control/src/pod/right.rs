@@ -7,11 +7,10 @@ use berth_jobs::PodSetNeeds;
 use berth_jobs::pods::PodState;
 
 use super::Case;
-use super::member::is_admitted;
 use crate::cache::WorkloadView;
 use crate::cache::shape::Excess;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl Case<'_> {
@@ -22,7 +21,7 @@ impl Case<'_> {
         if workload.sizes().all(|(known, _)| known != role) {
             return Some(self.stop(own_reasons::ROLE_NOT_FOUND, &of_no_role(self.pod, workload)));
         }
-        if !is_admitted(self, workload) {
+        if !self.is_admitted(workload) {
             return Some(self.stop(own_reasons::EXCESS_POD, &one_too_many(self.pod, workload)));
         }
         self.outgrown(workload).map(|text| self.stop(reasons::OUT_OF_SYNC, &text))

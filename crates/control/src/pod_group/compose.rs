@@ -9,12 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::Case;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::pod::classes_of;
 use crate::policies::no_class;
 use crate::workload::names::create;
-use crate::write::{EventType, Kind};
+use crate::write::{EventType, Kind, key};
 
 impl Case<'_> {
     pub(super) fn without_workload(&self) -> Decision {

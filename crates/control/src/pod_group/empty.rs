@@ -4,10 +4,10 @@
 use berth_api::conditions::{reasons, types};
 use jiff::Timestamp;
 
-use super::{WAITING, waits_for_pods};
+use super::waiting::{WAITING, waits_for_pods};
 use crate::cache::WorkloadView;
-use crate::controller::after_seconds;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
+use crate::moments::after_seconds;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{release, take_back};
 

@@ -10,15 +10,14 @@ use serde_json::Value;
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::policies::{NamedClasses, no_class};
 use crate::workload::columns::Annotations;
 use crate::workload::follow::{Wishes, follow};
 use crate::workload::names::{create, has_its_name};
 use crate::workload::status::find;
 use crate::workload::{ON_HOLD, status_write};
-use crate::write::{EventType, Kind, Notice, Purpose};
+use crate::write::{EventType, Kind, Notice, Purpose, key};
 
 impl Case<'_> {
     pub(super) fn compose_set(&self, (name, set): (&str, &SetState)) -> Decision {

@@ -9,36 +9,25 @@ use berth_engine::model as engine;
 use berth_jobs::{JobState, Priority};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Claim, Rules, fields};
-use crate::cache::{WORKLOAD_CLASS, WorkloadView};
+use super::rules::{Claim, Rules, fields};
+use crate::cache::WorkloadView;
+use crate::cache::priorities::{NamedClasses, WORKLOAD_CLASS, Wanted};
 use crate::capacity::rules::TiersFor;
 use crate::context::Context;
-use crate::controller::Control;
 use crate::deltas;
 use crate::write::{Kind, ObjectKey};
 
 /// Reason of the event about a label whose value has no class.
 const UNKNOWN_VALUE: &str = own_reasons::PRIORITY_LABEL_UNKNOWN;
 /// Reason of the event about a class that does not exist.
-pub(super) const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
+pub(crate) const NO_CLASS: &str = own_reasons::WORKLOAD_PRIORITY_CLASS_NOT_FOUND;
 /// Reason of the event about a job that somebody else may delete.
 const RUNNER: &str = "BastionRunner";
 /// Text about the class that holds where a label has no effect.
 const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the priorityClassName of the pods";
 
-/// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
-pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
-
 /// Reason and text of an event.
 type Said = (&'static str, String);
-
-/// The priority that a Workload is to have.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) priority: Priority,
-    /// A policy reads the priority from a label.
-    pub(crate) by_label: bool,
-}
 
 impl WorkloadView {
     /// The values of a label: those of its pod sets in their order, then its own.
@@ -58,23 +47,12 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 
 impl Claim {
     /// Whether tiers depend on labels.
-    fn reads_labels(&self) -> bool {
+    pub(crate) fn reads_labels(&self) -> bool {
         self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
-impl Control {
-    /// A flavor has come to another tier: a workload gets tiers for a label only where its queue offers one of them.
-    pub(crate) fn offer_changed(&mut self, flavor: &str) {
-        let governed = self.view.claims.iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);
-        let offering = governed.filter(|queue| self.context().flavors_of(queue).any(|name| name == flavor));
-        for queue in offering.cloned().collect::<Vec<String>>() {
-            self.tell_members_again(&queue);
-        }
-    }
-}
-
-impl<'a> Context<'a> {
+impl Context<'_> {
     /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets` are those
     /// that the engine gets: pods that select a kind of capacity have made their choice.
     pub(crate) fn tiers_by_label(
@@ -98,13 +76,6 @@ impl<'a> Context<'a> {
     fn tiers_offered(&self, cluster_queue: &str) -> BTreeSet<engine::Tier> {
         let flavors = self.flavors_of(cluster_queue);
         flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).map(deltas::tier).collect()
-    }
-
-    /// The flavors of a ClusterQueue; one that is in several of its groups more than once.
-    pub(crate) fn flavors_of(self, cluster_queue: &str) -> impl Iterator<Item = &'a str> {
-        let queue = self.view.cluster_queues.get(cluster_queue).into_iter();
-        let groups = queue.flat_map(|queue| &queue.spec.resource_groups);
-        groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str())
     }
 
     /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or no policy reads it.
@@ -166,7 +137,7 @@ impl<'a> Context<'a> {
         (of_workloads, of_pods): NamedClasses<'_>,
     ) -> Result<api::Workload, String> {
         let local = (made.namespace().to_owned(), made.spec.queue_name.clone().unwrap_or_default());
-        let queue = self.behind(&local).filter(|_| !self.view.claims.is_empty());
+        let queue = self.view.behind(&local).filter(|_| !self.view.claims.is_empty());
         let by_label = queue.and_then(|queue| {
             let rules = self.rules_of(queue)?;
             self.class_by_label(rules, None, |label| label_of(&made, label))

@@ -11,39 +11,7 @@ use berth_api::berth::{
     WaitingTimeBonus,
 };
 
-use super::{Claim, Policy, Rules, milliseconds};
-
-/// Fields of a QueuePolicy that messages name.
-pub(crate) mod fields {
-    pub(crate) const MAX_JOBS: &str = "spec.admission.maxJobs";
-    pub(crate) const MAX_GPUS: &str = "spec.admission.maxGPUsPerJob";
-    pub(crate) const MIN_PRIORITY: &str = "spec.admission.priorityRange.min";
-    pub(crate) const MAX_PRIORITY: &str = "spec.admission.priorityRange.max";
-    pub(crate) const BORROWING: &str = "spec.borrowingRatioPercent";
-    pub(crate) const MIN_DIFFERENCE: &str = "spec.preemption.minPriorityDifference";
-    pub(crate) const PROTECTED: &str = "spec.preemption.protectedRunningTime";
-    pub(crate) const MAX_VICTIMS: &str = "spec.preemption.maxVictims";
-    pub(crate) const MAX_EVICTED: &str = "spec.preemption.maxEvictedPercent";
-    pub(crate) const GRACE: &str = "spec.preemption.gracePeriod";
-    pub(crate) const TIERS: &str = "spec.capacityTiers";
-    pub(crate) const CLASSES: &str = "spec.priorityFromLabel";
-    pub(crate) const BONUS: &str = "spec.waitingTimeBonus";
-    /// Shares by tier: reserved, on demand, spot.
-    pub(crate) const SHARES: [(&str, &str); 3] = [
-        ("reserved", "spec.capacityTiers.maxSharePercent.reserved"),
-        ("on-demand", "spec.capacityTiers.maxSharePercent.on-demand"),
-        ("spot", "spec.capacityTiers.maxSharePercent.spot"),
-    ];
-}
-
-/// A field of a policy that differs from the same field of an older one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    /// The younger policy.
-    pub(crate) policy: Arc<str>,
-    /// Field, both values where they are short, the older policy, and the value that counts.
-    pub(crate) text: String,
-}
+use super::rules::{Claim, Lost, Policy, Rules, fields, milliseconds, selector};
 
 /// A value with the policy that sets it.
 type Said<T> = Option<(T, Arc<str>)>;
@@ -214,8 +182,15 @@ fn joined(policies: &[&QueuePolicy]) -> (Rules, Vec<Lost>) {
     (joined.rules(), lost)
 }
 
+impl Policy {
+    pub(super) fn new(object: Box<QueuePolicy>) -> Self {
+        let selector = object.spec.cluster_queue_selector.as_ref().map(selector);
+        Self { rules: Arc::new(alone(&object)), selector, object }
+    }
+}
+
 /// Rules of a policy by itself.
-pub(super) fn alone(policy: &QueuePolicy) -> Rules {
+fn alone(policy: &QueuePolicy) -> Rules {
     joined(&[policy]).0
 }
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::policies::Policy;
-use crate::queues::draft;
+use crate::queues::status_write::draft;
 use crate::workload::status::set_in;
 use crate::write::ObjectKey;
 

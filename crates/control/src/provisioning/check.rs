@@ -12,17 +12,16 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 
+use crate::cache::provisioning_book::{Asked, TemplateView};
 use crate::cache::{Name, WorkloadView};
-use crate::capacity::watch::rungs;
+use crate::capacity::tier_assignments;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::placement::placements;
-use crate::provisioning::{Asked, TemplateView};
 use crate::queues::checks::Check;
 use crate::workload::status::{Identity, MESSAGE_LIMIT, cut, seconds, set_in, since};
 use crate::workload::{notice, status_write};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
 
 /// Field manager and reporter of the check's controller in Kueue.
 const MANAGER: &str = labels::PROVISIONING_REQUEST_CONTROLLER;
@@ -136,8 +135,8 @@ impl Case<'_> {
         // Where tiers are tried one after the other, the capacity fallback sets the time of the next try, and never gives up: the next tier may be
         // free now.
         let rules = self.ctx.tier_rules(self.workload);
-        let climbs =
-            rules.is_some_and(|rules| rules.signals.provisioning_failed) && !rungs(self.ctx, self.workload).is_empty();
+        let climbs = rules.is_some_and(|rules| rules.signals.provisioning_failed)
+            && !tier_assignments(self.ctx, self.workload).is_empty();
         let delay = if climbs { Some(0) } else { berth_jobs::retry_after(strategy, attempt_of(self.state)) };
         let Some(delay) = delay else {
             return self.answer(check_states::REJECTED, words, |_| {});

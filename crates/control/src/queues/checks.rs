@@ -6,6 +6,7 @@ use berth_api as api;
 use berth_api::conditions::{check_states, reasons, types};
 use berth_api::labels::PROVISIONING_REQUEST_CONTROLLER as PROVISIONING;
 use berth_engine::model::Problem;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// A controller whose checks a ClusterQueue may not combine freely.
@@ -50,6 +51,18 @@ impl Check {
     pub(crate) fn serves_as(&self, other: &Self) -> bool {
         (&self.controller, self.active) == (&other.controller, other.active)
     }
+}
+
+/// Time from which a workload that its checks sent back may be tried again: the latest of the checks in state Retry.
+pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
+    states
+        .iter()
+        .filter(|check| check.state == check_states::RETRY)
+        .filter_map(|check| {
+            let after = SignedDuration::from_secs(i64::from(check.requeue_after_seconds.unwrap_or_default().max(0)));
+            check.last_transition_time.0.checked_add(after).ok()
+        })
+        .max()
 }
 
 fn rules(queue: &api::ClusterQueueSpec) -> &[api::AdmissionCheckStrategyRule] {

@@ -12,7 +12,6 @@ use berth_quantity::Amount;
 
 use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::Control;
 use crate::measure::{Figures, Gauge, Labels};
 use crate::queues;
 use crate::workload::blocked::may_queue;
@@ -43,14 +42,6 @@ impl Gauges {
 
     pub(crate) fn count(&mut self, name: &'static str, labels: Labels, value: usize) {
         self.put(name, labels, f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
-    }
-}
-
-impl Control {
-    /// The gauges of all queues, and the figures of control's own health. Costs the workloads.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        self.context().figures()
     }
 }
 

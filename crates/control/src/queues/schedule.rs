@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
+use berth_engine::Changed;
 use hashbrown::HashTable;
 use jiff::Timestamp;
 use rustc_hash::FxBuildHasher;
 
-use crate::controller::after;
+use crate::cache::View;
+use crate::moments::after;
 use crate::write::{Kind, ObjectKey};
 
 const QUIET_MS: i64 = 1_000;
@@ -37,6 +39,23 @@ fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
 }
 
 impl QueueSchedule {
+    /// Marks the objects whose figures changed in the engine, and the policies of ClusterQueues among them. `shares` is true where fair shares are shown:
+    /// these depend on lending and usage in the complete cohort tree.
+    pub(crate) fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
+        for name in changed.cluster_queues {
+            for policy in view.claims.get(&*name).iter().flat_map(|claim| &claim.of) {
+                self.mark(Kind::QueuePolicy, "", policy, now);
+            }
+            self.mark(Kind::ClusterQueue, "", &name, now);
+        }
+        for (namespace, name) in changed.local_queues {
+            self.mark(Kind::LocalQueue, &namespace, &name, now);
+        }
+        for name in changed.cohorts.iter().filter(|_| shares) {
+            self.mark(Kind::Cohort, "", name, now);
+        }
+    }
+
     /// Marks an object whose figures changed; its namespace is empty for kinds that have none.
     pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
         let hash = hash(kind, namespace, name);

@@ -11,9 +11,10 @@ use serde_json::json;
 
 use super::{Case, status};
 use crate::cache::WorkloadView;
-use crate::controller::after_seconds;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::job::altered::{Next, end_run, excess};
+use crate::moments::after_seconds;
+use crate::training_job::elastic::run_under;
 use crate::training_job::restarts::{begun_at, runs_on, told_from};
 use crate::workload::object_write;
 use crate::workload::status::find;
@@ -144,7 +145,7 @@ impl<'a> Case<'a> {
         let given = self.meant_for(workload, &role, job);
         let scales = role == WORKER && wanted > 0 && job.annotation(labels::ELASTIC_WORKERS).is_some();
         // Elastic workers go before their quota does, and come after it; a run that may be scaled is brought to its number.
-        let is_step = scales && (wanted < given || self.ctx.run_under(workload).is_some());
+        let is_step = scales && (wanted < given || run_under(self.ctx.view, workload).is_some());
         if wanted != given && !is_step {
             let words = format!("wants {wanted} pods, where quota is held for {given}");
             return Some(Alteration { role, job, words });

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_jobs::JobState;
 use berth_jobs::training::{child_job_name, role_of_child};
 
-use crate::cache::WorkloadView;
-use crate::context::Context;
-use crate::controller::Control;
+use crate::cache::{View, WorkloadView};
 use crate::write::{Kind, ObjectKey, PodsOf};
 
 /// The Jobs that were seen, by the uid of their TrainingJob.
@@ -24,41 +22,41 @@ struct Seen {
     jobs: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Control {
+impl Children {
     /// Takes note of a Job that a TrainingJob controls.
     pub(crate) fn note_child(&mut self, object: &ObjectKey, job: &JobState) {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
         let owner = owner.filter(|owner| role_of_child(&owner.name, &object.name).is_some());
         if let Some(owner) = owner.filter(|_| object.kind == Kind::JOB) {
-            let seen = self.training.children.0.entry(owner.uid.to_string()).or_default();
+            let seen = self.0.entry(owner.uid.to_string()).or_default();
             seen.jobs.entry(object.name.clone()).or_default().insert(job.uid.clone());
         }
     }
 
     /// Takes note of a Workload without quota: nothing of its job runs, and Jobs of earlier runs that are gone are forgotten.
-    pub(crate) fn note_idle(&mut self, workload: &WorkloadView) {
+    pub(crate) fn note_idle(&mut self, view: &View, workload: &WorkloadView) {
         if workload.training_job().is_none() || workload.reserved() || workload.replaces.is_some() {
             return;
         }
         let Some(owner) = &workload.owner else { return };
-        let jobs = std::mem::take(&mut self.training.children.0.entry(owner.uid.clone()).or_default().jobs);
+        let jobs = std::mem::take(&mut self.0.entry(owner.uid.clone()).or_default().jobs);
         let there = |name: &String, uid: &String| {
             let object = ObjectKey { kind: Kind::JOB, namespace: workload.namespace.clone(), name: name.clone() };
-            self.view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
+            view.jobs.get(&object).is_some_and(|job| job.uid == *uid)
         };
         let left = jobs.into_iter().map(|(name, mut uids)| {
             uids.retain(|uid| there(&name, uid));
             (name, uids)
         });
         let left = left.filter(|(_, uids)| !uids.is_empty()).collect();
-        self.training.children.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
+        self.0.insert(owner.uid.clone(), Seen { from_start: true, jobs: left });
     }
 
     /// Takes note of a Job that is gone. It is kept while its owner has a Workload, because its pods may outlive it, and is forgotten otherwise.
-    pub(crate) fn forget_child(&mut self, object: &ObjectKey, job: &JobState) {
+    pub(crate) fn forget_child(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let Some(owner) = job.owner.as_ref().map(|owner| owner.uid.to_string()) else { return };
-        let Some(seen) = self.training.children.0.get_mut(&owner) else { return };
-        if self.view.workloads.owned_by(&owner).next().is_some() {
+        let Some(seen) = self.0.get_mut(&owner) else { return };
+        if view.workloads.owned_by(&owner).next().is_some() {
             return;
         }
         if let Some(uids) = seen.jobs.get_mut(&object.name) {
@@ -66,20 +64,18 @@ impl Control {
         }
         seen.jobs.retain(|_, uids| !uids.is_empty());
         if seen.jobs.is_empty() {
-            self.training.children.0.remove(&owner);
+            self.0.remove(&owner);
         }
     }
 
     /// Forgets the Jobs of an owner with its last Workload.
-    pub(crate) fn forget_children(&mut self, workload: &WorkloadView) {
-        let owner = workload.owner.as_ref().filter(|owner| self.view.workloads.owned_by(&owner.uid).next().is_none());
+    pub(crate) fn forget_of(&mut self, view: &View, workload: &WorkloadView) {
+        let owner = workload.owner.as_ref().filter(|owner| view.workloads.owned_by(&owner.uid).next().is_none());
         if let Some(owner) = owner {
-            self.training.children.0.remove(&owner.uid);
+            self.0.remove(&owner.uid);
         }
     }
-}
 
-impl Context<'_> {
     /// The pods of a workload's job.
     pub(crate) fn pods_of(&self, workload: &WorkloadView) -> PodsOf {
         let uid = workload.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
@@ -94,7 +90,7 @@ impl Context<'_> {
 
     /// Uids of the Jobs that run a TrainingJob, or have run it, `None` where some may have gone before this process began.
     fn jobs_of(&self, name: &str, uid: &str, workload: &WorkloadView) -> Option<BTreeSet<String>> {
-        let seen = self.training.children.0.get(uid)?;
+        let seen = self.0.get(uid)?;
         let mut all = BTreeSet::new();
         for set in &workload.shape.digests {
             match seen.jobs.get(&child_job_name(name, &set.name)) {
@@ -115,11 +111,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::settings::Settings;
 
     #[test]
     fn jobs_of_unknown_training_job_are_forgotten_one_by_one() {
-        let mut control = Control::new(Settings::default());
+        let (mut children, view) = (Children::default(), View::default());
         let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a-worker".into() };
         let job = |uid: &str| {
             let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "a", "uid": "forged",
@@ -129,12 +124,12 @@ mod tests {
             JobState::read::<BatchJob>(&serde_json::from_value(job).unwrap(), None)
         };
         for uid in ["one", "two"] {
-            control.note_child(&object, &job(uid));
+            children.note_child(&object, &job(uid));
         }
-        assert_eq!(control.training.children.0["forged"].jobs["a-worker"].len(), 2);
-        control.forget_child(&object, &job("one"));
-        assert_eq!(control.training.children.0["forged"].jobs["a-worker"].len(), 1);
-        control.forget_child(&object, &job("two"));
-        assert!(control.training.children.0.is_empty());
+        assert_eq!(children.0["forged"].jobs["a-worker"].len(), 2);
+        children.forget_child(&view, &object, &job("one"));
+        assert_eq!(children.0["forged"].jobs["a-worker"].len(), 1);
+        children.forget_child(&view, &object, &job("two"));
+        assert!(children.0.is_empty());
     }
 }

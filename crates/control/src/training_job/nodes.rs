@@ -8,26 +8,12 @@ use berth_jobs::training::{RoleState, WORKER};
 use jiff::Timestamp;
 
 use super::Case;
-use crate::cache::WorkloadView;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{Control, key};
+use crate::cache::training_view::{Counted, Crew};
+use crate::cache::{Name, WorkloadView};
+use crate::context::Context;
+use crate::decision::{Decision, Draft};
 use crate::workload::status::since;
-use crate::write::{Kind, ObjectKey, Purpose, Question};
-
-/// Identity of a set of pods: pods of one admission stay where they are while none fails and as many are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crew {
-    admitted: Timestamp,
-    failed: i32,
-    wanted: i32,
-}
-
-/// The answer about such pods.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    crew: Crew,
-    nodes: i32,
-}
+use crate::write::{Kind, Purpose, Question, key};
 
 impl Case<'_> {
     /// Number of nodes of an admitted workload, `None` while it is not known.
@@ -47,7 +33,7 @@ impl Case<'_> {
         if !self.all_ready(&states) || self.answer(workload, &states).is_some() {
             return None;
         }
-        let question = Question::CountNodes { pods: self.ctx.pods_of(workload) };
+        let question = Question::CountNodes { pods: self.ctx.training.children.pods_of(workload) };
         let object = key(Kind::TrainingJob, self.name);
         Some(Decision::write(Draft::ask(Purpose::CountNodes, object, question)))
     }
@@ -76,18 +62,10 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
     Some(Crew { admitted, failed: sum(|state| state.failed), wanted: sum(|state| state.wanted) })
 }
 
-impl Control {
-    /// Takes an answer about the nodes of a TrainingJob.
-    pub(crate) fn note_nodes(&mut self, object: &ObjectKey, nodes: usize, now: Timestamp) {
-        self.flights.succeeded(object, object);
-        let name = (object.namespace.clone(), object.name.clone());
-        let Some(view) = self.view.training.get(&name) else { return };
-        let states = Case { ctx: &self.context(), name: &name, view, now }.states();
-        let crew = self.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states));
-        let nodes = i32::try_from(nodes).unwrap_or(i32::MAX);
-        if let Some(view) = self.view.training.get_mut(&name) {
-            view.counted = crew.map(|crew| Counted { crew, nodes });
-        }
-        self.touch(object.clone());
-    }
+/// The count of the nodes of a TrainingJob from an answer about its pods, `None` where the answer is about no run any more.
+pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
+    let view = ctx.view.training.get(name)?;
+    let states = Case { ctx, name, view, now }.states();
+    let crew = ctx.view.slice_of(&view.uid).and_then(|workload| crew(workload, &states))?;
+    Some(Counted { crew, nodes: i32::try_from(nodes).unwrap_or(i32::MAX) })
 }

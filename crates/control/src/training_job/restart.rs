@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Case;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::training_job::elastic::{granted, granted_to};
 use crate::training_job::restarts::{noted, told_from, told_workers};
 
@@ -77,7 +77,7 @@ impl Case<'_> {
         }
         let made = self.roles().iter().filter_map(|role| self.child(role)).map(|job| job.created).min();
         let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
-        let gone = self.ctx.resumes_from(workload);
+        let gone = self.ctx.training.growth.resumes_from(workload);
         Some([made, gone].into_iter().flatten().fold(begun, Timestamp::max))
     }
 

@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 use super::Case;
-use super::status::Words;
+use super::conditions::Words;
 use crate::cache::WorkloadView;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::training_job::checkpoints::{patience_ends, shown};
 use crate::workload::status::seconds;
 
@@ -27,7 +27,7 @@ impl Case<'_> {
     /// The wait of a start until it is known where the job goes on, `None` when it is known.
     pub(super) fn look_first(&self, workload: &WorkloadView) -> Option<Decision> {
         self.view.facts.store.as_ref()?;
-        let begun = self.ctx.resumes_from(workload)?;
+        let begun = self.ctx.training.growth.resumes_from(workload)?;
         if self.missing_store().is_some() {
             // The store's return brings the decision back.
             return Some(Decision::Done);

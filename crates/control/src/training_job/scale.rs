@@ -2,7 +2,7 @@
 //! replaced the older one. To shrink, its Job comes first, and its Workload's count follows when the pods have gone. Where all pods start again for
 //! that, the new number is noted on the Workload, and `restart` goes on from there.
 
-use berth_api::conditions::{event_reasons, own_reasons, training_types, types};
+use berth_api::conditions::{event_reasons, own_reasons, types};
 use berth_engine::model::PodSetSpec;
 use berth_jobs::Priority;
 use berth_jobs::training::{Past, Rescale, RoleState, Scale, WORKER, slice_workload, training_workload};
@@ -11,28 +11,25 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::Case;
-use super::status::{CHECKPOINT_REQUESTED, Words};
+use super::conditions::{CHECKPOINT_REQUESTED, Words};
 use crate::cache::WorkloadView;
 use crate::capacity::watch::no_nodes_for_added;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::grace::SCALING_DOWN;
 use crate::moments::after;
-use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, runs_since};
+use crate::training_job::elastic::{PATIENCE_SECONDS, REPLACED, Run, granted, is_replaced, run_under, runs_since};
+use crate::workload::evictions::times_evicted;
 use crate::workload::names::create;
 use crate::workload::preempt::preemptor_words;
 use crate::workload::status::since;
-use crate::workload::transitions::times_evicted;
 use crate::workload::{REPORTER, has_finalizer, notice, object_write, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource};
+use crate::write::{EventType, Kind, Notice, Purpose, Question, Request, SCHEDULER, Subresource, key};
 use berth_api::labels;
 
 /// Field manager of the number of pods of a Workload that gave some up.
 const MANAGER: &str = "berth-elastic";
 /// Milliseconds until another look at Jobs whose statuses count more pods than are left.
 const LOOK_MS: i64 = 1_000;
-/// Condition that says how the number of workers may change.
-pub(super) const ELASTIC: &str = training_types::ELASTIC;
 
 impl Case<'_> {
     /// Decides about the slices beside the one that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
@@ -64,7 +61,7 @@ impl Case<'_> {
 
     /// Time until which a new slice may wait to replace the one that stands for the job, `None` when it is not wanted.
     fn may_wait(&self, new: &WorkloadView, current: &WorkloadView) -> Option<Timestamp> {
-        let run = self.ctx.run_under(current)?;
+        let run = run_under(self.ctx.view, current)?;
         let asked = self.ctx.training.growth.gives_up.contains_key(&current.uid);
         let size = new.size(WORKER);
         let fits = new.replaces.as_deref() == Some(&current.key())
@@ -92,7 +89,7 @@ impl Case<'_> {
 
     /// The next step towards the wanted number of workers; a [`Decision::Wait`] leaves the rest to be decided about.
     pub(super) fn scale(&self, workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option<Decision> {
-        let run = self.ctx.run_under(workload)?;
+        let run = run_under(self.ctx.view, workload)?;
         let have = granted(workload);
         if run.shrinks(workload) {
             let lower = || Decision::write(self.lower(workload, run.workers, ""));
@@ -145,7 +142,7 @@ impl Case<'_> {
         workload: &WorkloadView,
         states: &BTreeMap<String, RoleState>,
     ) -> Option<Decision> {
-        let run = self.ctx.run_under(workload).filter(Run::by_restart)?;
+        let run = run_under(self.ctx.view, workload).filter(Run::by_restart)?;
         self.give_up(workload, &run, states)
     }
 
@@ -293,7 +290,7 @@ impl Case<'_> {
         if let Some(until) = self.creation_until() {
             return Some(Decision::Wait(until));
         }
-        let (pods, most) = (self.ctx.pods_of(workload), usize::try_from(most).unwrap_or(0));
+        let (pods, most) = (self.ctx.training.children.pods_of(workload), usize::try_from(most).unwrap_or(0));
         let (object, question) = (key(Kind::Workload, &workload.key()), Question::ProbePods { pods, most });
         Some(Decision::write(Draft::ask(Purpose::ProbeSurplus, object, question)))
     }
@@ -338,7 +335,7 @@ impl Case<'_> {
         let (reason, message) = match rules.rescale {
             Rescale::InPlace => {
                 let adds = format!("adds {up} at once, {after_up}s after its start or a change");
-                let run = workload.and_then(|workload| self.ctx.run_under(workload)).map(|run| run.bounds);
+                let run = workload.and_then(|workload| run_under(self.ctx.view, workload)).map(|run| run.bounds);
                 let bounds = match run.filter(|bounds| *bounds != (min, max)) {
                     Some((least, most)) => format!(
                         "{least} to {most} workers in this run, as its pods were told at its start; {min} to {max} from the next start"

@@ -10,18 +10,19 @@ use jiff::Timestamp;
 
 use super::{Case, status};
 use crate::cache::WorkloadView;
-use crate::capacity::watch::{SPEC_CHANGED, at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key};
+use crate::capacity::reasons::SPEC_CHANGED;
+use crate::capacity::watch::{at_timeout, find_stuck, have_nodes, lacks_unwatched, leave_unwatched};
+use crate::decision::{Decision, Draft};
 use crate::job::altered::next_pause;
 use crate::job::overgrown::overgrown;
 use crate::job::placement::placements;
-use crate::training_job::elastic::granted;
+use crate::moments::after_seconds;
+use crate::training_job::elastic::{granted, run_under};
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::pods_ready;
 use crate::workload::status::{find, seconds};
 use crate::workload::{cannot_start, evict, evict_for_seconds, status_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, Subresource, key};
 
 /// Field manager of the objects that a start applies.
 const MANAGER: &str = "berth-training";
@@ -293,7 +294,7 @@ impl Case<'_> {
     /// that. Pods that fail, pull images or mount volumes are left to the backoff limit.
     fn without_nodes(&self, workload: &WorkloadView) -> Option<Decision> {
         let limit = self.view.facts.scheduling_timeout_seconds?;
-        let run = self.ctx.run_under(workload).filter(|run| !run.by_restart());
+        let run = run_under(self.ctx.view, workload).filter(|run| !run.by_restart());
         if run.is_some_and(|run| run.role().is_some_and(|role| role.ready >= run.bounds.0)) {
             // Enough pods of the elastic job train on.
             return None;

@@ -13,29 +13,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::json;
 
 use super::Case;
-use super::scale::ELASTIC;
+pub(crate) use super::conditions::{
+    CHECKPOINT_REQUESTED, ELASTIC, JOB_GONE, MAX_WAIT_TIME_EXCEEDED, REQUESTED, SCHEDULING_TIMEOUT, STORE_NOT_FOUND,
+    Words,
+};
 use crate::cache::WorkloadView;
 use crate::cache::training_view::{TrainingView, has_ended};
-use crate::capacity::watch::{RECLAIMED, STOCK_OUT};
+use crate::capacity::reasons::{RECLAIMED, STOCK_OUT};
 use crate::context::Context;
-use crate::controller::{flight::Draft, key};
+use crate::decision::Draft;
 use crate::deltas::quantity;
 use crate::training_job::restarts::{runs_on, scaled, told_from};
 use crate::workload::status::{cut, find, find_true, is_true, seconds, set_in, since};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, Request, Subresource, key};
 
-/// Reason of `Suspended` where the user asks for it.
-pub(super) const REQUESTED: &str = own_reasons::REQUESTED;
-/// Reason of the end of a TrainingJob that has waited too long.
-pub(super) const MAX_WAIT_TIME_EXCEEDED: &str = own_reasons::MAX_WAIT_TIME_EXCEEDED;
-/// Reason of an eviction, and condition, of a gang whose pods were not ready in time.
-pub(super) const SCHEDULING_TIMEOUT: &str = training_types::SCHEDULING_TIMEOUT;
-/// Condition, and event, of a job that was asked to save its work before it is stopped.
-pub(crate) const CHECKPOINT_REQUESTED: &str = training_types::CHECKPOINT_REQUESTED;
-/// Reason of `Stalled`, and event, of a job whose store does not exist.
-pub(super) const STORE_NOT_FOUND: &str = own_reasons::CHECKPOINT_STORE_NOT_FOUND;
-/// Reason of `Running` from when a Job of a run that was up is gone until all its pods are ready again.
-pub(super) const JOB_GONE: &str = own_reasons::JOB_GONE;
 /// Most bytes of an event's message.
 const EVENT_LIMIT: usize = 1_024;
 
@@ -105,9 +96,6 @@ struct Telling<'a> {
     workload: Option<&'a WorkloadView>,
     states: BTreeMap<String, RoleState>,
 }
-
-/// A condition to set: status, reason, message.
-pub(super) type Words = (bool, String, String);
 
 impl Telling<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {

@@ -3,14 +3,13 @@
 
 use super::{Case, has_finalizer, status};
 use crate::cache::WorkloadView;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::job::grace::Grace;
 use crate::job::left;
 use crate::workload::orphan::probe_pods;
 use crate::workload::status::find;
 use crate::workload::stops::{let_go, release, release_for_good};
-use crate::write::{EventType, Kind, ObjectKey, Purpose};
+use crate::write::{EventType, Kind, ObjectKey, Purpose, key};
 use berth_api::conditions::{reasons, types};
 use berth_jobs::JobState;
 use berth_jobs::training::training_end;

@@ -4,9 +4,8 @@ use jiff::Timestamp;
 
 use crate::cache::Name;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
-use crate::write::{Kind, Purpose, Question, Request};
+use crate::decision::{Decision, Draft};
+use crate::write::{Kind, Purpose, Question, Request, key};
 
 /// Decides about the checkpoints of one TrainingJob.
 pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision {
@@ -14,7 +13,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     let Some(place) = ctx.place_of(name, view) else { return Decision::Done };
     let object = key(Kind::Checkpoints, name);
     if let Some(book) = ctx.book_of(name, view).filter(|book| book.fault.is_none()) {
-        let ids = ctx.surplus(view, book);
+        let ids = ctx.training.saving.surplus(view, book);
         if !ids.is_empty() {
             let request = Request::DeleteCheckpoints { place, ids };
             return Decision::write(Draft::of_any_version(Purpose::DeleteCheckpoints, object, request));

@@ -15,8 +15,8 @@ use crate::deltas;
 use crate::measure::{Labels, Measure};
 use crate::queues::figures::{Gauges, shown};
 use crate::training_job::elastic::{REPLACED, grew};
+use crate::workload::evictions::queued_since;
 use crate::workload::status::{find, is_true, since};
-use crate::workload::transitions::queued_since;
 
 fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels {
     pairs.map(|(key, value)| (key, value.to_owned())).to_vec()

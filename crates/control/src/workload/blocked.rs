@@ -5,17 +5,18 @@ use berth_engine::model::Blocked;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::key;
+use crate::decision::Decision;
 use crate::job;
 use crate::pod;
 use crate::workload::gates::{self, GATED};
 use crate::workload::orphan::{Standing, parts_of, standing};
 use crate::workload::status::find;
 use crate::workload::stops::{WayBack, way_back};
-use crate::workload::{ON_HOLD, REPORTER, notice};
-use crate::write::{EventType, Kind, ObjectKey};
+use crate::workload::writes::{REPORTER, notice};
+use crate::write::{EventType, Kind, ObjectKey, key};
 
+/// Reason of a workload that waits because its owner wants nothing to run at present.
+pub(crate) const ON_HOLD: &str = reasons::ON_HOLD;
 /// Reason of the event about reserved quota whose amount cannot be read.
 const UNREADABLE_USAGE: &str = own_reasons::UNREADABLE_USAGE;
 /// Message of a workload of which pods run already.

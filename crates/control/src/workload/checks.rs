@@ -2,13 +2,13 @@
 
 use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
 use crate::queues::checks::concerning;
 use crate::workload::status::{find, seconds, since};
 use crate::workload::{REPORTER, evict, merge_write, notice, status_write};
@@ -154,16 +154,4 @@ fn synced(known: &[api::AdmissionCheckState], wanted: &[String], now: Timestamp)
         })
     };
     wanted.iter().map(state).collect()
-}
-
-/// Time from which a workload that its checks sent back may be tried again: the latest of the checks in state Retry.
-pub(crate) fn retry_at(states: &[api::AdmissionCheckState]) -> Option<Timestamp> {
-    states
-        .iter()
-        .filter(|check| check.state == check_states::RETRY)
-        .filter_map(|check| {
-            let after = SignedDuration::from_secs(i64::from(check.requeue_after_seconds.unwrap_or_default().max(0)));
-            check.last_transition_time.0.checked_add(after).ok()
-        })
-        .max()
 }

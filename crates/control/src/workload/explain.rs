@@ -1,13 +1,13 @@
 //! Status and event that explain why a workload waits.
 
-use berth_api as api;
 use berth_api::conditions::{reasons, types};
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::workload::gates;
+pub(crate) use crate::workload::requests::requests_of;
 use crate::workload::{notice, status_write};
 use crate::write::{EventType, Purpose, SCHEDULER};
 
@@ -41,23 +41,4 @@ pub(crate) fn explain(workload: &WorkloadView, told: &Told<'_>, now: Timestamp) 
     draft.notices.extend(gates::lifted(workload));
     draft.notices.push(notice(workload, EventType::Warning, told.reason, told.message.to_owned(), SCHEDULER));
     draft
-}
-
-pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
-    workload
-        .shape
-        .pod_sets
-        .iter()
-        .map(|set| api::PodSetRequest {
-            name: set.name.clone(),
-            resources: set
-                .requests
-                .iter()
-                .map(|(resource, amount)| {
-                    let total = amount.mul(set.count);
-                    (resource.clone(), crate::deltas::quantity(resource, total))
-                })
-                .collect(),
-        })
-        .collect()
 }

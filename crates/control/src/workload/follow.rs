@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
+use crate::decision::Decision;
 use crate::deltas;
 use crate::policies::Wanted;
 use crate::workload::columns::Annotations;

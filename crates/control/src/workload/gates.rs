@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::workload::status::{CLOSED, find, seconds};
 use crate::workload::{REPORTER, notice, status_write};
 use crate::write::{EventType, Notice, Purpose};

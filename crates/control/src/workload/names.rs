@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::key;
+use crate::decision::{Decision, Draft};
 use crate::workload::orphan::{Standing, standing};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request};
+use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, Request, key};
 
 /// Creates the Workload of a job that has none; `tell` makes the event about it. `asker` is the object that is decided about. A Workload that has no
 /// room for its status is not made, and none takes the place of another: the user gets an event.

@@ -7,7 +7,7 @@ use berth_engine::model::{PendingReason, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-use crate::controller::flight::Draft;
+use crate::decision::Draft;
 use crate::workload::status::{ADMISSION_MANAGER, find};
 use crate::write::Request;
 

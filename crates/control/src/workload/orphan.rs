@@ -1,27 +1,23 @@
 //! Workloads whose job is gone: kept until nothing of the job can run any more.
 
 use berth_api::conditions::{own_reasons, reasons, types};
-use berth_jobs::JobState;
-use berth_jobs::training::child_job_name;
 use jiff::Timestamp;
 
-use crate::cache::{Name, Owner, WorkloadView};
+use crate::cache::{Owner, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after, key};
-use crate::job::left;
+use crate::decision::{Decision, Draft};
+use crate::job::left::{self, PODS_COME_MS};
+use crate::moments::after;
 use crate::pod_group::without_pods;
 use crate::workload::follow::adopt;
+pub(crate) use crate::workload::owner::{Standing, lost_by, parts_of, standing};
 use crate::workload::status::since;
 use crate::workload::stops::{let_go, release};
 use crate::workload::{FINALIZER, REPORTER, has_finalizer, notice, remove_finalizer, status_write};
-use crate::write::{EventType, Kind, ObjectKey, Purpose, Question};
+use crate::write::{EventType, Kind, Purpose, Question, key};
 
 /// Pause between two looks for Jobs that garbage collection is to take, in milliseconds.
 const CHILDREN_PAUSE_MS: i64 = 1_000;
-/// Time after an admission in which a controller that has not yet seen its job go may still make pods, in milliseconds: before its end the absence of
-/// pods proves nothing.
-pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Reason of the event about a workload with quota whose owner is of a kind that Berth does not know.
 const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 
@@ -129,12 +125,6 @@ fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<D
     Some(adopt(ctx, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
-/// The workload of that name, if the reference to its owner with that uid was removed.
-pub(crate) fn lost_by<'a>(ctx: &'a Context<'a>, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
-    let found = ctx.view.workloads.get(name)?;
-    (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
-}
-
 /// A workload whose owner is of a kind that Berth does not know. Its own controller starts it, stops it and lets it go: Berth does not see whether
 /// anything of it runs. Without quota nothing does, and the controller may be gone, as Kueue is after a migration.
 fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
@@ -161,63 +151,6 @@ fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Opt
     is_new.then(|| Decision::tell(notice(workload, event_type, STRANGER, said.1, REPORTER)))
 }
 
-/// Jobs that are left of the job of a workload, if that is made of Jobs.
-pub(crate) fn parts_of<'a>(
-    ctx: &'a Context<'a>,
-    workload: &'a WorkloadView,
-    kind: Kind,
-    uid: &'a str,
-) -> Vec<(ObjectKey, &'a JobState)> {
-    let view = &ctx.view;
-    match workload.training_job() {
-        // Jobs that only claim to be a part of the job are not waited for.
-        Some(name) => {
-            let roles = workload.shape.digests.iter();
-            let child = |role: &str| {
-                let object = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
-                Some((object, view.child_of(&name, uid, role)?))
-            };
-            roles.filter_map(|set| child(&set.name)).collect()
-        }
-        None if kind.is_made_of_jobs() => {
-            let all = view.jobs.controlled_by(&workload.namespace, uid);
-            all.map(|(object, job)| (object.clone(), job)).collect()
-        }
-        None => Vec::new(),
-    }
-}
-
-/// State of a workload's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The owner is there, or is of a kind that Berth does not know: its controller may start the job.
-    There,
-    /// The owner is being deleted.
-    Leaving,
-    /// The owner is not there. A group of pods is absent when all of them are gone, and nothing is left that could use the quota.
-    Absent,
-}
-
-/// The state of the owner of a workload.
-pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
-    let Some(owner) = &workload.owner else { return Standing::There };
-    let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
-    let name = (workload.namespace.clone(), owner.name.clone());
-    let view = &ctx.view;
-    let leaving = match kind {
-        Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
-        Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
-        Kind::TrainingJob => view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
-        _ => view.job_of(workload).map(|job| job.deleting),
-    };
-    match leaving {
-        Some(false) => Standing::There,
-        Some(true) => Standing::Leaving,
-        None if ctx.unlisted_owner(workload).is_some() => Standing::There,
-        None => Standing::Absent,
-    }
-}
-
 impl Context<'_> {
     /// Whether the kind of a workload's owner is managed, or none that Berth knows.
     pub(crate) fn manages_owner(&self, workload: &WorkloadView) -> bool {
@@ -237,6 +170,6 @@ impl Context<'_> {
 
 /// Asks whether pods of a workload's job are left.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
-    let question = Question::ProbePods { pods: ctx.pods_of(workload), most: 0 };
+    let question = Question::ProbePods { pods: ctx.training.children.pods_of(workload), most: 0 };
     Decision::write(Draft::ask(Purpose::ProbePods, key(Kind::Workload, &workload.key()), question))
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::after;
-use crate::controller::flight::{Decision, Draft};
+use crate::decision::{Decision, Draft};
+use crate::moments::after;
+use crate::workload::evictions::evicted_for;
 use crate::workload::status::find;
-use crate::workload::transitions::evicted_for;
 use crate::workload::{evict_for_seconds, status_write};
 use crate::write::Purpose;
 

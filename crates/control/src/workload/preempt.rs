@@ -1,18 +1,14 @@
 //! Preemption of a workload, once the engine has chosen it as a victim.
 
-use std::collections::BTreeMap;
-
 use berth_api::conditions::{event_reasons, reasons, types};
-use berth_engine::Issued;
 use berth_engine::model as engine;
 use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::controller::{Control, key};
+use crate::decision::Decision;
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
-use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
+use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER, key};
 
 /// Message of the condition `Preempted`, in Kueue's words. An empty argument is written as UNKNOWN. A reason that Kueue does not have gets no cause,
 /// but the engine has no such reason.
@@ -135,45 +131,4 @@ pub(crate) fn preempt(
         draft.notices.push(notice(preemptor, EventType::Normal, event_reasons::PREEMPTED_WORKLOAD, message, SCHEDULER));
     }
     Decision::write(draft)
-}
-
-impl Control {
-    /// The API server refused the eviction of a victim: the next plan reports that at its preemptor.
-    pub(crate) fn note_refused_eviction(&mut self, object: &ObjectKey, purpose: Purpose) {
-        let uid = self.context().uid_of(object).filter(|uid| purpose == Purpose::Evict && self.quota.plans.evicts(uid));
-        if let Some(uid) = uid {
-            self.work.plan_again();
-            self.quota.plans.refuse_eviction(uid);
-        }
-    }
-
-    /// Preempts, with the next step, the victims that the engine chooses for a workload that would use `usage` in a ClusterQueue where the cells in
-    /// `needs` lack quota. `None` when workload or queue is unknown.
-    pub fn preempt_for(
-        &mut self,
-        uid: &str,
-        cluster_queue: &str,
-        needs: &[engine::FlavorResource],
-        usage: &BTreeMap<engine::FlavorResource, engine::Amount>,
-    ) -> Option<Vec<engine::Eviction>> {
-        let evictions = self.quota.world.evictions_for(uid, cluster_queue, needs, usage)?;
-        for eviction in &evictions {
-            self.evict_with_next_step(eviction.clone());
-        }
-        Some(evictions)
-    }
-}
-
-impl Context<'_> {
-    /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
-    pub(crate) fn told_of_failures(&self, mut verdict: engine::Verdict) -> engine::Verdict {
-        let failed = self.quota.plans.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
-        let all = Issued { preempted: failed, failed: 0 };
-        if failed > 0
-            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
-        {
-            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
-        }
-        verdict
-    }
 }

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::cache::WorkloadView;
-use crate::workload::explain::requests_of;
 use crate::workload::older_reasons;
+use crate::workload::requests::requests_of;
 use crate::workload::status::requests_differ;
 
 /// Text that differs is written again only when it is this old.
@@ -213,7 +213,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::controller::Control;
+    use crate::cache::View;
+    use crate::cache::shape::Shapes;
+    use crate::cache::slim::slim;
     use crate::settings::Settings;
 
     /// Reasons written in ten seconds of a hundred steps each, with an admission in every `admissions`-th step.
@@ -262,7 +264,8 @@ mod tests {
             "message": message, "lastTransitionTime": at(0).to_string()});
         let object = json!({"metadata": {"namespace": "team", "name": "job-a", "uid": "u"},
             "spec": {"queueName": "lq", "podSets": []}, "status": {"conditions": [condition]}});
-        Control::new(Settings::default()).slim(serde_json::from_value(object).unwrap())
+        let object = serde_json::from_value(object).unwrap();
+        slim(&Settings::default(), &View::default(), &mut Shapes::default(), object)
     }
 
     fn verdict(uid: &str, reason: PendingReason, message: &str, leading: bool) -> Verdict {

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 
 use crate::cache::WorkloadView;
 use crate::context::Context;
-use crate::controller::flight::{Decision, Draft};
-use crate::controller::{after_seconds, key};
+use crate::decision::{Decision, Draft};
+use crate::moments::after_seconds;
 use crate::workload::blocked::unasked;
 use crate::workload::status::{find, since};
 use crate::workload::{REPORTER, has_finalizer, notice, remove_finalizer};
-use crate::write::{EventType, Kind, Notice, Purpose};
+use crate::write::{EventType, Kind, Notice, Purpose, key};
 
 /// Pause in seconds between two looks at a finished Workload whose TrainingJob does not show its end yet; a change of the TrainingJob is seen at
 /// once.
@@ -73,4 +73,15 @@ pub(crate) fn retention(ctx: &Context<'_>, workload: &WorkloadView, now: Timesta
         let told = tell("Deleted job: deactivation retention period expired");
         Draft::delete(Purpose::DeleteJob, job, &owner.uid).telling(Notice { key, uid, reporter, ..told })
     })
+}
+
+impl Context<'_> {
+    /// Whether a finished Workload is all that shows the end of its TrainingJob: if it went now, the job would run again. A deletion of the
+    /// TrainingJob need not wait for a status that is refused.
+    pub(crate) fn end_is_untold(&self, workload: &WorkloadView) -> bool {
+        let Some((name, owner)) = workload.training_job().zip(workload.owner.as_ref()) else { return false };
+        let view = self.view.training.get(&name).filter(|view| view.uid == owner.uid);
+        let runs_on = view.filter(|view| !view.deleting && !view.is_over());
+        runs_on.and_then(|view| self.view.slice_of(&view.uid)).is_some_and(|slice| slice.uid == workload.uid)
+    }
 }

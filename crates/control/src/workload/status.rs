@@ -171,7 +171,7 @@ impl Edit<'_> {
 
     /// Has all checks asked again, not before the latest time that a check in state Retry asks for.
     pub(crate) fn reset_checks(&mut self, after: &str) {
-        if let Some(at) = crate::workload::checks::retry_at(&self.status.admission_checks) {
+        if let Some(at) = crate::queues::checks::retry_at(&self.status.admission_checks) {
             let state = self.status.requeue_state.get_or_insert_with(Default::default);
             state.requeue_at = Some(Time(seconds(at)));
         }

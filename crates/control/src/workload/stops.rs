@@ -1,18 +1,16 @@
 //! Queues that stop or go away, and the effect on the quota of their workloads.
 
 use berth_api::conditions::{own_reasons, reasons, types};
-use berth_engine::model as engine;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cache::WorkloadView;
 use crate::capacity::watch::returns_at_once;
 use crate::context::Context;
-use crate::controller::flight::Decision;
-use crate::deltas;
+use crate::decision::Decision;
+pub(crate) use crate::workload::queue_stop::{lost_flavor, missing_queue, queue_stop};
 use crate::workload::status::find;
 use crate::workload::{evict, has_finalizer, remove_finalizer, status_write};
-use crate::write::Purpose;
+use crate::write::{Kind, Purpose};
 
 /// Gives back the quota of an evicted workload of which nothing runs any more. The reason of its eviction decides whether it may be tried again at
 /// once.
@@ -66,32 +64,6 @@ pub(crate) fn let_go(workload: &WorkloadView, now: Timestamp) -> Decision {
     if has_finalizer(workload) { Decision::write(remove_finalizer(workload)) } else { Decision::Done }
 }
 
-/// Message about a queue of a workload with quota that is gone or being deleted.
-pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
-    let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
-    let local = ctx.view.local_queues.get(&workload.local_queue());
-    // A workload that names no queue has its quota by somebody else's decision.
-    if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
-        return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
-    }
-    let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
-    let cluster = ctx.view.cluster_queues.get(name);
-    (!cluster.is_some_and(|queue| stays(&queue.metadata)))
-        .then(|| format!("ClusterQueue {name} is terminating or missing"))
-}
-
-/// Message about a flavor of a workload with quota that its queue does not have any more, as far as the queue is there.
-pub(crate) fn lost_flavor(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
-    let name = workload.status.admission.as_ref()?.cluster_queue.as_deref().unwrap_or_default();
-    let queue = ctx.view.cluster_queues.get(name)?;
-    let has = |flavor: &String| {
-        let mut groups = queue.spec.resource_groups.iter();
-        groups.any(|group| group.flavors.iter().any(|quota| quota.name == *flavor))
-    };
-    let flavor = workload.given_flavors().find(|flavor| !has(flavor))?;
-    Some(format!("ClusterQueue {name} has flavor {flavor} no longer"))
-}
-
 /// Gives back a reservation that no admission has followed yet, where a queue or a flavor of it is gone or being deleted, or its namespace is being
 /// deleted.
 pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
@@ -100,36 +72,6 @@ pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Tim
     let ends = ctx.is_ending(&workload.namespace);
     let why = why.or_else(|| ends.then_some((reasons::PENDING_EVALUATION, "its namespace is being deleted")))?;
     Some(take_back(workload, why, now))
-}
-
-/// Why a workload with quota may not keep it for long: reason of its eviction, whether it leaves although it is admitted, message.
-pub(crate) fn queue_stop(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'static str, bool, String)> {
-    let local = ctx.view.local_queues.get(&workload.local_queue());
-    let name = workload
-        .status
-        .admission
-        .as_ref()
-        .and_then(|admission| admission.cluster_queue.clone())
-        .or_else(|| local.and_then(|queue| queue.spec.cluster_queue.clone()))?;
-    let cluster = ctx.view.cluster_queues.get(&name);
-    match cluster.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
-        Some(engine::StopPolicy::Hold) => {
-            return Some((reasons::CLUSTER_QUEUE_STOPPED, false, format!("ClusterQueue {name} is stopped")));
-        }
-        Some(engine::StopPolicy::HoldAndDrain) => {
-            return Some((reasons::CLUSTER_QUEUE_STOPPED, true, "The ClusterQueue is stopped".into()));
-        }
-        _ => {}
-    }
-    match local.map(|queue| deltas::stop(queue.spec.stop_policy.as_deref())) {
-        Some(engine::StopPolicy::Hold) => {
-            Some((reasons::LOCAL_QUEUE_STOPPED, false, format!("LocalQueue {} is stopped", workload.queue)))
-        }
-        Some(engine::StopPolicy::HoldAndDrain) => {
-            Some((reasons::LOCAL_QUEUE_STOPPED, true, "The LocalQueue is stopped".into()))
-        }
-        _ => None,
-    }
 }
 
 /// How a workload comes back whose condition `Requeued` is False.
@@ -146,7 +88,7 @@ pub(crate) fn way_back(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Way
     let condition =
         find(&workload.status.conditions, types::REQUEUED).filter(|condition| condition.status == "False")?;
     // Nothing of a pod that has ended can run again: the Workload goes with its pod.
-    if crate::cache::pods::has_ended(ctx, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
+    if has_ended_pod(ctx, workload) || !workload.active || workload.is(types::DEACTIVATION_TARGET) {
         return Some(WayBack::Stays);
     }
     let at_once = |reason, message: &str| WayBack::At(Timestamp::MIN, reason, message.to_owned());
@@ -186,4 +128,10 @@ fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, wh
         }
         _ => format!("The {what} was restarted after being stopped"),
     }
+}
+
+/// Whether a workload is that of a pod by itself which has been started, and which therefore cannot wait again.
+fn has_ended_pod(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
+    let Some(whole) = workload.whole().filter(|whole| whole.kind == Kind::Pod) else { return false };
+    ctx.view.pods.get(&(whole.namespace, whole.name)).is_none_or(|pod| !pod.gated || pod.deleting())
 }

@@ -6,12 +6,12 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 use crate::cache::pods::group_of;
-use crate::cache::{Name, WorkloadView};
+use crate::cache::slices::is_replaced;
+use crate::cache::{Name, View, WorkloadView};
 use crate::context::Context;
-use crate::controller::Control;
 use crate::measure::{Labels, Measure};
 use crate::timeline::Timeline;
-use crate::training_job::elastic::is_replaced;
+use crate::workload::evictions::{evictions, queued_since};
 use crate::workload::status::{find_true, since};
 use crate::write::{Kind, ObjectKey};
 
@@ -63,28 +63,6 @@ impl Tally<'_> {
             self.out.push(Measure::Observe { name, labels: self.local_labels(&[], true), millis });
         }
     }
-}
-
-/// Time of creation, or of the last time that the workload was put back into its queue.
-pub(crate) fn queued_since(workload: &WorkloadView) -> Timestamp {
-    since(&workload.status.conditions, types::REQUEUED, "True").unwrap_or(workload.created)
-}
-
-fn evictions(workload: &WorkloadView) -> impl Iterator<Item = (&str, &str, i32)> {
-    let stats = workload.status.scheduling_stats.as_ref();
-    let entries = stats.map(|stats| stats.evictions.as_slice()).unwrap_or_default();
-    entries.iter().map(|entry| (entry.reason.as_str(), entry.underlying_cause.as_str(), entry.count))
-}
-
-/// Number of evictions of a workload over its lifetime.
-pub(crate) fn times_evicted(workload: &WorkloadView) -> i32 {
-    evictions(workload).map(|(.., count)| count).fold(0, i32::saturating_add)
-}
-
-/// Number of evictions of a workload for a reason over its lifetime: a slice has taken over the counts of the one whose place it took.
-pub(crate) fn evicted_for(workload: &WorkloadView, reason: &str) -> i32 {
-    let counts = evictions(workload).filter(|(known, ..)| *known == reason).map(|(.., count)| count);
-    counts.fold(0, i32::saturating_add)
 }
 
 /// The measures of a change from `old` to `new`, seen at `now`. `local` switches the series of LocalQueues on.
@@ -188,38 +166,30 @@ fn evicted(tally: &mut Tally<'_>, old: &WorkloadView, new: &WorkloadView) {
     }
 }
 
-impl Control {
-    /// A job got its Workload just now. A job whose spec has been changed since it was made may have waited for that.
-    pub(crate) fn note_creation(&mut self, job: &ObjectKey, now: Timestamp) {
-        let name = (job.namespace.clone(), job.name.clone());
-        let (created, generation) = match job.kind {
-            Kind::Pod => self.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
-            Kind::TrainingJob => self.view.training.get(&name).map(|view| (view.created, view.generation)),
-            _ => self.view.jobs.get(job).map(|state| (state.created, state.generation)),
-        }
-        .unwrap_or_default();
-        if created == 0 || generation > 1 || !self.settings.creation_latency_metric {
-            return;
-        }
-        let labels = vec![("job_kind", job.kind.name().to_owned())];
-        let millis = now.as_millisecond().saturating_sub(created).max(0);
-        self.reports.measures.push(Measure::Observe {
-            name: "kueue_workload_creation_latency_seconds",
-            labels,
-            millis,
-        });
+/// The measure of a Workload that a job got just now. A job whose spec has been changed since it was made may have waited for that.
+pub(crate) fn creation(ctx: &Context<'_>, job: &ObjectKey, now: Timestamp) -> Option<Measure> {
+    let name = (job.namespace.clone(), job.name.clone());
+    let (created, generation) = match job.kind {
+        Kind::Pod => ctx.view.pods.get(&name).map(|pod| (pod.created.saturating_mul(1000), 1)),
+        Kind::TrainingJob => ctx.view.training.get(&name).map(|view| (view.created, view.generation)),
+        _ => ctx.view.jobs.get(job).map(|state| (state.created, state.generation)),
+    }?;
+    if created == 0 || generation > 1 || !ctx.settings.creation_latency_metric {
+        return None;
     }
+    let labels = vec![("job_kind", job.kind.name().to_owned())];
+    let millis = now.as_millisecond().saturating_sub(created).max(0);
+    Some(Measure::Observe { name: "kueue_workload_creation_latency_seconds", labels, millis })
 }
 
-impl Context<'_> {
+impl View {
     /// The measure of a pod whose gate was taken away just now.
     pub(crate) fn ungated(&self, name: &Name, old: &PodState, now: Timestamp) -> Option<Measure> {
         let group = group_of(&name.0, old);
         let workload = match &group {
-            Some(group) => self.view.workloads.get(group),
-            None => self.view.workloads_of(&old.uid).first().copied(),
-        };
-        let workload = workload.filter(|_| self.leads())?;
+            Some(group) => self.workloads.get(group),
+            None => self.workloads_of(&old.uid).first().copied(),
+        }?;
         let queue = workload.status.admission.as_ref()?.cluster_queue.clone()?;
         let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
         let labels = vec![
@@ -227,7 +197,7 @@ impl Context<'_> {
             ("cluster_queue", queue),
             ("is_group", group.is_some().to_string()),
         ];
-        let millis = self.view.timeline.millis_between(admitted, now);
+        let millis = self.timeline.millis_between(admitted, now);
         Some(Measure::Observe { name: "kueue_pod_scheduling_gate_removal_seconds", labels, millis })
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cache::Name;
-use crate::context::Context;
-use crate::controller::Control;
+use crate::cache::View;
 use crate::measure::{Labels, Measure};
+use crate::names::Name;
 
 /// Labels whose value is a ClusterQueue.
 const CLUSTER_QUEUE_LABELS: [&str; 5] =
@@ -19,53 +18,66 @@ pub(crate) struct Gone {
     pub(crate) cohorts: BTreeSet<String>,
 }
 
-impl Control {
-    /// The measures since the last call, behind the series that have to be forgotten. Measures under a name that has gone are dropped: their series
-    /// would come back and nothing would ever take them away.
-    #[must_use]
-    pub fn drain_measures(&mut self) -> Vec<Measure> {
-        let gone = std::mem::take(&mut self.reports.gone);
-        let cohorts = self.context().without_anybody(gone.cohorts);
+impl Gone {
+    /// These measures, behind the series that have to be forgotten. Measures under a name that has gone are dropped: their series would come back and
+    /// nothing would ever take them away.
+    pub(crate) fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
+        let cohorts = without_anybody(view, self.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
         let mut forget = |labels: Labels| measures.push(Measure::Forget { labels });
-        for name in gone.cluster_queues {
+        for name in self.cluster_queues {
             CLUSTER_QUEUE_LABELS.iter().for_each(|label| forget(vec![(label, name.clone())]));
         }
-        for (namespace, name) in gone.local_queues {
+        for (namespace, name) in self.local_queues {
             forget(vec![("name", name), ("namespace", namespace)]);
         }
         cohorts.iter().for_each(|name| forget(vec![("cohort", name.clone())]));
-        let happened = std::mem::take(&mut self.reports.measures);
-        measures.extend(happened.into_iter().filter(|measure| self.context().is_of_somebody(measure, &cohorts)));
+        measures.extend(happened.into_iter().filter(|measure| is_of_somebody(view, measure, &cohorts)));
         measures
     }
 }
 
-impl Context<'_> {
-    /// Cohorts that neither have an object nor are named by one.
-    fn without_anybody(&self, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
-        if cohorts.is_empty() {
-            return cohorts;
-        }
-        let queues = self.view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.as_deref());
-        let children = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.as_deref());
-        for name in queues.chain(children).chain(self.view.cohorts.keys().map(String::as_str)) {
-            cohorts.remove(name);
-        }
-        cohorts
+/// Cohorts that neither have an object nor are named by one.
+fn without_anybody(view: &View, mut cohorts: BTreeSet<String>) -> BTreeSet<String> {
+    if cohorts.is_empty() {
+        return cohorts;
     }
+    let queues = view.cluster_queues.values().filter_map(|queue| queue.spec.cohort_name.as_deref());
+    let children = view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.as_deref());
+    for name in queues.chain(children).chain(view.cohorts.keys().map(String::as_str)) {
+        cohorts.remove(name);
+    }
+    cohorts
+}
 
-    /// Whether all that a measure names is there.
-    fn is_of_somebody(&self, measure: &Measure, gone_cohorts: &BTreeSet<String>) -> bool {
-        let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
-        let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
-        let queue_stands = |(key, value): &(&str, String)| {
-            !CLUSTER_QUEUE_LABELS.contains(key) || value.is_empty() || self.view.cluster_queues.contains_key(value)
-        };
-        let local_queue =
-            value("namespace").zip(value("name")).map(|(namespace, name)| (namespace.clone(), name.clone()));
-        labels.iter().all(queue_stands)
-            && local_queue.is_none_or(|name| self.view.local_queues.contains_key(&name))
-            && value("cohort").is_none_or(|name| !gone_cohorts.contains(name))
+/// Whether all that a measure names is there.
+fn is_of_somebody(view: &View, measure: &Measure, gone_cohorts: &BTreeSet<String>) -> bool {
+    let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
+    let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+    let queue_stands = |(key, value): &(&str, String)| {
+        !CLUSTER_QUEUE_LABELS.contains(key) || value.is_empty() || view.cluster_queues.contains_key(value)
+    };
+    let local_queue = value("namespace").zip(value("name")).map(|(namespace, name)| (namespace.clone(), name.clone()));
+    labels.iter().all(queue_stands)
+        && local_queue.is_none_or(|name| view.local_queues.contains_key(&name))
+        && value("cohort").is_none_or(|name| !gone_cohorts.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_of_gone_queue_are_dropped_behind_its_series() {
+        let of = |queue: &str| vec![("cluster_queue", queue.to_owned())];
+        let count = |queue: &str| Measure::Count { name: "kueue_admitted_workloads", labels: of(queue), by: 1 };
+        let mut view = View::default();
+        view.cluster_queues.insert("stays".to_owned(), Box::default());
+        let gone = Gone { cluster_queues: BTreeSet::from(["gone".to_owned()]), ..Gone::default() };
+        let measures = gone.before(&view, vec![count("gone"), count("stays")]);
+        let forgotten = |measure: &&Measure| matches!(measure, Measure::Forget { .. });
+        assert_eq!(measures.iter().filter(forgotten).count(), CLUSTER_QUEUE_LABELS.len());
+        let left: Vec<&Measure> = measures.iter().filter(|measure| !forgotten(measure)).collect();
+        assert!(matches!(left[..], [Measure::Count { labels, .. }] if *labels == of("stays")), "{left:?}");
     }
 }

@@ -7,12 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::conditions::types;
 use jiff::Timestamp;
 
-use crate::controller::flight::Flight;
-use crate::controller::{Control, after_seconds, key};
-use crate::write::{Kind, ObjectKey, Purpose};
+use crate::moments::after_seconds;
+use crate::write::ObjectKey;
 
 /// Seconds after its answer was lost for which a creation may still be applied. The server is asked to give up before we do, and does so within
 /// seconds.
@@ -56,7 +54,7 @@ impl Strays {
         self.patches.remove(key);
     }
 
-    fn doubt_creation(&mut self, key: ObjectKey, now: Timestamp) {
+    pub(crate) fn doubt_creation(&mut self, key: ObjectKey, now: Timestamp) {
         let until = after_seconds(now, CREATION_SECONDS);
         let open = self.creations.get(&key).map_or(0, |creations| creations.open);
         self.creations.insert(key, Creations { open: open.saturating_add(1), until });
@@ -82,60 +80,12 @@ impl Strays {
     }
 }
 
-impl Control {
-    /// Notes a lost answer to a write, if the write uses quota.
-    pub(crate) fn doubt(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
-        self.flights.strays.forget_old(now);
-        if flight.purpose == Purpose::StartTraining {
-            if self.context().uid_of(object).is_some() {
-                // The object was seen before the answer could come.
-                return;
-            }
-            self.flights.strays.doubt_creation(object.clone(), now);
-        } else if flight.purpose.uses_quota()
-            && !flight.vanished
-            && self.context().seen_version(object) <= flight.based_on
-        {
-            self.flights.strays.doubt(object.clone(), flight.based_on);
-        }
-    }
-
-    /// A leader before us may have sent starts that are still on their way. An object that looks as if it had not been started, and may be by them,
-    /// counts as doubtful until it is seen at another version.
-    pub(crate) fn doubt_starts(&mut self) {
-        let mut doubted: Vec<(ObjectKey, u64)> = Vec::new();
-        for workload in self.view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
-            let Some(whole) = workload.whole() else { continue };
-            let name = (whole.namespace.clone(), whole.name.clone());
-            match whole.kind {
-                Kind::Pod => {
-                    let pod = self.view.pods.get(&name).filter(|pod| pod.gated && !pod.ended());
-                    doubted.extend(pod.map(|pod| (whole, pod.version)));
-                }
-                Kind::PodGroup => {
-                    let waiting = self.view.pods.members(&name).filter(|(_, pod)| pod.gated && !pod.ended());
-                    let object = |pod: &str| key(Kind::Pod, &(name.0.clone(), pod.to_owned()));
-                    doubted.extend(waiting.map(|(pod, state)| (object(pod), state.version)));
-                }
-                _ => {
-                    // A job is started only from such a state.
-                    let job = self.view.job_of(workload).filter(|job| job.is_suspended() && job.may_change_template);
-                    let job = job.filter(|job| job.finished.is_none());
-                    doubted.extend(job.map(|job| (whole, job.version)));
-                }
-            }
-        }
-        for (object, version) in doubted {
-            self.flights.strays.doubt(object, version);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::write::{Kind, key};
 
     fn object() -> ObjectKey {
         key(Kind::JOB, &("team".to_owned(), "a".to_owned()))

@@ -1,111 +1,25 @@
-//! Questions and commands to `Control` beside observations and outcomes, and the translation of a Workload for the engine.
+//! The translation of a Workload for the engine.
 
-use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
 use berth_api::conditions::types;
-use berth_engine::World;
 use berth_engine::model as engine;
-use jiff::Timestamp;
 use rustc_hash::FxHasher;
 
-use crate::cache::WorkloadView;
+use crate::cache::{Name, WorkloadView};
 use crate::context::Context;
-use crate::controller::flight::Draft;
-use crate::controller::{Control, key, millis};
+use crate::decision::Draft;
 use crate::deltas;
+use crate::moments::millis;
 use crate::training_job::elastic::admitted_before;
+use crate::workload::blocked;
 use crate::workload::explain::{Told, explain};
 use crate::workload::older_reasons;
-use crate::write::Kind;
-
-impl Control {
-    /// The engine's world, for questions that change nothing in the view.
-    pub fn world(&mut self) -> &mut World {
-        &mut self.quota.world
-    }
-
-    /// Time of the next retry of a failed write, if one waits.
-    #[must_use]
-    pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.flights.next_retry(now)
-    }
-
-    /// Whether a write may be decided now.
-    #[must_use]
-    pub fn leads(&self) -> bool {
-        self.context().leads()
-    }
-
-    /// Plans again with the next step, whether something was observed or not.
-    pub fn look_again(&mut self) {
-        self.replan();
-    }
-
-    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
-    #[must_use]
-    pub fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
-        let object = self.view.cluster_queues.get(name)?;
-        Some(self.context().queue_spec(object))
-    }
-
-    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
-    #[must_use]
-    pub fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
-        let key = (namespace.to_owned(), name.to_owned());
-        let named = || {
-            let mut object = berth_api::LocalQueue::default();
-            object.metadata.namespace = Some(key.0.clone());
-            object.metadata.name = Some(key.1.clone());
-            object
-        };
-        let known = self.view.local_queues.get(&key);
-        known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
-    }
-
-    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
-    #[must_use]
-    pub fn told_cohort(&self, name: &str) -> engine::CohortSpec {
-        let named = || {
-            let mut object = berth_api::Cohort::default();
-            object.metadata.name = Some(name.to_owned());
-            object
-        };
-        self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
-    }
-
-    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
-    /// out.
-    #[must_use]
-    pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
-        let named =
-            cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
-        let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
-        let all = named.chain(parents).chain(self.view.cohorts.keys().cloned());
-        all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
-    }
-
-    /// A Workload as the engine gets it, `None` when it is unknown.
-    #[must_use]
-    pub fn told(&self, namespace: &str, name: &str) -> Option<engine::WorkloadSpec> {
-        self.context().told(namespace, name)
-    }
-
-    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
-    #[must_use]
-    pub fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
-        let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
-        let queue = self.view.cluster_queues.get(cluster_queue)?;
-        Some(crate::queues::checks::concerning(&queue.spec, workload.status.admission.as_ref()))
-    }
-}
+use crate::workload::status::{find, since};
+use crate::write::{Kind, key};
+use jiff::Timestamp;
 
 impl Context<'_> {
-    /// Whether a write may be decided now.
-    pub(crate) fn leads(&self) -> bool {
-        self.session.term.is_some()
-    }
-
     /// The status write with the reason why a workload waits after a cycle. `reason` may be absent, though the engine always gives one.
     pub(crate) fn telling(
         &self,
@@ -133,8 +47,7 @@ impl Context<'_> {
         let conditions = &workload.status.conditions;
         let state = match &workload.status.admission {
             Some(admission) if workload.reserved() => {
-                let reserved = crate::workload::status::since(conditions, types::QUOTA_RESERVED, "True")
-                    .unwrap_or(workload.created);
+                let reserved = since(conditions, types::QUOTA_RESERVED, "True").unwrap_or(workload.created);
                 // A scale-up keeps the original admission time: it does not renew its preemption protection, and its loss counts from that time.
                 let at = admitted_before(workload).map_or(reserved, |before| before.min(reserved));
                 // A workload whose owner's kind cannot be listed cannot be evicted: its preemptor would wait for ever.
@@ -149,7 +62,7 @@ impl Context<'_> {
             }
             _ => engine::WorkloadState::Pending {
                 not_before: self.not_before(workload),
-                blocked: crate::workload::blocked::counted(self, workload),
+                blocked: blocked::counted(self, workload),
             },
         };
         let replaces = self.replaced(workload);
@@ -223,15 +136,59 @@ impl Context<'_> {
     }
 }
 
+/// A workload as the engine is to get it.
+pub(crate) struct Mirrored {
+    pub(crate) uid: String,
+    pub(crate) delta: engine::Delta,
+    /// The workload asks for no quota any more, and holds none.
+    pub(crate) is_over: bool,
+    /// The workload does not wait: it is over, or has quota.
+    pub(crate) is_settled: bool,
+}
+
+impl Context<'_> {
+    /// A workload of the view as the engine is to get it; `None` while a write of ours about its quota is still on its way: then the engine's own
+    /// accounting holds until the result is seen. A write to a workload without quota, such as the reason why it waits, holds nothing up: the queue may
+    /// open before that write is seen, and the engine must know by then that pods of the job run, or which policy the queue follows.
+    pub(crate) fn mirrored(&self, name: &Name) -> Option<Mirrored> {
+        let workload = self.view.workloads.get(name)?;
+        let holds = || workload.reserved() || self.quota.world.holds_quota(&workload.uid);
+        let is_planned = self.quota.plans.contains(&workload.uid);
+        if is_planned || (self.flights.busy(&key(Kind::Workload, name)) && holds()) {
+            return None;
+        }
+        let waits = workload.active && !workload.deleting;
+        let is_over = workload.is(types::FINISHED) || (!workload.reserved() && !waits);
+        let uid = workload.uid.clone();
+        let delta = match is_over {
+            true => engine::Delta::RemoveWorkload(uid.clone()),
+            false => engine::Delta::Workload(self.engine_workload(workload)),
+        };
+        Some(Mirrored { uid, delta, is_over, is_settled: is_over || workload.reserved() })
+    }
+}
+
 /// Changes with everything for which the engine tries a parked workload again. The reason why it waits is left out, because it is
 /// written after each try.
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     (workload.generation, workload.reshaped).hash(&mut hasher);
     for kind in [types::EVICTED, types::REQUEUED] {
-        let condition = crate::workload::status::find(&workload.status.conditions, kind);
+        let condition = find(&workload.status.conditions, kind);
         let said = condition.map(|said| (&said.status, &said.reason, &said.message, said.last_transition_time.0));
         said.hash(&mut hasher);
     }
     hasher.finish()
+}
+
+impl Context<'_> {
+    pub(crate) fn say_older_reasons(&self, draft: &mut Draft) {
+        if self.settings.observe_unadmitted {
+            return;
+        }
+        let name = (draft.key.namespace.clone(), draft.key.name.clone());
+        if let (Kind::Workload, Some(workload)) = (draft.key.kind, self.view.workloads.get(&name)) {
+            older_reasons::reword(draft, &workload.status);
+        }
+    }
 }

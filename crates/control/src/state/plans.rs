@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_engine::model::{Admission, Eviction};
+use berth_engine::Issued;
+use berth_engine::model::{Admission, Eviction, Verdict};
 use jiff::Timestamp;
 
 /// Number of writes in a row without an answer after which a plan is set aside.
@@ -118,6 +119,18 @@ impl Plans {
 
     pub(crate) fn refused_evictions(&self) -> impl Iterator<Item = &Eviction> {
         self.refused.iter().filter_map(|uid| self.evictions.get(uid))
+    }
+
+    /// The verdict on a preemptor, with a message that its evictions failed where none of its victims could be evicted: they are tried again.
+    pub(crate) fn told_of_failures(&self, mut verdict: Verdict) -> Verdict {
+        let failed = self.refused_evictions().filter(|eviction| eviction.preemptor == *verdict.uid).count();
+        let all = Issued { preempted: failed, failed: 0 };
+        if failed > 0
+            && let Some(unfit) = verdict.message.strip_suffix(&all.suffix())
+        {
+            verdict.message = Issued { preempted: 0, failed }.told(unfit.to_owned()).into();
+        }
+        verdict
     }
 
     /// Drops the evictions for a preemptor, and names the victims.

@@ -5,102 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use berth_jobs::MOST_BYTES;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
-use crate::controller::after;
-use crate::controller::strays::Strays;
-use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Question, Request, WriteId};
-
-/// A decision to write, before it has an identity.
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub(crate) purpose: Purpose,
-    pub(crate) key: ObjectKey,
-    pub(crate) request: Request<Value>,
-    /// resourceVersion the decision was derived from, 0 if none.
-    pub(crate) based_on: u64,
-    /// Events to publish once it is applied.
-    pub(crate) notices: Vec<Notice>,
-}
-
-impl Draft {
-    /// A question, registered on that object.
-    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
-        Self::of_any_version(purpose, key, Request::Ask(question))
-    }
-
-    /// A write that depends on no version of its object.
-    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
-        Self { purpose, key, request, based_on: 0, notices: Vec::new() }
-    }
-
-    /// The deletion of the object of that uid; objects that it owns go after it.
-    pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
-        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
-    }
-
-    /// The deletion of the object of that uid; objects that it owns go before it.
-    pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
-        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
-    }
-
-    /// The same with one more event about it.
-    pub(crate) fn telling(mut self, notice: Notice) -> Self {
-        self.notices.push(notice);
-        self
-    }
-}
-
-/// Result of a decision.
-#[derive(Clone, Debug)]
-pub(crate) enum Decision {
-    /// Nothing to do until something changes.
-    Done,
-    /// Look again at that time.
-    Wait(Timestamp),
-    /// Look again when fewer Workloads are being created.
-    WaitForCreations,
-    /// Look again when this object comes or changes.
-    WaitFor(ObjectKey),
-    /// Write.
-    Write(Box<Draft>),
-    /// An event for the user, once per text. The object is looked at again at once, for anything else there is to do.
-    Tell(Box<Notice>),
-}
-
-impl Decision {
-    pub(crate) fn write(draft: Draft) -> Self {
-        Self::Write(Box::new(draft))
-    }
-
-    pub(crate) fn tell(notice: Notice) -> Self {
-        Self::Tell(Box::new(notice))
-    }
-
-    /// The decision `first`; where that is `None`, or only waits, the decision `next`, looked at again not later than `first` wants it.
-    pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
-        match first {
-            None => next(),
-            Some(Self::Wait(until)) => next().not_later_than(until),
-            Some(decision) => decision,
-        }
-    }
-
-    /// The first decision if it does something, else `next`, looked at again not later than the first one asks for.
-    pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
-        let first = if let Self::Done = self { None } else { Some(self) };
-        Self::first_or_earliest(first, next)
-    }
-
-    /// The same, looked at again at that time at the latest.
-    pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
-        match self {
-            Self::Done => Self::Wait(until),
-            Self::Wait(at) => Self::Wait(at.min(until)),
-            decision => decision,
-        }
-    }
-}
+use crate::decision::Draft;
+use crate::moments::after;
+use crate::state::strays::Strays;
+use crate::write::{CheckpointPlace, Kind, Notice, ObjectKey, Purpose, Request, WriteId};
 
 /// A write that was handed to the runtime.
 #[derive(Clone, Debug)]
@@ -148,8 +57,6 @@ pub(crate) struct Flights {
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads that the API server refused to give quota, with the time until which they preempt nobody.
     refused_reservations: FxHashMap<ObjectKey, Timestamp>,
-    /// Objects whose decision was to write to a busy one, or to wait for one.
-    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Creations of Workloads under way.
     creations: usize,
     /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
@@ -250,16 +157,6 @@ impl Flights {
         let Some(flight) = self.flying.get_mut(key).filter(|flight| repeats(flight.purpose)) else { return };
         flight.bytes = bytes;
         self.creation_bytes = self.creation_bytes.saturating_add(bytes);
-    }
-
-    /// `origin` decides again once `key` is free.
-    pub(crate) fn block(&mut self, key: ObjectKey, origin: ObjectKey) {
-        self.blocked.entry(key).or_default().insert(origin);
-    }
-
-    /// The objects that wait for `key`, which are decided about again.
-    pub(crate) fn unblock(&mut self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
-        self.blocked.remove(key).unwrap_or_default()
     }
 
     pub(crate) fn land(&mut self, id: WriteId) -> Option<(ObjectKey, Flight)> {
@@ -404,13 +301,9 @@ impl Flights {
         }
     }
 
-    /// Forgets delays that ended long ago, and waiting objects that are not there any more.
-    pub(crate) fn forget_old(&mut self, now: Timestamp, is_there: impl Fn(&ObjectKey) -> bool) {
+    /// Forgets delays that ended long ago.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.backoffs.retain(|_, backoff| after(backoff.until, FORGOTTEN_MS) > now);
-        self.blocked.retain(|_, waiting| {
-            waiting.retain(&is_there);
-            !waiting.is_empty()
-        });
     }
 
     /// Notes an object that was not there before. Unless a creation of ours is under way or was answered, a creation whose answer was lost has made

@@ -1,26 +1,32 @@
 //! State of [`crate::Control`] beside the cache, the writes in flight and the work queue, each part with its owner. An object that is gone is
 //! forgotten by one call to each owner.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod doubts;
+pub(crate) mod flight;
+pub(crate) mod plans;
+mod relations;
+pub(crate) mod strays;
+pub(crate) mod work_queue;
+mod write_events;
+
+use std::collections::BTreeMap;
 
 use berth_engine::World;
+use berth_engine::model as engine;
 use jiff::Timestamp;
 
-use crate::cache::Name;
+use crate::cache::View;
 use crate::cache::shape::Shapes;
-use crate::controller::plans::Plans;
 use crate::job::job_events::JobEvents;
 use crate::measure::Measure;
-use crate::overruns::Overruns;
+use crate::overruns::known::Overruns;
 use crate::pod::trials::Trials;
 use crate::queues::figures::Gone;
 use crate::queues::schedule::QueueSchedule;
 use crate::settings::Settings;
-use crate::training_job::checkpoints::Saving;
-use crate::training_job::children::Children;
-use crate::training_job::elastic::Growth;
+use crate::state::plans::Plans;
 use crate::workload::ration::Ration;
-use crate::write::{Notice, ObjectKey, Term};
+use crate::write::{Kind, Notice, ObjectKey, Term};
 
 /// In what role this process decides.
 #[derive(Debug, Default)]
@@ -49,16 +55,8 @@ pub(crate) struct Quota {
     pub(crate) trials: Trials,
     /// Usage beyond quota, by job.
     pub(crate) overruns: Overruns,
-}
-
-/// Facts about TrainingJobs that no object says.
-#[derive(Debug, Default)]
-pub(crate) struct Trainings {
-    pub(crate) saving: Saving,
-    pub(crate) growth: Growth,
-    pub(crate) children: Children,
-    /// Objects that were applied for the present run of a TrainingJob, by its uid.
-    pub(crate) prepared: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// The engine is asked for a plan with the next step.
+    plan: bool,
 }
 
 /// Reports to users and operators: statuses, reasons, events and measures that are due, and what was reported last.
@@ -69,8 +67,6 @@ pub(crate) struct Reports {
     pub(crate) job_events: JobEvents,
     pub(crate) measures: Vec<Measure>,
     pub(crate) gone: Gone,
-    /// Objects whose status may have to be written.
-    pub(crate) untold: BTreeSet<ObjectKey>,
     /// The last event of each object, by reason.
     pub(crate) told: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     pub(crate) notices: Vec<Notice>,
@@ -88,24 +84,47 @@ impl Quota {
             plans: Plans::default(),
             trials: Trials::default(),
             overruns: Overruns::default(),
+            plan: true,
         }
+    }
+
+    /// Passes a change to the engine, and asks for a plan.
+    pub(crate) fn apply(&mut self, delta: engine::Delta) {
+        // A refusal means the engine does not know the object: nothing is charged for it.
+        let _ = self.world.apply(delta);
+        self.plan = true;
+    }
+
+    /// Has the workload's own state count again, not what a plan made of it. No plan is asked for.
+    pub(crate) fn take_back(&mut self, uid: String) {
+        // An unknown uid means that the workload has gone meanwhile: nothing is charged then.
+        let _ = self.world.apply(engine::Delta::Forget(uid));
+    }
+
+    /// Drops a planned admission that will not be written: the workload's own state decides again once it is seen.
+    pub(crate) fn drop_plan(&mut self, view: &View, object: &ObjectKey) {
+        let Some(uid) = view.uid_of(object).filter(|_| object.kind == Kind::Workload) else { return };
+        self.plans.remove(&uid);
+    }
+
+    pub(crate) fn plan_again(&mut self) {
+        self.plan = true;
+    }
+
+    pub(crate) fn wants_plan(&self) -> bool {
+        self.plan
+    }
+
+    /// A plan was made, after which another one is wanted or not.
+    pub(crate) fn planned(&mut self, again: bool) {
+        self.plan = again;
     }
 }
 
-impl Trainings {
-    /// A Workload is gone.
-    pub(crate) fn forget_workload(&mut self, uid: &str) {
-        self.growth.forget_workload(uid);
-        self.saving.forget(uid);
-        self.saving.before.remove(uid);
-    }
-
-    /// A TrainingJob is gone.
-    pub(crate) fn forget_training_job(&mut self, name: &Name, uid: &str) {
-        self.growth.forget_training_job(name, uid);
-        self.saving.books.remove(uid);
-        self.saving.begun.remove(uid);
-        self.prepared.remove(uid);
+impl Session {
+    /// Whether a write may be decided now.
+    pub(crate) fn leads(&self) -> bool {
+        self.term.is_some()
     }
 }
 
@@ -117,12 +136,16 @@ impl Reports {
             job_events: JobEvents::default(),
             measures: Vec::new(),
             gone: Gone::default(),
-            untold: BTreeSet::new(),
             told: BTreeMap::new(),
             notices: Vec::new(),
             sweep_found: 0,
             skipped_preemptions: BTreeMap::new(),
         }
+    }
+
+    /// Notes that a sweep had to wake that many parked workloads.
+    pub(crate) fn note_swept(&mut self, found: usize) {
+        self.sweep_found = self.sweep_found.saturating_add(u64::try_from(found).unwrap_or(u64::MAX));
     }
 
     /// A Workload is gone.

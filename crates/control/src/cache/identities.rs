@@ -1,0 +1,47 @@
+//! Uid and version of an observed object, by its key.
+
+use berth_jobs::version_of;
+
+use crate::cache::training_view::TrainingView;
+use crate::cache::{View, WorkloadView};
+use crate::write::{Kind, ObjectKey};
+
+impl View {
+    /// The uid of an object, `None` of one that is not known.
+    pub(crate) fn uid_of(&self, object: &ObjectKey) -> Option<String> {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.workloads.get(&name).map(|workload| workload.uid.clone()),
+            kind if kind.is_job() => self.jobs.get(object).map(|job| job.uid.clone()),
+            Kind::TrainingJob => self.training.get(&name).map(|job| job.uid.clone()),
+            Kind::Pod => self.pods.get(&name).map(|pod| pod.uid.to_string()),
+            Kind::JobPod => self.odd_pods.get(&name).map(|odd| odd.pod.uid.to_string()),
+            Kind::AdmissionCheck => self.checks.get(&object.name).map(|check| check.uid.clone()),
+            Kind::ProvisioningRequest => self.provisioning.requests.get(&name).map(|request| request.uid().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The version at which the view has an object, 0 when it has not.
+    pub(crate) fn seen_version(&self, object: &ObjectKey) -> u64 {
+        let name = (object.namespace.clone(), object.name.clone());
+        match object.kind {
+            Kind::Workload => self.workloads.get(&name).map_or(0, WorkloadView::version),
+            kind if kind.is_job() => self.jobs.get(object).map_or(0, |job| job.version),
+            Kind::TrainingJob => self.training.get(&name).map_or(0, TrainingView::version),
+            Kind::Pod => self.pods.get(&name).map_or(0, |pod| pod.version),
+            Kind::AdmissionCheck => {
+                self.checks.get(&object.name).map_or(0, |check| check.resource_version.parse().unwrap_or_default())
+            }
+            Kind::ProvisioningRequest => {
+                self.provisioning.requests.get(&name).map_or(0, |request| version_of(&request.metadata))
+            }
+            Kind::PodTemplate => {
+                self.provisioning.templates.get(&name).map_or(0, |template| version_of(&template.metadata))
+            }
+            // Little is remembered of a pod of a job, and no version of it is awaited. Queues are never awaited: their statuses are computed from our
+            // own accounting and sent when they differ.
+            _ => u64::MAX,
+        }
+    }
+}

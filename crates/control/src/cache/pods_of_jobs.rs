@@ -1,0 +1,80 @@
+//! Pods of jobs, with their Jobs and Workloads.
+
+use berth_jobs::{JobPod, JobState, PodsJob};
+
+use crate::cache::ending_pods::EndingPod;
+use crate::cache::job_pods::OddPod;
+use crate::cache::{View, WorkloadView};
+use crate::names::Name;
+use crate::write::{Kind, ObjectKey, key};
+
+impl View {
+    /// Whether a pod names its Job by the uid and by another name: the Job's controller does not find it by that. Costs one look at a map where the
+    /// name is right.
+    pub(crate) fn is_misnamed(&self, pod: &JobPod) -> bool {
+        let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting) else { return false };
+        let jobs = &self.jobs;
+        let is_it = |object: &ObjectKey| jobs.get(object).is_some_and(|known| *known.uid == *job.uid);
+        let named = key(Kind::JOB, &(pod.namespace.clone(), job.name.to_string()));
+        !is_it(&named) && self.jobs_in(&pod.namespace).any(|object| object.kind == Kind::JOB && is_it(object))
+    }
+
+    /// The Workload by whose quota a pod was started; where several may be meant, one that holds quota.
+    pub(crate) fn workload_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<&WorkloadView> {
+        let named = [&odd.workload, &odd.pod.workload].into_iter().flatten();
+        let named = named.filter_map(|name| self.workloads.get(&(namespace.to_owned(), name.to_string())));
+        let owned = odd.jobs.iter().flat_map(|uid| self.workloads.owned_by(uid));
+        let mut all = named.chain(owned.filter(|workload| workload.namespace == namespace)).peekable();
+        let first = all.peek().copied();
+        all.find(|workload| workload.holds_quota()).or(first)
+    }
+
+    /// The Job that has made a pod, as long as it is there.
+    pub(crate) fn job_of_odd(&self, namespace: &str, odd: &OddPod) -> Option<(&ObjectKey, &JobState)> {
+        let jobs = &self.jobs;
+        let last = odd.job.as_ref().map(|job| key(Kind::JOB, &(namespace.to_owned(), job.name.to_string())));
+        let last = last.and_then(|object| jobs.get_key_value(&object));
+        let known = |(_, job): &(&ObjectKey, &JobState)| odd.jobs.contains(job.uid.as_str());
+        last.filter(known).or_else(|| {
+            let of_kind = self.jobs_in(namespace).filter(|object| object.kind == Kind::JOB);
+            of_kind.filter_map(|object| jobs.get_key_value(object)).find(known)
+        })
+    }
+
+    /// The odd pods that run by the quota of a workload, or beside it.
+    pub(crate) fn odd_pods_of<'a>(
+        &'a self,
+        workload: &'a WorkloadView,
+    ) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
+        let all = self.odd_pods.of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
+        all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
+    }
+
+    /// The pod as it is remembered; `None` where it does not end, or its Job is no part of another job. Costs a look at a map for a pod that is being
+    /// deleted, and nothing for any other.
+    pub(crate) fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
+        let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
+        let is_whole = |kind: &str| Kind::of_whole(kind).is_some_and(Kind::is_made_of_jobs);
+        let owner = self.job_of_pod(&pod.namespace, job).and_then(|job| job.owner.as_ref());
+        let owner = owner.filter(|owner| is_whole(&owner.kind)).map(|owner| &owner.uid);
+        let whole = owner.or_else(|| pod.named.iter().find(|uid| **uid != job.uid))?.clone();
+        let is_left = leads && !self.is_counted(&pod.namespace, job, &whole);
+        Some(EndingPod { job: job.clone(), whole, set: pod.set.clone(), is_left })
+    }
+
+    fn job_of_pod(&self, namespace: &str, job: &PodsJob) -> Option<&JobState> {
+        let object = key(Kind::JOB, &(namespace.to_owned(), job.name.to_string()));
+        self.jobs.get(&object).filter(|known| *known.uid == *job.uid)
+    }
+
+    /// Whether the Job of a pod counts it still. A Job that was taken from its TrainingJob counts for nobody.
+    pub(crate) fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
+        if self.is_unlisted(Kind::JOB) {
+            return true;
+        }
+        let counts = |job: &JobState| {
+            job.training.as_deref() != Some(whole) || job.owner.as_ref().is_some_and(|owner| *owner.uid == *whole)
+        };
+        self.job_of_pod(namespace, job).is_some_and(counts)
+    }
+}

@@ -1,0 +1,112 @@
+//! ProvisioningRequests as they were seen, with their PodTemplates and configurations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api as api;
+use berth_api::autoscaling::ProvisioningRequest;
+use berth_api::conditions::types;
+use berth_api::labels;
+use berth_jobs::controller;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::names::Name;
+use crate::queues::checks::Check;
+use crate::workload::status::is_true;
+use crate::write::Kind;
+
+/// The complete pod sets of a Workload: kept while it has quota and waits for its checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Its pod sets, as JSON.
+    pub(crate) pod_sets: Box<str>,
+    /// Parameters that its annotations set.
+    pub(crate) parameters: BTreeMap<String, String>,
+}
+
+impl Asked {
+    /// The capacity that may have to be asked for, for a Workload; `None` when there is none.
+    pub(crate) fn of(
+        annotations: &BTreeMap<String, String>,
+        pod_sets: &[api::PodSet],
+        status: Option<&api::WorkloadStatus>,
+    ) -> Option<Box<Self>> {
+        let status = status.filter(|status| status.admission.is_some() && !status.admission_checks.is_empty())?;
+        let over = [types::ADMITTED, types::FINISHED].iter().any(|kind| is_true(&status.conditions, kind));
+        let pod_sets = (!over).then(|| serde_json::to_string(pod_sets).unwrap_or_default().into())?;
+        Some(Box::new(Self { pod_sets, parameters: berth_jobs::provisioning_parameters(annotations) }))
+    }
+}
+
+/// A PodTemplate of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct TemplateView {
+    pub(crate) metadata: ObjectMeta,
+}
+
+impl TemplateView {
+    /// Uid of the Workload or the request that it belongs to.
+    pub(crate) fn owner(&self) -> &str {
+        controller(&self.metadata).map(|owner| owner.uid.as_str()).unwrap_or_default()
+    }
+
+    /// Name of the Workload for which it was made.
+    pub(crate) fn workload(&self) -> Option<&str> {
+        let named = self.metadata.annotations.as_ref().and_then(|all| all.get(labels::WORKLOAD));
+        let owner = controller(&self.metadata).filter(|owner| owner.kind == Kind::Workload.name());
+        named.map(String::as_str).or_else(|| owner.map(|owner| owner.name.as_str()))
+    }
+}
+
+/// All ProvisioningRequests, with their templates and configurations.
+#[derive(Debug, Default)]
+pub(crate) struct ProvisioningBook {
+    /// True where the cluster serves ProvisioningRequests; `None` while that is not known.
+    pub(crate) served: Option<bool>,
+    pub(crate) configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
+    pub(crate) requests: BTreeMap<Name, Box<ProvisioningRequest>>,
+    pub(crate) templates: BTreeMap<Name, TemplateView>,
+    /// Names of requests by the uid of their Workload.
+    owned: BTreeMap<String, BTreeSet<Name>>,
+}
+
+impl ProvisioningBook {
+    /// The requests that were made for a Workload.
+    pub(crate) fn of_workload(&self, uid: &str) -> impl Iterator<Item = &Name> {
+        self.owned.get(uid).into_iter().flatten()
+    }
+
+    pub(crate) fn put(&mut self, name: Name, object: Box<ProvisioningRequest>) {
+        self.drop(&name);
+        if let Some(owner) = controller(&object.metadata) {
+            self.owned.entry(owner.uid.clone()).or_default().insert(name.clone());
+        }
+        self.requests.insert(name, object);
+    }
+
+    pub(crate) fn drop(&mut self, name: &Name) -> Option<Box<ProvisioningRequest>> {
+        let old = self.requests.remove(name)?;
+        if let Some(owner) = controller(&old.metadata)
+            && let Some(names) = self.owned.get_mut(&owner.uid)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.owned.remove(&owner.uid);
+            }
+        }
+        Some(old)
+    }
+
+    /// The configuration of a check, or why there is none.
+    pub(crate) fn config(&self, check: &Check) -> Result<&api::ProvisioningRequestConfigSpec, String> {
+        const KIND: &str = "ProvisioningRequestConfig";
+        let Some(parameters) = &check.parameters else {
+            return Err(format!("spec.parameters is missing: name a {KIND} of {}", api::GROUP));
+        };
+        if parameters.api_group != api::GROUP || parameters.kind != KIND {
+            let given = format!("{}.{}", parameters.kind, parameters.api_group);
+            return Err(format!("spec.parameters names a {given}, and only a {KIND}.{} is allowed", api::GROUP));
+        }
+        let found = self.configs.get(&parameters.name);
+        found.map(|config| &config.spec).ok_or_else(|| format!("{KIND} {:?} does not exist", parameters.name))
+    }
+}

@@ -1,0 +1,39 @@
+//! Slices of an elastic job: the Workloads of which each takes the place of the one before it.
+
+use berth_api::conditions::{reasons, types};
+
+use crate::cache::{View, WorkloadView};
+use crate::workload::status::find_true;
+
+/// Reason of the end of a slice that another one has replaced.
+pub(crate) const REPLACED: &str = reasons::WORKLOAD_SLICE_REPLACED;
+
+/// Whether the workload was finished because another slice has taken its place.
+pub(crate) fn is_replaced(workload: &WorkloadView) -> bool {
+    let end = find_true(&workload.status.conditions, types::FINISHED);
+    end.is_some_and(|end| end.reason == REPLACED)
+}
+
+impl View {
+    /// The Workload that stands for an elastic job: the slice that took the place of the others.
+    pub(crate) fn slice_of(&self, owner_uid: &str) -> Option<&WorkloadView> {
+        let live: Vec<&WorkloadView> = self
+            .workloads_of(owner_uid)
+            .into_iter()
+            // A finished slice shows how its job has ended until the job's status does, also when it is being deleted.
+            .filter(|workload| !workload.deleting || workload.is(types::FINISHED))
+            .filter(|workload| !is_replaced(workload))
+            .collect();
+        let replaces = |new: &WorkloadView, old: &WorkloadView| new.replaces.as_deref() == Some(&old.key());
+        let first = live.iter().find(|new| !live.iter().any(|old| replaces(new, old)));
+        let mut current = *first.or(live.first())?;
+        for _ in &live {
+            let heir = live.iter().find(|new| replaces(new, current) && new.reserved() && new.is(types::ADMITTED));
+            match heir {
+                Some(heir) => current = heir,
+                None => break,
+            }
+        }
+        Some(current)
+    }
+}

@@ -1,0 +1,33 @@
+//! Workloads on the way to a better tier, and better tiers that were seen free.
+
+use berth_engine::model::Tier;
+use jiff::Timestamp;
+
+use crate::names::Name;
+
+/// A better tier that a running workload could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Better {
+    pub(crate) tier: Tier,
+    /// Time since when the tier is seen free.
+    pub(crate) since: Timestamp,
+    /// The workload is to go there now.
+    pub(crate) now: bool,
+}
+
+/// A running workload that was chosen to go to a better tier.
+#[derive(Clone, Debug)]
+pub(crate) struct Climber {
+    pub(super) queue: String,
+    pub(super) uid: String,
+    pub(super) chosen: Timestamp,
+}
+
+/// A running workload that may go to a better tier, as far as it is concerned.
+#[derive(Debug)]
+pub(crate) struct PromotionCandidate {
+    pub(crate) name: Name,
+    pub(crate) uid: String,
+    /// Time of its last save, where it goes only after one.
+    pub(crate) saved: Option<Timestamp>,
+}

@@ -1,0 +1,162 @@
+//! Nodes that are being taken away, and the capacity that workloads lose with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::node::Node;
+use jiff::Timestamp;
+
+use super::tier_assignment::TierAssignment;
+use crate::cache::Name;
+
+/// State about nodes that are being taken away.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaims {
+    nodes: BTreeMap<String, Leaving>,
+    /// Losses by the uid of the workload.
+    losses: BTreeMap<String, Loss>,
+}
+
+/// A node that is being taken away.
+#[derive(Debug)]
+struct Leaving {
+    uid: String,
+    taint: String,
+    /// The pods of the node are known.
+    asked: bool,
+}
+
+/// Loss of a workload's capacity with a node.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    at: Timestamp,
+    assignment: TierAssignment,
+    node: String,
+    taint: String,
+}
+
+impl Loss {
+    /// Time at which the loss was seen.
+    pub(super) fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Whether the loss concerns the capacity that a pod set was given there.
+    pub(super) fn concerns(&self, assignment: &TierAssignment) -> bool {
+        self.assignment.pod_set == assignment.pod_set && self.assignment.flavor == assignment.flavor
+    }
+
+    pub(super) fn message(&self) -> String {
+        format!("{} takes node {} back: it has the taint {}", self.assignment.name(), self.node, self.taint)
+    }
+}
+
+impl Reclaims {
+    /// Names of the nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.nodes.keys()
+    }
+
+    /// Forgets the loss of a workload that gave up its capacity.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        self.losses.remove(uid);
+    }
+
+    /// The loss of a workload.
+    pub(super) fn loss(&self, uid: &str) -> Option<&Loss> {
+        self.losses.get(uid)
+    }
+
+    /// Whether the pods of a node are still to be asked for.
+    pub(super) fn is_unasked(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|leaving| !leaving.asked)
+    }
+
+    /// Takes a node that was seen, or is gone.
+    pub(crate) fn put(&mut self, name: &str, node: Option<&Node>, taints: &BTreeSet<String>) -> Option<NodeNews> {
+        let Some((node, taint)) = node.and_then(|node| Some((node, node.reclaimed_by(taints)?))) else {
+            return self.nodes.remove(name).map(|_| NodeNews::Stays);
+        };
+        if self.nodes.get(name).is_some_and(|known| known.uid == node.uid()) {
+            return None;
+        }
+        let leaving = Leaving { uid: node.uid().to_owned(), taint: taint.to_owned(), asked: false };
+        self.nodes.insert(name.to_owned(), leaving);
+        Some(NodeNews::Leaves)
+    }
+
+    /// Takes the answer about the pods of a node: the workloads that have pods there lose that capacity. Names the workloads.
+    pub(crate) fn note_pods(
+        &mut self,
+        node: &str,
+        lost: Vec<(Name, String, TierAssignment)>,
+        now: Timestamp,
+    ) -> Vec<Name> {
+        let Some(leaving) = self.nodes.get_mut(node) else { return Vec::new() };
+        leaving.asked = true;
+        let taint = &leaving.taint;
+        let mut names = Vec::new();
+        for (name, uid, assignment) in lost {
+            let loss = Loss { at: now, assignment, node: node.to_owned(), taint: taint.clone() };
+            self.losses.insert(uid, loss);
+            names.push(name);
+        }
+        names
+    }
+}
+
+/// News about a node that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeNews {
+    /// It is being taken away.
+    Leaves,
+    /// It is gone, or is not being taken away any more.
+    Stays,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use berth_engine::model::{Shape, Tier};
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(uid: &str, taint: &str) -> Node {
+        let spec = json!({"taints": [{"key": taint, "effect": "NoSchedule"}]});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": uid}, "spec": spec});
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn node_is_news_once_when_its_end_is_announced_and_withdrawn() {
+        let taints = BTreeSet::from(["ends".to_owned()]);
+        let mut reclaims = Reclaims::default();
+        let mut put = |node: Option<&Node>| reclaims.put("n", node, &taints);
+        assert_eq!(put(Some(&node("1", "other"))), None);
+        assert_eq!([put(Some(&node("1", "ends"))), put(Some(&node("1", "ends")))], [Some(NodeNews::Leaves), None]);
+        assert_eq!(put(Some(&node("2", "ends"))), Some(NodeNews::Leaves), "another machine of that name");
+        assert_eq!([put(Some(&node("2", "other"))), put(None)], [Some(NodeNews::Stays), None]);
+    }
+
+    #[test]
+    fn workload_loses_capacity_only_with_known_node() {
+        let taints = BTreeSet::from(["ends".to_owned()]);
+        let assignment = TierAssignment {
+            pod_set: "main".into(),
+            flavor: "spot".into(),
+            tier: Tier::Spot,
+            shape: Shape::default(),
+            pods: 1,
+        };
+        let lost = || vec![(("team".to_owned(), "a".to_owned()), "u".to_owned(), assignment.clone())];
+        let mut reclaims = Reclaims::default();
+        assert!(reclaims.note_pods("n", lost(), Timestamp::UNIX_EPOCH).is_empty() && reclaims.loss("u").is_none());
+        reclaims.put("n", Some(&node("1", "ends")), &taints);
+        assert!(reclaims.is_unasked("n"));
+        assert_eq!(reclaims.note_pods("n", lost(), Timestamp::UNIX_EPOCH).len(), 1);
+        assert!(!reclaims.is_unasked("n") && reclaims.loss("u").unwrap().concerns(&assignment));
+        reclaims.forget("u");
+        assert!(reclaims.loss("u").is_none());
+    }
+}

@@ -1,0 +1,51 @@
+//! Tier assignments that a workload holds, and the rules of tiers for it.
+
+use std::collections::BTreeSet;
+
+use berth_api::CapacityTier;
+use berth_engine::model::Shape;
+
+use crate::cache::WorkloadView;
+use crate::capacity::rules::{TierRules, USUAL};
+use crate::capacity::tier_assignment::TierAssignment;
+use crate::context::Context;
+use crate::deltas::strip_capacity;
+
+/// Tier assignments of a workload: the flavors with a tier that it holds, each once per pod set.
+pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Vec<TierAssignment> {
+    let mut assignments = Vec::new();
+    for given in workload.given() {
+        let name = given.effective_name();
+        let Some(set) = workload.shape.pod_sets.iter().find(|set| set.name == name) else { continue };
+        let mut set = set.clone();
+        if ctx.overrides_selectors(workload) {
+            strip_capacity(&mut set);
+        }
+        let flavors: BTreeSet<&String> = given.flavors.values().collect();
+        for flavor in flavors {
+            let Some(tier) = ctx.capacity_tier_of(flavor).map(crate::deltas::tier) else { continue };
+            assignments.push(TierAssignment {
+                pod_set: name.to_owned(),
+                flavor: flavor.clone(),
+                tier,
+                shape: Shape::of(&set),
+                // The count of an elastic job may have gone down since.
+                pods: given.count.map_or(set.count, |count| i64::from(count).min(set.count)),
+            });
+        }
+    }
+    assignments
+}
+
+impl<'a> Context<'a> {
+    /// The tier of a flavor.
+    pub(crate) fn capacity_tier_of(&self, flavor: &str) -> Option<CapacityTier> {
+        self.view.capacity_tier_of(flavor)
+    }
+
+    /// The rules of tiers that hold for a workload: its queue's policy, else the default ones where it names tiers itself.
+    pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&'a TierRules> {
+        let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
+        own.or_else(|| workload.tiers.is_some().then_some(&USUAL))
+    }
+}

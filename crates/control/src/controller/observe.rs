@@ -1,0 +1,445 @@
+//! Observations: what they change, owner by owner.
+
+use berth_api as api;
+use berth_api::berth::{QueuePolicy, TrainingJob};
+use berth_api::conditions::types;
+use berth_api::node::Node;
+use berth_engine::model::Delta;
+use berth_jobs::{JobState, SharedJob, version_of};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::cache::training_view::TrainingView;
+use crate::cache::{WorkloadView, slim};
+use crate::capacity::losses::NodeNews;
+use crate::capacity::{self, Pods};
+use crate::controller::{Control, planning};
+use crate::event::{FoundBy, Observation, Unlisted};
+use crate::job::{attempts, starts};
+use crate::names::Name;
+use crate::observe::jobs::{self, JobNews};
+use crate::observe::training_jobs::TrainingNews;
+use crate::observe::{cluster_wide, objects, pods, workloads};
+use crate::provisioning;
+use crate::training_job::{checkpoints, elastic, training_figures};
+use crate::write::{Kind, ObjectKey, cluster_key, key};
+
+impl Control {
+    /// Takes an observation. Older states of a known uid are ignored; order between kinds does not matter.
+    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::Job(kind, change) => {
+                let all = self.view.jobs.keys().filter(|key| key.kind == Kind::Job(kind));
+                let known = all.map(|key| (key.namespace.clone(), key.name.clone()));
+                let seen = objects(change, known);
+                self.each(seen, |me, name, job| me.take_job(&key(Kind::Job(kind), &name), job, now));
+            }
+            Observation::Workload(change) => {
+                let known = self.view.workloads.keys();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| match object {
+                    Some(object) => me.put_workload(*object, now),
+                    None => me.drop_workload(&name, now),
+                });
+            }
+            Observation::ServesProvisioningRequests(served) => {
+                provisioning::put_served(&mut self.view, &mut self.work, served);
+            }
+            Observation::Unlisted(unlisted) => self.put_unlisted(unlisted),
+            Observation::ProvisioningRequestConfig(change) => {
+                let known = cluster_wide(self.view.provisioning.configs.keys());
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| {
+                    provisioning::put_config(&mut me.view, &mut me.work, &name.1, object);
+                });
+            }
+            Observation::ProvisioningRequest(change) => {
+                let known = self.view.provisioning.requests.keys().cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| {
+                    provisioning::put_request(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                });
+            }
+            Observation::PodTemplate(change) => {
+                let known = self.view.provisioning.templates.keys().cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| {
+                    provisioning::put_template(&mut me.view, &mut me.flights, &mut me.work, name, object);
+                });
+            }
+            Observation::QueuePolicy(change) => {
+                let known = cluster_wide(self.view.policies.keys());
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| me.put_policy(&name.1, object, now));
+            }
+            Observation::CheckpointStore(change) => {
+                let known = cluster_wide(self.view.stores.keys());
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| checkpoints::put_store(&mut me.view, &mut me.work, &name.1, object));
+            }
+            Observation::TrainingJob(change) => {
+                let known = self.view.training.keys().cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| me.put_training_job(name, object));
+            }
+            Observation::Pod(change) => {
+                let known = self.view.pods.marked(true).cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| me.pod_change().take_marked(name, object, now));
+            }
+            Observation::UnmarkedPod(by, change) => {
+                let known = self.view.pods.found_by(by).cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| me.take_unmarked(name, object, by, now));
+            }
+            Observation::JobPod(change) => self.pod_change().observe_job_pods(change, now),
+            Observation::StatefulSet(change) => {
+                let known = self.view.sets.keys().cloned();
+                let seen = objects(change, known);
+                self.each(seen, |me, name, set| me.pod_change().put_set(name, set.as_deref()));
+            }
+            Observation::Node(change) => {
+                let known = cluster_wide(self.capacity.reclaims.nodes());
+                let seen = objects(change, known);
+                self.each(seen, |me, name, object| me.put_node(&name.1, object.as_deref()));
+            }
+            rule => {
+                self.quota_rules().observe(rule, now);
+                self.mirror_stale();
+            }
+        }
+    }
+
+    fn each<T>(&mut self, objects: Vec<(Name, Option<T>)>, mut put: impl FnMut(&mut Self, Name, Option<T>)) {
+        for (name, object) in objects {
+            put(self, name, object);
+            self.mirror_stale();
+        }
+    }
+
+    fn take_job(&mut self, object: &ObjectKey, job: Option<SharedJob>, now: Timestamp) {
+        let Some(job) = job else {
+            self.forget_job(object, now);
+            return;
+        };
+        self.put_job(object.clone(), now, |older| {
+            let mut state = job.state(older);
+            // A job that was read completely is decided about in a moment.
+            let was_read = older.is_some_and(|older| older.is_large() && older.uid == state.uid);
+            if !was_read {
+                state.lighten();
+            }
+            state
+        });
+    }
+
+    /// Takes over a pod without the label of managed pods: of these, the view keeps those that were let in without a review.
+    fn take_unmarked(&mut self, name: Name, object: Option<Box<Pod>>, by: FoundBy, now: Timestamp) {
+        let let_in = object.and_then(|pod| Some((self.context().let_in_state(&pod)?, pod)));
+        match let_in {
+            Some((mut state, pod)) => {
+                state.marked = false;
+                // The pod comes to its group with its mark.
+                state.group = None;
+                self.pod_change().take_pod(name, state, *pod, now);
+            }
+            None if self.view.pods.is_found_by(&name, by) => self.pod_change().drop_pod(&name),
+            None => {}
+        }
+    }
+
+    /// A resource cannot be listed, or can be again.
+    fn put_unlisted(&mut self, unlisted: Unlisted) {
+        if self.view.put_unlisted(unlisted) {
+            self.view.workloads.values().for_each(|workload| self.work.mirror(workload.key()));
+            self.mirror_stale();
+            self.everything_dirty();
+            self.quota.plan_again();
+        }
+    }
+
+    fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
+        // The leader keeps the stock-outs; all other replicas follow what it wrote.
+        let follows = !self.session.leads() || !self.view.policies.contains_key(name);
+        if let Some(status) = object.as_ref().and_then(|object| object.status.as_ref()).filter(|_| follows) {
+            let restored = self.capacity.stock.restore(&status.backoffs, now);
+            restored.into_iter().for_each(|out| self.quota.apply(Delta::StockOut(out)));
+        }
+        self.quota_rules().put_policy(name, object, now);
+    }
+
+    fn put_training_job(&mut self, name: Name, object: Option<Box<TrainingJob>>) {
+        let object_key = key(Kind::TrainingJob, &name);
+        let old = self.view.training.get(&name);
+        let gone = old.map(|old| old.uid.clone());
+        let new = object.map(|object| TrainingView::new(object, old, &self.settings.cards));
+        match (old, &new) {
+            (Some(old), Some(new)) if old.uid == new.uid && old.version() > new.version() => return,
+            (Some(old), Some(new)) if old.uid == new.uid => {}
+            (Some(old), _) => {
+                let uid = old.uid.clone();
+                self.forget_training_job(&object_key, &uid);
+            }
+            (None, _) => {}
+        }
+        let Some(new) = new else {
+            if let Some(old) = self.view.training.remove(&name) {
+                self.work.mirror_waiting_of(&self.view, &old.uid);
+            }
+            return;
+        };
+        if let Some(old) = self.view.training.get(&name).filter(|old| old.uid == new.uid && self.leads()) {
+            self.reports.measures.extend(training_figures::status_measures(&name, old, &new));
+        }
+        let (version, uid) = (new.version(), new.uid.clone());
+        let gone = gone.filter(|gone| *gone != uid);
+        self.training.growth.note_training_job(&name, &uid, new.facts.elastic.is_some());
+        let news = TrainingNews::of(self.view.training.get(&name), &new);
+        self.view.training.insert(name.clone(), new);
+        self.training.saving.note_shown(&self.view, &name);
+        if news.concerns_workloads {
+            self.work.mirror_owned_by(&self.view, &uid);
+            self.work.touch_owned_by(&self.view, &uid);
+        }
+        if news.is_ruled_otherwise {
+            // After its end, Jobs that name it are jobs like any other.
+            self.work.touch_jobs_below(&self.view, &name.0, &uid);
+        }
+        if let Some(gone) = gone {
+            self.work.mirror_waiting_of(&self.view, &gone);
+        }
+        self.flights.seen(&object_key, version);
+        self.work.touch(object_key);
+    }
+
+    /// Forgets a TrainingJob; objects that it owned are looked at again.
+    fn forget_training_job(&mut self, object_key: &ObjectKey, uid: &str) {
+        self.work.touch_owned_by(&self.view, uid);
+        self.work.touch_jobs_below(&self.view, &object_key.namespace, uid);
+        if self.leads() {
+            self.quota.overruns.note(object_key.clone());
+        }
+        let name = (object_key.namespace.clone(), object_key.name.clone());
+        self.training.forget_training_job(&name, uid);
+        self.reports.measures.push(training_figures::forget(&name));
+        self.remains.starts.forget(uid);
+        self.reports.told.remove(object_key);
+        self.flights.vanished(object_key);
+    }
+
+    fn drop_workload(&mut self, name: &Name, now: Timestamp) {
+        let object_key = key(Kind::Workload, name);
+        self.work.touch_related(&self.view, &object_key);
+        self.work.touch_requests_of(&self.view, name);
+        self.work.remove(&object_key);
+        self.flights.vanished(&object_key);
+        if let Some(old) = self.view.workloads.remove(name) {
+            if let Some(owner) = &old.owner {
+                self.work.touch_jobs_below(&self.view, &old.namespace, &owner.uid);
+            }
+            self.quota.shapes.release(&old.shape);
+            if self.leads() {
+                self.quota.overruns.note_whole(&self.view, old.whole());
+            }
+            self.quota.apply(Delta::RemoveWorkload(old.uid.clone()));
+            planning::spare_victims_of(&mut self.quota, &mut self.training.growth, &old.uid);
+            self.quota.plans.forget(&old.uid);
+            self.remains.forget_workload(&old.uid);
+            self.training.forget_workload(&self.view, &old, now);
+            self.capacity.forget_workload(&old.uid);
+            self.reports.forget_workload(&object_key, &old.uid);
+            self.view.repriced.remove(&old.uid);
+            workloads::mark_queues(&mut self.reports.schedule, &old, now);
+            self.pod_change().forget_job_pods_of(&old.namespace);
+            if old.group.is_some() {
+                self.view.pods.forget_owners(name);
+                self.work.touch_members(&self.view, name);
+            } else if self.view.pods.group(name).is_some() || self.view.sets.of_group(name).is_some() {
+                // The Workload had the name that the Workload of the group needs.
+                self.work.touch(key(Kind::PodGroup, name));
+            }
+        }
+    }
+
+    fn put_workload(&mut self, object: api::Workload, now: Timestamp) {
+        let new = Box::new(slim::slim(&self.settings, &self.view, &mut self.quota.shapes, object));
+        let name = new.key();
+        let object_key = key(Kind::Workload, &name);
+        let version = new.version();
+        match self.view.workloads.get(&name) {
+            Some(old) if old.uid == new.uid && old.version() > version => return,
+            Some(old) if old.uid != new.uid => self.drop_workload(&name, now),
+            _ => {}
+        }
+        self.remains.note_workload(&new);
+        self.training.note_workload(&self.view, &new);
+        self.capacity.note_workload(&new);
+        workloads::mark_queues(&mut self.reports.schedule, &new, now);
+        let old = self.view.put_workload(new);
+        attempts::note_again(&mut self.view, &name);
+        let stage = old.as_ref().map(|old| old.stage());
+        let seen = self.view.workloads.get(&name).filter(|new| !new.reserved());
+        let asks_otherwise = old.as_ref().zip(seen).is_some_and(|(old, new)| old.asks_otherwise(new));
+        pods::note_hands(&mut self.view, &mut self.work, &name, old.as_deref());
+        if self.leads() {
+            self.quota.overruns.note_held(&self.view, &name, old.as_deref());
+        }
+        if let Some(old) = old {
+            // The old state of a finished Workload is no longer complete, and there is nothing left to count.
+            let counts = self.leads() && !old.is(types::FINISHED);
+            if let Some(new) = self.view.workloads.get(&name).filter(|_| counts) {
+                let measures = workloads::measures(&self.context(), &old, new, now);
+                self.reports.measures.extend(measures);
+                self.capacity.moves.extend(self.context().tier_moves(&old, new, now));
+            }
+            if let Some(at) = self.view.workloads.get(&name).and_then(|new| self.context().stock_out_between(&old, new))
+            {
+                self.note_stock_out(&old, at, now);
+            }
+            self.quota.shapes.release(&old.shape);
+            workloads::mark_queues(&mut self.reports.schedule, &old, now);
+        }
+        if asks_otherwise || self.flights.explains_conflict(&object_key, version) {
+            // The Workload asks for something else now, or for nothing, or another writer has changed it: the plan was made for another state.
+            let uid = self.view.workloads.get(&name).map(|workload| workload.uid.clone()).unwrap_or_default();
+            self.quota.plans.remove(&uid);
+        }
+        if asks_otherwise {
+            self.flights.forget_refused_reservation(&object_key);
+        }
+        pods::wake_group(&mut self.view, &mut self.work, &name, stage);
+        jobs::wake_parts(&self.view, &mut self.work, &name, stage);
+        self.work.touch_requests_of(&self.view, &name);
+        if let Some(new) = self.view.workloads.get_mut(&name) {
+            new.shed();
+        }
+        self.flights.seen(&object_key, version);
+        self.settle(&name);
+        elastic::slices_after(&self.view, &name).into_iter().for_each(|slice| self.work.mirror(slice));
+        self.work.touch_related(&self.view, &object_key);
+    }
+
+    /// An object was read. A large job was read because a Workload is to be made of it: it is kept completely for the next decision.
+    pub(super) fn note_read(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
+        if object.kind == Kind::JobPod {
+            self.pod_change().note_job_pod(object, text, now);
+            return;
+        }
+        let (Kind::Job(kind), Some(known)) = (object.kind, self.view.jobs.get(object)) else { return };
+        let (uid, version) = (known.uid.clone(), known.version);
+        let read = kind.decode(text).ok();
+        let read =
+            read.filter(|job| job.metadata().uid.as_ref() == Some(&uid) && version_of(job.metadata()) >= version);
+        if let Some(job) = read {
+            self.put_job(object.clone(), now, |older| job.state(older));
+        }
+        self.work.touch(object.clone());
+    }
+
+    /// A job is gone, whether or not another one has its name now: all that was remembered of it is removed in this one place.
+    fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
+        // Objects that it owned are looked at before the name is forgotten.
+        self.work.touch_related(&self.view, object);
+        self.flights.vanished(object);
+        self.reports.told.remove(object);
+        if let Some(old) = self.view.jobs.remove(object) {
+            self.work.touch_jobs_below(&self.view, &object.namespace, &old.uid);
+            self.pod_change().count_ending_pods_of(&object.namespace, &old.uid);
+            if let Some(uid) = jobs::attempt_of(object, &old) {
+                jobs::note_attempt(&mut self.view, &mut self.work, &uid);
+            }
+            self.work.mirror_waiting_of(&self.view, &old.uid);
+            if let Some(owner) = &old.owner {
+                self.work.mirror_waiting_of(&self.view, &owner.uid);
+            }
+            self.remains.forget_job(&self.view, object, &old, now);
+            self.training.forget_job(&self.view, object, &old);
+            self.capacity.forget_job(&old.uid);
+            self.reports.ration.forget_ended(&old.uid);
+            if self.leads() && (old.pods > 0 || object.kind.is_made_of_jobs()) {
+                self.quota.overruns.note_gone_job(object, &old);
+            }
+        }
+    }
+
+    fn put_job(&mut self, object: ObjectKey, now: Timestamp, read: impl FnOnce(Option<&JobState>) -> JobState) {
+        let older = self.view.jobs.get(&object);
+        let mut job = read(older);
+        if self.context().passes_over(object.kind, &job) {
+            job.shed();
+        }
+        let version = job.version;
+        match older {
+            Some(old) if old.uid == job.uid && old.version > version => return,
+            Some(old) if old.uid != job.uid => self.forget_job(&object, now),
+            _ => {}
+        }
+        let news = JobNews::of(&object, self.view.jobs.get(&object), &job);
+        if news.changes_hands {
+            // The job that controlled this one until now is looked at as well.
+            self.work.touch_related(&self.view, &object);
+        }
+        if news.appeared {
+            self.flights.appeared(&object);
+        }
+        let again = self.remains.note_job(&self.view, &object, &job, news.appeared, now);
+        self.reports.measures.extend(again.filter(|_| self.session.leads()).map(starts::measure));
+        if job.finished.is_some() || job.suspended {
+            self.reports.ration.forget_ended(&job.uid);
+        } else if news.more_ended {
+            self.reports.ration.note_ended(&job.uid, now);
+        }
+        self.note_capacity(&object, &job, news.before, now);
+        self.training.note_job(&object, &job);
+        if self.leads() {
+            self.quota.overruns.note_job(&self.view, &object, &job);
+        }
+        let uid = job.uid.clone();
+        self.view.jobs.insert(object.clone(), job);
+        if news.appeared || news.changes_hands {
+            self.pod_change().count_ending_pods_of(&object.namespace, &uid);
+        }
+        self.view.shed_job(&object);
+        self.flights.seen(&object, version);
+        self.work.touch_related(&self.view, &object);
+        if news.governs {
+            self.work.touch_jobs_below(&self.view, &object.namespace, &uid);
+        }
+        if let Some(uid) = &news.attempt {
+            jobs::note_attempt(&mut self.view, &mut self.work, uid);
+        }
+        for uid in &news.moved {
+            self.work.mirror_waiting_of(&self.view, uid);
+        }
+        if let Some(uid) = &news.training {
+            self.work.mirror_owned_by(&self.view, uid);
+        }
+        if news.mirrors_its_own {
+            self.work.mirror_owned_by(&self.view, &uid);
+        }
+    }
+
+    fn note_capacity(&mut self, object: &ObjectKey, job: &JobState, before: Option<Pods>, now: Timestamp) {
+        if self.capacity.note_pods(job, before, now) {
+            let assignments = capacity::turned_up(&self.context(), object, job);
+            let news = self.capacity.note_turned_up(assignments, now);
+            self.quota_rules().pass_on_stock(news, now);
+        }
+    }
+
+    fn note_stock_out(&mut self, workload: &WorkloadView, at: Timestamp, now: Timestamp) {
+        if let Some(lost) = capacity::stock_outs(&self.context(), workload, at) {
+            self.capacity.forget_pods_of(&workload.uid);
+            let news = self.capacity.note_stock_out(lost);
+            self.quota_rules().pass_on_stock(news, now);
+        }
+    }
+
+    fn put_node(&mut self, name: &str, node: Option<&Node>) {
+        match self.capacity.reclaims.put(name, node, &self.settings.reclaim_taints) {
+            Some(NodeNews::Leaves) => self.work.touch(cluster_key(Kind::Node, name)),
+            Some(NodeNews::Stays) => self.flights.vanished(&cluster_key(Kind::Node, name)),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests that look at the owners of the state of control.
+
+mod ending_pods;
+mod forgotten_jobs;
+mod shed_jobs;

@@ -1,0 +1,65 @@
+//! Jobs that are gone leave no state behind.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use berth_jobs::SharedJob;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::controller::Control;
+use crate::event::{Change, JobType, Observation};
+use crate::settings::Settings;
+use crate::write::{Kind, ObjectKey};
+
+fn see(control: &mut Control, uid: &str, status: &Value, gone: bool) {
+    let owner = json!({"apiVersion": "berth.dev/v1alpha1", "kind": "TrainingJob", "name": "t", "uid": "t-1",
+        "controller": true});
+    let template = json!({"spec": {"containers": [{"name": "c"}]}});
+    let job = json!({"metadata": {"name": "t-worker", "namespace": "team", "uid": uid, "resourceVersion": "7",
+            "ownerReferences": [owner], "labels": {"kueue.x-k8s.io/queue-name": "lq"},
+            "annotations": {"berth.dev/elastic-workers": "1-4"}, "finalizers": ["foregroundDeletion"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"parallelism": 2, "completions": 2, "template": template}, "status": status});
+    let job = SharedJob::from(JobType::JOB.decode(&job.to_string()).unwrap());
+    let change = if gone { Change::Delete(job) } else { Change::Apply(job) };
+    control.observe(Observation::Job(JobType::JOB, change), Timestamp::UNIX_EPOCH);
+}
+
+/// Number of entries that are remembered of jobs, by their uids and names.
+fn remembered(control: &Control) -> usize {
+    let known = |uid: &&str| control.remains.job_is_at_rest(uid) || control.remains.job_is_rid_of_pods(uid);
+    let stopped = ["one", "two"].iter().filter(|uid| known(uid)).count() + control.remains.starts.0.len();
+    let by_uid = stopped + control.capacity.lacking.len();
+    let settled = control.training.growth.settled.len();
+    control.reports.told.len() + by_uid + settled + control.view.jobs.len() + control.view.jobs.controlled.len()
+}
+
+/// Shows a Job in all the states that leave an entry.
+fn lives(control: &mut Control, uid: &str) {
+    let start = "2026-01-01T00:00:00Z";
+    see(control, uid, &json!({"startTime": start, "active": 2, "ready": 2}), false);
+    see(control, uid, &json!({"startTime": start, "active": 1, "ready": 1, "succeeded": 1}), false);
+    let object = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "t-worker".into() };
+    control.remains.note_at_rest(uid.to_owned());
+    control.reports.told.entry(object).or_default().insert("Reason".into(), "text".into());
+    assert!(remembered(control) > 4, "{control:?}");
+}
+
+#[test]
+fn replaced_or_deleted_job_leaves_no_state_in_control() {
+    let mut control = Control::new(Settings::default());
+    lives(&mut control, "one");
+    // Another Job has its name.
+    see(&mut control, "two", &json!({}), false);
+    assert!(!control.remains.job_is_at_rest("one") && !control.remains.job_is_rid_of_pods("one"));
+    assert!(!control.capacity.lacking.contains_key("one") && !control.training.growth.settled.contains_key("one"));
+    assert!(control.reports.told.is_empty(), "{:?}", control.reports.told);
+    assert!(control.reports.ration.ended_at("one").is_none());
+    lives(&mut control, "two");
+    see(&mut control, "two", &json!({}), true);
+    assert_eq!(remembered(&control), 0, "{control:?}");
+    assert!(
+        control.reports.ration.ended_at("two").is_none()
+            && control.view.jobs.controlled_by("team", "t-1").next().is_none()
+    );
+}

@@ -1,0 +1,88 @@
+//! Jobs of which the view keeps all, and jobs of which it keeps the flags.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::{Value, json};
+
+use crate::controller::Control;
+use crate::event::{Change, JobType, Observation};
+use crate::settings::Settings;
+use crate::write::{Kind, ObjectKey};
+
+fn control() -> Control {
+    Control::new(Settings::default())
+}
+
+/// Shows a Job with that metadata and status, and says whether all of it was kept.
+fn kept(control: &mut Control, metadata: &Value, status: &Value) -> bool {
+    let mut all = json!({"name": "a", "namespace": "team", "uid": "a-1", "resourceVersion": "7", "generation": 1});
+    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({"metadata": all, "spec": {"suspend": true, "template": template}, "status": status});
+    let job = JobType::JOB.decode(&job.to_string()).unwrap();
+    control.observe(Observation::Job(JobType::JOB, Change::Apply(job.into())), jiff::Timestamp::UNIX_EPOCH);
+    let key = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a".into() };
+    let known = control.view.jobs.get(&key).unwrap();
+    assert_eq!(known.whole().is_some(), known.asked().is_some(), "what it asks for goes with it");
+    known.whole().is_some()
+}
+
+fn owned_by(api_version: &str, kind: &str) -> Value {
+    let owner = json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o-1", "controller": true});
+    json!({"ownerReferences": [owner]})
+}
+
+#[test]
+fn unmanaged_job_without_managing_owner_is_not_kept_in_full() {
+    let no_queue = json!({});
+    assert!(!kept(&mut control(), &no_queue, &json!({})));
+    assert!(!kept(&mut control(), &owned_by("batch/v1", "CronJob"), &json!({})));
+    // The owner that decides for the job may be seen later.
+    assert!(kept(&mut control(), &owned_by("jobset.x-k8s.io/v1alpha2", "JobSet"), &json!({})));
+    assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &json!({})));
+    let settings = Settings { manage_jobs_without_queue_name: true, ..Settings::default() };
+    assert!(kept(&mut Control::new(settings), &no_queue, &json!({})));
+}
+
+/// The job may hold quota, and then it is stopped when that has to go to another one.
+#[test]
+fn started_job_that_leaves_its_queue_is_kept_in_full() {
+    let started = |labels: &Value, version: &str| {
+        let mut metadata = json!({"name": "a", "namespace": "team", "uid": "a-1", "labels": labels, "generation": 2});
+        metadata["resourceVersion"] = json!(version);
+        let template = json!({"metadata": {"labels": {"kueue.x-k8s.io/podset": "main"}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        let job = json!({"metadata": metadata, "spec": {"suspend": false, "template": template}});
+        JobType::JOB.decode(&job.to_string()).unwrap()
+    };
+    let mut control = control();
+    for (labels, version) in [(json!({"kueue.x-k8s.io/queue-name": "lq"}), "7"), (json!({}), "8")] {
+        let job = started(&labels, version);
+        control.observe(Observation::Job(JobType::JOB, Change::Apply(job.into())), jiff::Timestamp::UNIX_EPOCH);
+        let key = ObjectKey { kind: Kind::JOB, namespace: "team".into(), name: "a".into() };
+        assert!(control.view.jobs.get(&key).unwrap().whole().is_some(), "{labels}");
+    }
+}
+
+#[test]
+fn unqueued_job_that_enters_a_queue_is_kept_in_full() {
+    let mut control = control();
+    assert!(!kept(&mut control, &json!({}), &json!({})));
+    // Labels leave the generation as it is.
+    let queued = json!({"resourceVersion": "8", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+    assert!(kept(&mut control, &queued, &json!({})));
+    assert!(!kept(&mut control, &json!({"resourceVersion": "9"}), &json!({})), "it has left the queue");
+}
+
+#[test]
+fn finished_job_without_workload_is_not_kept_in_full() {
+    let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let queued = json!({"labels": {"kueue.x-k8s.io/queue-name": "lq"}});
+    assert!(kept(&mut control(), &queued, &json!({})));
+    assert!(!kept(&mut control(), &queued, &complete));
+    assert!(!kept(&mut control(), &owned_by("jobset.x-k8s.io/v1alpha2", "JobSet"), &complete));
+    assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &complete));
+    let mut prebuilt = queued;
+    prebuilt["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("w");
+    assert!(kept(&mut control(), &prebuilt, &complete), "it is suspended as long as its Workload is missing");
+}

@@ -1,0 +1,57 @@
+//! Objects as the engine gets them, for questions from outside.
+
+use std::collections::BTreeSet;
+
+use berth_engine::model as engine;
+
+use crate::context::Context;
+use crate::deltas;
+use crate::queues::checks::concerning;
+
+impl Context<'_> {
+    /// A ClusterQueue as the engine gets it, `None` when there is none of that name.
+    pub(crate) fn told_cluster_queue(&self, name: &str) -> Option<engine::ClusterQueueSpec> {
+        let object = self.view.cluster_queues.get(name)?;
+        Some(self.queue_spec(object))
+    }
+
+    /// A LocalQueue as the engine gets it; without an object it has that name and nothing else.
+    pub(crate) fn told_local_queue(&self, namespace: &str, name: &str) -> engine::LocalQueueSpec {
+        let key = (namespace.to_owned(), name.to_owned());
+        let named = || {
+            let mut object = berth_api::LocalQueue::default();
+            object.metadata.namespace = Some(key.0.clone());
+            object.metadata.name = Some(key.1.clone());
+            object
+        };
+        let known = self.view.local_queues.get(&key);
+        known.map_or_else(|| deltas::local_queue(&named()), |object| deltas::local_queue(object))
+    }
+
+    /// A Cohort as the engine gets it; without an object it has that name and nothing else.
+    pub(crate) fn told_cohort(&self, name: &str) -> engine::CohortSpec {
+        let named = || {
+            let mut object = berth_api::Cohort::default();
+            object.metadata.name = Some(name.to_owned());
+            object
+        };
+        self.view.cohorts.get(name).map_or_else(|| deltas::cohort(&named()), |object| deltas::cohort(object))
+    }
+
+    /// Cohorts that exist: by an object of their own, or because one of these ClusterQueues or a Cohort names them. Cohorts below a cycle are left
+    /// out.
+    pub(crate) fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
+        let named =
+            cluster_queues.iter().filter_map(|name| self.view.cluster_queues.get(name)?.spec.cohort_name.clone());
+        let parents = self.view.cohorts.values().filter_map(|cohort| cohort.spec.parent_name.clone());
+        let all = named.chain(parents).chain(self.view.cohorts.keys().cloned());
+        all.filter(|name| !name.is_empty() && !self.quota.world.cohort_cycle(name)).collect()
+    }
+
+    /// Names of the admission checks that concern a Workload in a ClusterQueue, `None` when either is unknown.
+    pub(crate) fn checks_of(&self, namespace: &str, name: &str, cluster_queue: &str) -> Option<Vec<String>> {
+        let workload = self.view.workloads.get(&(namespace.to_owned(), name.to_owned()))?;
+        let queue = self.view.cluster_queues.get(cluster_queue)?;
+        Some(concerning(&queue.spec, workload.status.admission.as_ref()))
+    }
+}

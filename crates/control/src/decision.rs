@@ -1,0 +1,97 @@
+//! Result of a decision: the write that it asks for, or the time of the next look.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::write::{Notice, ObjectKey, Purpose, Question, Request};
+
+/// A decision to write, before it has an identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) purpose: Purpose,
+    pub(crate) key: ObjectKey,
+    pub(crate) request: Request<Value>,
+    /// resourceVersion the decision was derived from, 0 if none.
+    pub(crate) based_on: u64,
+    /// Events to publish once it is applied.
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Draft {
+    /// A question, registered on that object.
+    pub(crate) fn ask(purpose: Purpose, key: ObjectKey, question: Question) -> Self {
+        Self::of_any_version(purpose, key, Request::Ask(question))
+    }
+
+    /// A write that depends on no version of its object.
+    pub(crate) fn of_any_version(purpose: Purpose, key: ObjectKey, request: Request<Value>) -> Self {
+        Self { purpose, key, request, based_on: 0, notices: Vec::new() }
+    }
+
+    /// The deletion of the object of that uid; objects that it owns go after it.
+    pub(crate) fn delete(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: false })
+    }
+
+    /// The deletion of the object of that uid; objects that it owns go before it.
+    pub(crate) fn delete_owned_first(purpose: Purpose, key: ObjectKey, uid: &str) -> Self {
+        Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
+    }
+
+    /// The same with one more event about it.
+    pub(crate) fn telling(mut self, notice: Notice) -> Self {
+        self.notices.push(notice);
+        self
+    }
+}
+
+/// Result of a decision.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// Nothing to do until something changes.
+    Done,
+    /// Look again at that time.
+    Wait(Timestamp),
+    /// Look again when fewer Workloads are being created.
+    WaitForCreations,
+    /// Look again when this object comes or changes.
+    WaitFor(ObjectKey),
+    /// Write.
+    Write(Box<Draft>),
+    /// An event for the user, once per text. The object is looked at again at once, for anything else there is to do.
+    Tell(Box<Notice>),
+}
+
+impl Decision {
+    pub(crate) fn write(draft: Draft) -> Self {
+        Self::Write(Box::new(draft))
+    }
+
+    pub(crate) fn tell(notice: Notice) -> Self {
+        Self::Tell(Box::new(notice))
+    }
+
+    /// The decision `first`; where that is `None`, or only waits, the decision `next`, looked at again not later than `first` wants it.
+    pub(crate) fn first_or_earliest(first: Option<Self>, next: impl FnOnce() -> Self) -> Self {
+        match first {
+            None => next(),
+            Some(Self::Wait(until)) => next().not_later_than(until),
+            Some(decision) => decision,
+        }
+    }
+
+    /// The first decision if it does something, else `next`, looked at again not later than the first one asks for.
+    pub(crate) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+        let first = if let Self::Done = self { None } else { Some(self) };
+        Self::first_or_earliest(first, next)
+    }
+
+    /// The same, looked at again at that time at the latest.
+    pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
+        match self {
+            Self::Done => Self::Wait(until),
+            Self::Wait(at) => Self::Wait(at.min(until)),
+            decision => decision,
+        }
+    }
+}

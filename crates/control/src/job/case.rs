@@ -1,0 +1,21 @@
+//! A job to decide about.
+
+use berth_jobs::JobState;
+use jiff::Timestamp;
+
+use crate::cache::WorkloadView;
+use crate::context::Context;
+use crate::write::{Kind, ObjectKey, key};
+
+/// A job to decide about, with the view and the time.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) ctx: &'a Context<'a>,
+    pub(super) key: &'a ObjectKey,
+    pub(super) job: &'a JobState,
+    pub(super) now: Timestamp,
+}
+
+pub(super) fn object(workload: &WorkloadView) -> ObjectKey {
+    key(Kind::Workload, &workload.key())
+}

@@ -1,0 +1,182 @@
+//! Pods of jobs as they are seen: those that are odd, and those that end.
+
+use std::collections::BTreeSet;
+
+use berth_jobs::JobPod;
+use berth_jobs::pods::PodState;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::cache::job_pods::{Look, OddPod};
+use crate::event::Change;
+use crate::names::Name;
+use crate::observe::pod_change::PodChange;
+use crate::write::{Kind, ObjectKey, Purpose, key};
+
+impl PodChange<'_> {
+    pub(crate) fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
+        match change {
+            Change::Apply(pod) => self.see_job_pod(*pod, now),
+            Change::Delete(pod) => {
+                self.forget_ending_pod(&(pod.namespace.clone(), pod.name.clone()));
+                self.drop_job_pod(*pod, now);
+            }
+            Change::Only(listed) => self.miss_job_pods(&listed.into_iter().collect(), now),
+            Change::Reset(pods) => {
+                let listed = pods.iter().map(|pod| (pod.namespace.clone(), pod.name.clone())).collect();
+                for pod in pods {
+                    self.see_job_pod(*pod, now);
+                }
+                self.miss_job_pods(&listed, now);
+            }
+        }
+    }
+
+    fn see_job_pod(&mut self, pod: JobPod, now: Timestamp) {
+        if !pod.deleting && self.view.ending_pods.is_empty() {
+            self.put_job_pod(pod, now);
+            return;
+        }
+        let name = (pod.namespace.clone(), pod.name.clone());
+        let ending = self.view.ending_pod(&pod, self.leads);
+        self.put_job_pod(pod, now);
+        // A pod that is beside its Job is charged as such.
+        let is_beside = self.view.odd_pods.get(&name).is_some_and(OddPod::is_beside);
+        self.note_ending_pod(&name, ending.filter(|_| !is_beside));
+    }
+
+    fn put_job_pod(&mut self, mut pod: JobPod, now: Timestamp) {
+        if self.leads && self.view.is_misnamed(&pod) {
+            pod.job = None;
+        }
+        if self.view.odd_pods.is_empty() && !pod.is_odd() {
+            return;
+        }
+        let name = (pod.namespace.clone(), pod.name.clone());
+        if self.view.odd_pods.get(&name).is_some_and(|known| known.pod.uid != pod.uid) {
+            self.forget_job_pod(&name);
+        }
+        let Some(known) = self.view.odd_pods.get_mut(&name) else {
+            if pod.is_odd() {
+                self.view.odd_pods.insert(name.clone(), OddPod::new(pod, now, true));
+                self.note_stray(&name);
+                self.work.touch(key(Kind::JobPod, &name));
+            }
+            return;
+        };
+        // A pod that names another Job later is not made that Job's pod by it.
+        let controlled = pod.job.as_ref().is_some_and(|job| known.jobs.contains(&job.uid));
+        if controlled && !pod.is_odd() {
+            self.forget_job_pod(&name);
+            return;
+        }
+        if controlled != known.controlled || !known.watched {
+            known.since = now;
+        }
+        known.witnessed |= known.controlled && !controlled;
+        (known.controlled, known.watched) = (controlled, true);
+        known.take(pod);
+        self.note_stray(&name);
+        self.work.touch_related(self.view, &key(Kind::JobPod, &name));
+    }
+
+    /// The pod is gone, or has lost the label by which it is found.
+    fn drop_job_pod(&mut self, pod: JobPod, now: Timestamp) {
+        let name = (pod.namespace.clone(), pod.name.clone());
+        let known = self.view.odd_pods.get_mut(&name).filter(|known| known.pod.uid == pod.uid);
+        match known {
+            Some(_) if pod.gone => self.forget_job_pod(&name),
+            Some(known) => {
+                (known.watched, known.witnessed, known.since) = (false, true, now);
+                known.take(pod);
+                self.note_stray(&name);
+                self.work.touch_related(self.view, &key(Kind::JobPod, &name));
+            }
+            None if pod.gone || !pod.is_of_job() => {}
+            None => {
+                let odd = OddPod::new(pod, now, false);
+                if self.view.workload_of_odd(&name.0, &odd).is_some() {
+                    self.view.odd_pods.insert(name.clone(), odd);
+                    self.note_stray(&name);
+                    self.work.touch(key(Kind::JobPod, &name));
+                }
+            }
+        }
+    }
+
+    /// Odd pods that a list does not have are gone, or have lost the label while nobody looked.
+    fn miss_job_pods(&mut self, listed: &BTreeSet<Name>, now: Timestamp) {
+        self.miss_ending_pods(listed);
+        for name in self.view.odd_pods.miss(listed, now) {
+            self.note_stray(&name);
+            self.work.touch_related(self.view, &key(Kind::JobPod, &name));
+        }
+    }
+
+    /// A pod is gone, or a Job answers for it again.
+    pub(crate) fn forget_job_pod(&mut self, name: &Name) {
+        let object = key(Kind::JobPod, name);
+        self.note_stray(name);
+        if self.view.odd_pods.remove(name).is_some() {
+            self.flights.vanished(&object);
+            self.reports.told.remove(&object);
+            self.work.touch_related(self.view, &object);
+        }
+    }
+
+    /// A Workload is gone: nothing shows the end of its pods that have lost their label.
+    pub(crate) fn forget_job_pods_of(&mut self, namespace: &str) {
+        if self.view.odd_pods.is_empty() {
+            return;
+        }
+        let lost = self.view.odd_pods.of(namespace).filter(|(_, odd)| !odd.watched);
+        let lost = lost.filter(|(_, odd)| self.view.workload_of_odd(namespace, odd).is_none());
+        for name in lost.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.forget_job_pod(&name);
+        }
+    }
+
+    /// Takes over the result of a look at a pod.
+    pub(crate) fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
+        let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };
+        let name = (object.namespace.clone(), object.name.clone());
+        let state = PodState::read(&pod);
+        let Some(known) = self.view.odd_pods.get(&name) else { return };
+        if known.pod.uid != state.uid || (!known.watched && state.ended()) {
+            self.forget_job_pod(&name);
+            return;
+        }
+        let generation = pod.metadata.generation.unwrap_or_default();
+        let look = match state.ended() {
+            true => Look::Ended,
+            false => Look::Runs { condemned: state.condemned, asks: self.needs_of_running(pod.spec) },
+        };
+        if let Some(known) = self.view.odd_pods.get_mut(&name) {
+            known.pod.deleting |= state.deleting();
+            known.look = Some((now, generation, look));
+        }
+        self.note_stray(&name);
+        self.work.touch_related(self.view, object);
+    }
+
+    /// The reason was written into the status of a pod that goes, or the pod was deleted.
+    pub(crate) fn note_sent_job_pod(&mut self, object: &ObjectKey, purpose: Purpose, now: Timestamp) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let Some(known) = self.view.odd_pods.get_mut(&name).filter(|_| object.kind == Kind::JobPod) else { return };
+        match (purpose, &mut known.look) {
+            (Purpose::CondemnPod, Some((_, _, Look::Runs { condemned, .. }))) => *condemned = true,
+            (Purpose::DeletePod, Some((at, ..))) => {
+                known.pod.deleting = true;
+                *at = now;
+            }
+            _ => {}
+        }
+    }
+
+    /// The job is looked at beside which an odd pod runs.
+    fn note_stray(&mut self, name: &Name) {
+        if self.leads {
+            self.overruns.note_stray(self.view, name);
+        }
+    }
+}

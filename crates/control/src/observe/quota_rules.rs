@@ -1,0 +1,148 @@
+//! Owners of the state that follows from the rules of quota, and the rules that are plain values: classes of priority, and what requests depend on.
+
+use std::collections::BTreeSet;
+
+use berth_api as api;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::LimitRange;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+
+use crate::cache::{View, slim};
+use crate::event::Observation;
+use crate::names::Name;
+use crate::observe::{cluster_wide, objects};
+use crate::settings::Settings;
+use crate::state::flight::Flights;
+use crate::state::work_queue::WorkQueue;
+use crate::state::{Quota, Reports};
+use crate::write::{Kind, key};
+
+/// Owners of the state that changes when a rule of quota is seen: a queue, a Cohort, a flavor, a check, a policy, a namespace, a class or a limit.
+pub(crate) struct QuotaRules<'a> {
+    pub(crate) settings: &'a Settings,
+    /// This process keeps the figures that only statuses say; all others follow what the leader wrote.
+    pub(crate) leads: bool,
+    pub(crate) view: &'a mut View,
+    pub(crate) quota: &'a mut Quota,
+    pub(crate) flights: &'a mut Flights,
+    pub(crate) work: &'a mut WorkQueue,
+    pub(crate) reports: &'a mut Reports,
+}
+
+impl QuotaRules<'_> {
+    /// Takes an observation of a rule of quota, and no other. The marked Workloads are to be passed to the engine then.
+    pub(crate) fn observe(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::ClusterQueue(change) => {
+                let known = cluster_wide(self.view.cluster_queues.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_cluster_queue(&name.1, object, now);
+                }
+            }
+            Observation::LocalQueue(change) => {
+                let known = self.view.local_queues.keys().cloned();
+                for (name, object) in objects(change, known) {
+                    self.put_local_queue(&name, object, now);
+                }
+            }
+            Observation::AdmissionCheck(change) => {
+                let known = cluster_wide(self.view.checks.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_check(&name.1, object);
+                }
+            }
+            Observation::Cohort(change) => {
+                let known = cluster_wide(self.view.cohorts.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_cohort(&name.1, object, now);
+                }
+            }
+            Observation::ResourceFlavor(change) => {
+                let known = cluster_wide(self.view.flavors.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_flavor(&name.1, object);
+                }
+            }
+            Observation::WorkloadPriorityClass(change) => {
+                let known = cluster_wide(self.view.workload_priorities.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_workload_priority(&name.1, object.as_deref());
+                }
+            }
+            Observation::PriorityClass(change) => {
+                let known = cluster_wide(self.view.priorities.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_priority(name.1, object.as_deref());
+                }
+            }
+            Observation::Namespace(change) => {
+                let known = cluster_wide(self.view.namespaces.keys());
+                let mut turned = BTreeSet::new();
+                for (name, object) in objects(change, known) {
+                    if self.put_namespace(&name.1, object.map(|object| *object)) {
+                        turned.insert(name.1);
+                    }
+                }
+                self.turn_workloads_of(&turned);
+            }
+            Observation::LimitRange(change) => {
+                let known = self.view.limit_ranges.keys().cloned();
+                for (name, object) in objects(change, known) {
+                    self.put_limit_range(name, object);
+                }
+            }
+            Observation::RuntimeClass(change) => {
+                let known = cluster_wide(self.view.overheads.keys());
+                for (name, object) in objects(change, known) {
+                    self.put_runtime_class(name.1, object);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn put_workload_priority(&mut self, name: &str, object: Option<&api::WorkloadPriorityClass>) {
+        for workload in self.view.put_workload_priority(name, object.map(|object| object.value)) {
+            self.work.touch(key(Kind::Workload, &workload));
+        }
+        self.work.touch_all_jobs(self.view);
+    }
+
+    pub(crate) fn put_priority(&mut self, name: String, object: Option<&PriorityClass>) {
+        match object {
+            Some(object) => {
+                let default = object.global_default.unwrap_or_default();
+                self.view.priorities.insert(name, (object.value.unwrap_or_default(), default))
+            }
+            None => self.view.priorities.remove(&name),
+        };
+        self.work.touch_all_jobs(self.view);
+    }
+
+    pub(crate) fn put_limit_range(&mut self, name: Name, object: Option<Box<LimitRange>>) {
+        let place = name.0.clone();
+        match object {
+            Some(object) => self.view.limit_ranges.insert(name, object),
+            None => self.view.limit_ranges.remove(&name),
+        };
+        self.work.touch_jobs_of(self.view, &place);
+        self.reshape(Some(&place));
+    }
+
+    pub(crate) fn put_runtime_class(&mut self, name: String, object: Option<Box<RuntimeClass>>) {
+        match object {
+            Some(object) => {
+                let overhead = object.overhead.and_then(|overhead| overhead.pod_fixed).unwrap_or_default();
+                self.view.overheads.insert(name, overhead)
+            }
+            None => self.view.overheads.remove(&name),
+        };
+        self.reshape(None);
+    }
+
+    /// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed.
+    fn reshape(&mut self, namespace: Option<&str>) {
+        slim::reshape(self.settings, self.view, &mut self.quota.shapes, self.work, namespace);
+    }
+}

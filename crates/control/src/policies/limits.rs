@@ -1,0 +1,51 @@
+//! Limits of admission that a policy sets for the workloads of its queues.
+
+use berth_engine::model as engine;
+use berth_jobs::training::Cards;
+
+use super::gpus;
+use super::rules::{Limits, fields};
+use crate::cache::WorkloadView;
+use crate::context::Context;
+
+impl Limits {
+    /// Why a workload may never hold quota under these limits, with so many pods in its pod sets: the field, and its value with the request of the
+    /// workload.
+    fn broken_by(
+        &self,
+        workload: &WorkloadView,
+        cards: &Cards,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Option<(&'static str, String)> {
+        let sets = &workload.shape.pod_sets;
+        let asked = gpus::gpus(sets, cards, &pods);
+        if let Some(most) = self.max_gpus.filter(|most| asked > *most) {
+            let least = if sets.iter().any(|set| pods(set) < set.count) { " at least" } else { "" };
+            return Some((fields::MAX_GPUS, format!("is {most}, and the workload asks for {asked}{least}")));
+        }
+        let priority = workload.priority;
+        if let Some(least) = self.min_priority.filter(|least| priority < i64::from(*least)) {
+            return Some((fields::MIN_PRIORITY, format!("is {least}, and the workload's priority is {priority}")));
+        }
+        let most = self.max_priority.filter(|most| priority > i64::from(*most))?;
+        Some((fields::MAX_PRIORITY, format!("is {most}, and the workload's priority is {priority}")))
+    }
+}
+
+impl Context<'_> {
+    /// The limit that keeps a waiting workload out for good, even with the fewest pods that it accepts.
+    pub(crate) fn limit_on(&self, workload: &WorkloadView) -> Option<String> {
+        self.limit_with(workload, self.fewest(workload))
+    }
+
+    /// The limit that would keep it out if it had so many pods in its pod sets.
+    pub(crate) fn limit_with(
+        &self,
+        workload: &WorkloadView,
+        pods: impl Fn(&engine::PodSetSpec) -> i64,
+    ) -> Option<String> {
+        let rules = self.rules_for(workload)?;
+        let (field, text) = rules.limits.broken_by(workload, &self.settings.cards, pods)?;
+        Some(format!("QueuePolicy {}: {field} {text}", rules.source(field)))
+    }
+}

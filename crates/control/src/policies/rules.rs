@@ -1,0 +1,224 @@
+//! Fields of a QueuePolicy as control acts on them, read once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use berth_api::CapacityTier;
+use berth_api::berth::{
+    AdmissionLimits, CapacityTiers, ClimbBack, DefaultFor, PreemptionBounds, PriorityFromLabel, QueuePolicy,
+    QueuePolicySpec, StockBackoff, duration_seconds,
+};
+use berth_api::validation::{summary, validate_label_selector};
+use berth_engine::model as engine;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use crate::capacity::rules::{Backoff, ClimbRules, Signals, TierRules, TiersFor, USUAL, USUAL_CLIMB, When};
+use crate::deltas;
+
+/// Fields of a QueuePolicy that messages name.
+pub(crate) mod fields {
+    pub(crate) const MAX_JOBS: &str = "spec.admission.maxJobs";
+    pub(crate) const MAX_GPUS: &str = "spec.admission.maxGPUsPerJob";
+    pub(crate) const MIN_PRIORITY: &str = "spec.admission.priorityRange.min";
+    pub(crate) const MAX_PRIORITY: &str = "spec.admission.priorityRange.max";
+    pub(crate) const BORROWING: &str = "spec.borrowingRatioPercent";
+    pub(crate) const MIN_DIFFERENCE: &str = "spec.preemption.minPriorityDifference";
+    pub(crate) const PROTECTED: &str = "spec.preemption.protectedRunningTime";
+    pub(crate) const MAX_VICTIMS: &str = "spec.preemption.maxVictims";
+    pub(crate) const MAX_EVICTED: &str = "spec.preemption.maxEvictedPercent";
+    pub(crate) const GRACE: &str = "spec.preemption.gracePeriod";
+    pub(crate) const TIERS: &str = "spec.capacityTiers";
+    pub(crate) const CLASSES: &str = "spec.priorityFromLabel";
+    pub(crate) const BONUS: &str = "spec.waitingTimeBonus";
+    /// Shares by tier: reserved, on demand, spot.
+    pub(crate) const SHARES: [(&str, &str); 3] = [
+        ("reserved", "spec.capacityTiers.maxSharePercent.reserved"),
+        ("on-demand", "spec.capacityTiers.maxSharePercent.on-demand"),
+        ("spot", "spec.capacityTiers.maxSharePercent.spot"),
+    ];
+}
+
+/// A field of a policy that differs from the same field of an older one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// The younger policy.
+    pub(crate) policy: Arc<str>,
+    /// Field, both values where they are short, the older policy, and the value that counts.
+    pub(crate) text: String,
+}
+
+/// Fields of a policy, as control acts on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Names of the policies that set them, by the fields that messages name.
+    pub(super) sources: BTreeMap<&'static str, Arc<str>>,
+    pub(crate) tiers: Option<TierRules>,
+    /// Class of a job by a label.
+    pub(crate) classes: Option<ClassesByLabel>,
+    pub(crate) limits: Limits,
+    pub(crate) guard: engine::PreemptionGuard,
+    /// Time for a checkpoint before a stop, in milliseconds.
+    pub(crate) grace_ms: Option<i64>,
+    /// Points of priority that an hour of waiting is worth.
+    pub(crate) points_per_hour: u32,
+    /// Most that may be borrowed, in per cent of the nominal quota.
+    pub(crate) borrowing_percent: Option<i64>,
+}
+
+/// The WorkloadPriorityClasses of jobs by a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClassesByLabel {
+    pub(crate) label: String,
+    /// Names of classes by value of the label.
+    pub(crate) names: BTreeMap<String, String>,
+}
+
+/// Limits of admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) max_jobs: Option<u32>,
+    pub(crate) max_gpus: Option<i64>,
+    pub(crate) min_priority: Option<i32>,
+    pub(crate) max_priority: Option<i32>,
+}
+
+/// A policy with the values that are computed from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) object: Box<QueuePolicy>,
+    pub(super) rules: Arc<Rules>,
+    /// Labels of the queues that it selects, or an error about them.
+    pub(crate) selector: Option<Result<engine::Selector, String>>,
+}
+
+/// The rules that a queue follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) rules: Arc<Rules>,
+    /// Fields that give way to those of other policies.
+    pub(crate) lost: Vec<Lost>,
+    /// Names of the policies that claim it, the oldest first.
+    pub(crate) of: Vec<Arc<str>>,
+}
+
+impl Rules {
+    pub(super) fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
+        Self {
+            sources,
+            tiers: spec.capacity_tiers.as_ref().map(tier_rules),
+            classes: spec.priority_from_label.as_ref().map(classes),
+            limits: spec.admission.as_ref().map(limits).unwrap_or_default(),
+            guard: spec.preemption.as_ref().map(guard).unwrap_or_default(),
+            grace_ms: spec.preemption.as_ref().and_then(|bounds| milliseconds(bounds.grace_period.as_ref())),
+            points_per_hour: spec
+                .waiting_time_bonus
+                .as_ref()
+                .map_or(0, |bonus| bonus.points_per_hour.max(0).unsigned_abs()),
+            borrowing_percent: spec.borrowing_ratio_percent.map(|percent| i64::from(percent.max(0))),
+        }
+    }
+
+    /// Name of the policy that sets a field.
+    pub(crate) fn source(&self, field: &str) -> &str {
+        self.sources.get(field).map_or("", |policy| policy)
+    }
+}
+
+impl Policy {
+    /// Whether the policy claims a queue of that name and labels.
+    pub(super) fn claims(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let selects = |selector: &engine::Selector| deltas::matches(selector, labels);
+        self.object.spec.cluster_queues.iter().any(|named| named == name)
+            || self.selector.as_ref().is_some_and(|selector| selector.as_ref().is_ok_and(selects))
+    }
+}
+
+/// Labels of ClusterQueues. A selector that was stored before the schema refused it selects nothing, and the status says so.
+pub(super) fn selector(told: &LabelSelector) -> Result<engine::Selector, String> {
+    let path = "spec.clusterQueueSelector";
+    let faults = validate_label_selector(told, path);
+    if !faults.is_empty() {
+        return Err(summary(&faults));
+    }
+    deltas::selector(told).map_err(|text| format!("{path}.{text}"))
+}
+
+pub(super) fn milliseconds(text: Option<&String>) -> Option<i64> {
+    text.and_then(|text| duration_seconds(text)).map(|seconds| seconds.saturating_mul(1_000))
+}
+
+fn classes(told: &PriorityFromLabel) -> ClassesByLabel {
+    let names = told.classes.iter().map(|one| (one.value.clone(), one.workload_priority_class.clone()));
+    ClassesByLabel { label: told.label.clone(), names: names.collect() }
+}
+
+fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
+    words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
+}
+
+/// A value that is absent, or that no schema lets in, is the default.
+fn tier_rules(tiers: &CapacityTiers) -> TierRules {
+    let [reserved, on_demand, spot] = CapacityTier::ALL;
+    let patience = |tier: CapacityTier| {
+        let usual = USUAL.patience_ms(deltas::tier(tier));
+        milliseconds(tiers.patience.get(tier.as_str())).unwrap_or(usual)
+    };
+    TierRules {
+        default: tiers_of(&tiers.default),
+        default_for: tiers.default_for.iter().map(tiers_for).collect(),
+        patience_ms: [patience(reserved), patience(on_demand), patience(spot)],
+        signals: Signals::of(&tiers.stock_out_on),
+        backoff: tiers.backoff.as_ref().map_or(USUAL.backoff, backoff),
+        overrides: tiers.selectors.as_deref() == Some("Override"),
+        climb: tiers.climb_back.as_ref().map(climb),
+        max_shares: CapacityTier::ALL
+            .map(|tier| tiers.max_share_percent.get(tier.as_str()).and_then(|percent| u32::try_from(*percent).ok())),
+    }
+}
+
+fn tiers_for(told: &DefaultFor) -> TiersFor {
+    TiersFor { label: told.label.clone(), values: told.values.clone(), tiers: tiers_of(&told.tiers) }
+}
+
+fn backoff(told: &StockBackoff) -> Backoff {
+    let usual = USUAL.backoff;
+    let (initial, max) = (milliseconds(told.initial.as_ref()), milliseconds(told.max.as_ref()));
+    // A default gives way to a value that is set. No schema lets in two set values that contradict each other.
+    let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
+    Backoff {
+        initial_ms,
+        factor: told.factor.map_or(usual.factor, i64::from),
+        max_ms: max.unwrap_or(usual.max_ms).max(initial_ms),
+        decay_ms: milliseconds(told.decay.as_ref()).unwrap_or(usual.decay_ms),
+    }
+}
+
+fn climb(told: &ClimbBack) -> ClimbRules {
+    let usual = USUAL_CLIMB;
+    ClimbRules {
+        when: if told.when.as_deref() == Some("Anytime") { When::Anytime } else { When::AfterCheckpoint },
+        min_stay_ms: milliseconds(told.min_stay.as_ref()).unwrap_or(usual.min_stay_ms),
+        steady_ms: milliseconds(told.hysteresis.as_ref()).unwrap_or(usual.steady_ms),
+        max_times: told.max_times.unwrap_or(usual.max_times),
+    }
+}
+
+fn guard(told: &PreemptionBounds) -> engine::PreemptionGuard {
+    let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
+    engine::PreemptionGuard {
+        min_priority_difference: told.min_priority_difference.unwrap_or_default(),
+        protected_ms: milliseconds(told.protected_running_time.as_ref()).unwrap_or(0),
+        max_victims: count(told.max_victims),
+        max_evicted_percent: count(told.max_evicted_percent),
+    }
+}
+
+fn limits(told: &AdmissionLimits) -> Limits {
+    let range = told.priority_range.clone().unwrap_or_default();
+    Limits {
+        max_jobs: told.max_jobs.and_then(|most| u32::try_from(most).ok()),
+        max_gpus: told.max_gpus_per_job.map(i64::from),
+        min_priority: range.min,
+        max_priority: range.max,
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes that are noted as unresolved: their answers were lost, or a leader before may have sent them.
+
+use berth_api::conditions::types;
+use jiff::Timestamp;
+
+use crate::cache::View;
+use crate::state::flight::{Flight, Flights};
+use crate::write::{Kind, ObjectKey, Purpose, key};
+
+impl Flights {
+    /// Notes a lost answer to a write, if the write uses quota.
+    pub(crate) fn doubt(&mut self, view: &View, object: &ObjectKey, flight: &Flight, now: Timestamp) {
+        self.strays.forget_old(now);
+        if flight.purpose == Purpose::StartTraining {
+            if view.uid_of(object).is_some() {
+                // The object was seen before the answer could come.
+                return;
+            }
+            self.strays.doubt_creation(object.clone(), now);
+        } else if flight.purpose.uses_quota() && !flight.vanished && view.seen_version(object) <= flight.based_on {
+            self.strays.doubt(object.clone(), flight.based_on);
+        }
+    }
+
+    /// A leader before us may have sent starts that are still on their way. An object that looks as if it had not been started, and may be by them,
+    /// counts as doubtful until it is seen at another version.
+    pub(crate) fn doubt_starts(&mut self, view: &View) {
+        for workload in view.workloads.all_reserving().filter(|workload| workload.is(types::ADMITTED)) {
+            let Some(whole) = workload.whole() else { continue };
+            let name = (whole.namespace.clone(), whole.name.clone());
+            match whole.kind {
+                Kind::Pod => {
+                    if let Some(pod) = view.pods.get(&name).filter(|pod| pod.gated && !pod.ended()) {
+                        self.strays.doubt(whole, pod.version);
+                    }
+                }
+                Kind::PodGroup => {
+                    for (pod, state) in view.pods.members(&name).filter(|(_, pod)| pod.gated && !pod.ended()) {
+                        self.strays.doubt(key(Kind::Pod, &(name.0.clone(), pod.to_owned())), state.version);
+                    }
+                }
+                _ => {
+                    // A job is started only from such a state.
+                    let job = view.job_of(workload).filter(|job| job.is_suspended() && job.may_change_template);
+                    if let Some(job) = job.filter(|job| job.finished.is_none()) {
+                        self.strays.doubt(whole, job.version);
+                    }
+                }
+            }
+        }
+    }
+}

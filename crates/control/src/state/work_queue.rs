@@ -1,0 +1,213 @@
+//! Objects to decide about, at once, at a set time or after another object, and Workloads that the engine is to get again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::names::Name;
+use crate::write::{Kind, ObjectKey};
+
+/// Pause between two sweeps over parked workloads.
+const SWEEP_MS: i64 = 30_000;
+
+/// Work for the next steps.
+#[derive(Debug, Default)]
+pub(crate) struct WorkQueue {
+    /// Objects to decide about with the next step.
+    marked: BTreeSet<ObjectKey>,
+    /// Objects to decide about from a time on. A time without objects ends the pause between two steps.
+    timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
+    /// Objects whose decision was to write to a busy object, or to wait for one, by that object.
+    blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Objects whose status may have to be written.
+    statuses: BTreeSet<ObjectKey>,
+    /// A CheckpointStore is known: checkpoints are decided about.
+    has_stores: bool,
+    /// Workloads that the engine is to get as they are now, in the order in which they changed.
+    stale: Vec<Name>,
+    next_sweep: Option<Timestamp>,
+}
+
+impl WorkQueue {
+    pub(crate) fn add(&mut self, object: ObjectKey) {
+        self.marked.insert(object);
+    }
+
+    /// Marks an object that was seen to change. The status of a TrainingJob may have to be written then, and its checkpoints are decided about.
+    pub(crate) fn touch(&mut self, object: ObjectKey) {
+        if object.kind == Kind::TrainingJob {
+            self.statuses.insert(object.clone());
+            if self.has_stores {
+                self.add(ObjectKey { kind: Kind::Checkpoints, ..object.clone() });
+            }
+        }
+        self.add(object);
+    }
+
+    /// Takes note whether there is any CheckpointStore.
+    pub(crate) fn note_stores(&mut self, any: bool) {
+        self.has_stores = any;
+    }
+
+    /// Marks an object whose status may have to be written.
+    pub(crate) fn touch_status(&mut self, object: ObjectKey) {
+        self.statuses.insert(object);
+    }
+
+    /// The objects whose status may have to be written; they are marked no longer.
+    pub(crate) fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.statuses)
+    }
+
+    /// Has the engine get a Workload as it is now.
+    pub(crate) fn mirror(&mut self, workload: Name) {
+        self.stale.push(workload);
+    }
+
+    /// The Workloads that the engine is to get again, in order; they are marked no longer.
+    pub(crate) fn take_stale(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Marks `waiting` again once `object` has changed, or is free.
+    pub(crate) fn block(&mut self, object: ObjectKey, waiting: ObjectKey) {
+        self.blocked.entry(object).or_default().insert(waiting);
+    }
+
+    /// Marks the objects that wait for this one.
+    pub(crate) fn unblock(&mut self, object: &ObjectKey) {
+        let waiting = self.blocked.remove(object).unwrap_or_default();
+        self.extend(waiting);
+    }
+
+    /// Forgets waiting objects that are not there any more.
+    pub(crate) fn forget_gone(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.blocked.retain(|_, waiting| {
+            waiting.retain(&is_there);
+            !waiting.is_empty()
+        });
+    }
+
+    pub(crate) fn extend(&mut self, objects: impl IntoIterator<Item = ObjectKey>) {
+        self.marked.extend(objects);
+    }
+
+    pub(crate) fn remove(&mut self, object: &ObjectKey) {
+        self.marked.remove(object);
+    }
+
+    /// The first of the marked objects, which is marked no longer.
+    pub(crate) fn pop(&mut self) -> Option<ObjectKey> {
+        self.marked.pop_first()
+    }
+
+    /// Forgets what a process that comes to lead marks anew: the marked objects, and the statuses of TrainingJobs. Timers stay.
+    pub(crate) fn clear(&mut self) {
+        self.marked.clear();
+        self.statuses.retain(|object| object.kind != Kind::TrainingJob);
+    }
+
+    /// Marks an object at a time to come.
+    pub(crate) fn add_at(&mut self, object: ObjectKey, at: Timestamp) {
+        self.timers.entry(at).or_default().insert(object);
+    }
+
+    /// Asks for a step at a time to come.
+    pub(crate) fn wake_at(&mut self, at: Timestamp) {
+        self.timers.entry(at).or_default();
+    }
+
+    /// When the next timer or sweep is due.
+    pub(crate) fn next_time(&self) -> Option<Timestamp> {
+        self.timers.keys().next().copied().into_iter().chain(self.next_sweep).min()
+    }
+
+    /// The objects of the first timer that is due.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
+        let entry = self.timers.first_entry().filter(|entry| *entry.key() <= now)?;
+        Some(entry.remove())
+    }
+
+    /// `None` while no sweep is due, else whether it is a sweep after the first one; the next one is due after the pause.
+    pub(crate) fn begin_sweep(&mut self, now: Timestamp) -> Option<bool> {
+        if self.next_sweep.is_some_and(|at| at > now) {
+            return None;
+        }
+        let next = now.checked_add(SignedDuration::from_millis(SWEEP_MS)).ok();
+        Some(std::mem::replace(&mut self.next_sweep, next).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str) -> ObjectKey {
+        ObjectKey { kind: Kind::Workload, namespace: "team".into(), name: name.into() }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap_or_default()
+    }
+
+    #[test]
+    fn object_of_a_timer_is_taken_when_the_timer_is_due() {
+        let mut work = WorkQueue::default();
+        work.add_at(object("b"), at(20));
+        work.add_at(object("a"), at(10));
+        work.wake_at(at(30));
+        assert_eq!((work.next_time(), work.take_due(at(9))), (Some(at(10)), None));
+        assert_eq!(work.take_due(at(20)), Some(BTreeSet::from([object("a")])));
+        assert_eq!(work.take_due(at(20)), Some(BTreeSet::from([object("b")])));
+        assert_eq!((work.take_due(at(20)), work.next_time()), (None, Some(at(30))));
+    }
+
+    #[test]
+    fn sweep_is_due_at_once_and_then_after_each_pause() {
+        let mut work = WorkQueue::default();
+        assert_eq!(work.begin_sweep(at(0)), Some(false));
+        assert_eq!((work.begin_sweep(at(29)), work.next_time()), (None, Some(at(30))));
+        assert_eq!(work.begin_sweep(at(30)), Some(true));
+    }
+
+    #[test]
+    fn touched_training_job_marks_its_status_and_its_checkpoints() {
+        let job = ObjectKey { kind: Kind::TrainingJob, ..object("a") };
+        let checkpoints = ObjectKey { kind: Kind::Checkpoints, ..object("a") };
+        let mut work = WorkQueue::default();
+        let mut touched = |any_store| {
+            work.note_stores(any_store);
+            work.touch(job.clone());
+            let marked: BTreeSet<ObjectKey> = std::iter::from_fn(|| work.pop()).collect();
+            (marked, work.take_statuses())
+        };
+        assert_eq!(touched(false), (BTreeSet::from([job.clone()]), BTreeSet::from([job.clone()])));
+        assert_eq!(touched(true), (BTreeSet::from([job.clone(), checkpoints]), BTreeSet::from([job.clone()])));
+    }
+
+    /// A process that does not lead keeps what its successor could not find again.
+    #[test]
+    fn cleared_queue_keeps_queue_statuses_and_waiting_objects() {
+        let queue = ObjectKey { kind: Kind::ClusterQueue, ..object("q") };
+        let mut work = WorkQueue::default();
+        work.touch(ObjectKey { kind: Kind::TrainingJob, ..object("a") });
+        work.touch_status(queue.clone());
+        work.block(object("busy"), object("waits"));
+        work.clear();
+        assert_eq!((work.pop(), work.take_statuses()), (None, BTreeSet::from([queue])));
+        work.unblock(&object("busy"));
+        assert_eq!((work.pop(), work.pop()), (Some(object("waits")), None));
+    }
+
+    #[test]
+    fn changed_workloads_reach_the_engine_in_the_order_of_their_changes() {
+        let name = |name: &str| ("team".to_owned(), name.to_owned());
+        let mut work = WorkQueue::default();
+        for workload in ["b", "a", "b"] {
+            work.mirror(name(workload));
+        }
+        assert_eq!(work.take_stale(), ["b", "a", "b"].map(name));
+        assert!(work.take_stale().is_empty());
+    }
+}

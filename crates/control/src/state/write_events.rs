@@ -1,0 +1,52 @@
+//! Events about the API server's answers to writes, and events that are sent once.
+
+use berth_api::conditions::own_reasons;
+
+use crate::cache::{View, WorkloadView};
+use crate::state::Reports;
+use crate::write::{EventType, Kind, Notice, ObjectKey, WORKLOADS, key};
+
+impl Reports {
+    /// Sends an event that the API server refuses a write, at the object that the write is for.
+    pub(crate) fn refused(&mut self, view: &View, object: &ObjectKey, creation: bool, text: &str) {
+        self.tell_of_write(view, object, creation, "refused a change by Berth", text);
+    }
+
+    pub(crate) fn tell_of_write(&mut self, view: &View, object: &ObjectKey, creation: bool, what: &str, text: &str) {
+        let mut object = object.clone();
+        if object.kind == Kind::PodGroup {
+            // The event is sent at the first pod of the group.
+            let group = (object.namespace, object.name);
+            let Some((pod, _)) = view.pods.members(&group).next() else { return };
+            object = key(Kind::Pod, &(group.0.clone(), pod.to_owned()));
+        }
+        let Some(uid) = view.uid_of(&object) else { return };
+        self.notices.push(Notice {
+            key: object,
+            uid,
+            event_type: EventType::Warning,
+            reason: if creation { own_reasons::FAILED_CREATE } else { own_reasons::WRITE_REFUSED }.into(),
+            message: format!("the API server {what}: {text}"),
+            reporter: WORKLOADS,
+        });
+    }
+
+    /// Sends an event at the job of a Workload about the API server's answer to a write to the Workload: users look at their job first.
+    pub(crate) fn tell_job_of(&mut self, view: &View, object: &ObjectKey, what: &str, text: &str) {
+        let name = (object.namespace.clone(), object.name.clone());
+        let workload = view.workloads.get(&name).filter(|_| object.kind == Kind::Workload);
+        if let Some(job) = workload.and_then(WorkloadView::whole) {
+            self.tell_of_write(view, &job, false, what, &format!("Workload {}/{}: {text}", name.0, name.1));
+        }
+    }
+
+    /// Whether an event about an object is not the last one that was sent for that reason. It counts as sent from then on.
+    pub(crate) fn is_news(&mut self, object: &ObjectKey, notice: &Notice) -> bool {
+        let told = self.told.entry(object.clone()).or_default();
+        let is_news = told.get(&notice.reason) != Some(&notice.message);
+        if is_news {
+            told.insert(notice.reason.clone(), notice.message.clone());
+        }
+        is_news
+    }
+}

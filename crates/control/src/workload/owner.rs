@@ -1,0 +1,72 @@
+//! The owner of a Workload, and the Jobs that it is made of.
+
+use berth_jobs::JobState;
+use berth_jobs::training::child_job_name;
+
+use crate::cache::WorkloadView;
+use crate::context::Context;
+use crate::names::Name;
+use crate::write::{Kind, ObjectKey, key};
+
+/// The workload of that name, if the reference to its owner with that uid was removed.
+pub(crate) fn lost_by<'a>(ctx: &'a Context<'a>, name: &Name, uid: &str) -> Option<&'a WorkloadView> {
+    let found = ctx.view.workloads.get(name)?;
+    (found.owner.is_none() && found.job_uid.as_deref() == Some(uid)).then_some(found)
+}
+
+/// Jobs that are left of the job of a workload, if that is made of Jobs.
+pub(crate) fn parts_of<'a>(
+    ctx: &'a Context<'a>,
+    workload: &'a WorkloadView,
+    kind: Kind,
+    uid: &'a str,
+) -> Vec<(ObjectKey, &'a JobState)> {
+    let view = &ctx.view;
+    match workload.training_job() {
+        // Jobs that only claim to be a part of the job are not waited for.
+        Some(name) => {
+            let roles = workload.shape.digests.iter();
+            let child = |role: &str| {
+                let object = key(Kind::JOB, &(name.0.clone(), child_job_name(&name.1, role)));
+                Some((object, view.child_of(&name, uid, role)?))
+            };
+            roles.filter_map(|set| child(&set.name)).collect()
+        }
+        None if kind.is_made_of_jobs() => {
+            let all = view.jobs.controlled_by(&workload.namespace, uid);
+            all.map(|(object, job)| (object.clone(), job)).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// State of a workload's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The owner is there, or is of a kind that Berth does not know: its controller may start the job.
+    There,
+    /// The owner is being deleted.
+    Leaving,
+    /// The owner is not there. A group of pods is absent when all of them are gone, and nothing is left that could use the quota.
+    Absent,
+}
+
+/// The state of the owner of a workload.
+pub(crate) fn standing(ctx: &Context<'_>, workload: &WorkloadView) -> Standing {
+    let Some(owner) = &workload.owner else { return Standing::There };
+    let Some(kind) = Kind::of_whole(&owner.kind) else { return Standing::There };
+    let name = (workload.namespace.clone(), owner.name.clone());
+    let view = &ctx.view;
+    let leaving = match kind {
+        Kind::Pod => view.pods.get(&name).filter(|pod| *pod.uid == *owner.uid).map(|_| false),
+        Kind::PodGroup => (view.pods.group(&name).is_some() || view.sets.of_group(&name).is_some()).then_some(false),
+        Kind::TrainingJob => view.training.get(&name).filter(|job| job.uid == owner.uid).map(|job| job.deleting),
+        _ => view.job_of(workload).map(|job| job.deleting),
+    };
+    match leaving {
+        Some(false) => Standing::There,
+        Some(true) => Standing::Leaving,
+        None if ctx.unlisted_owner(workload).is_some() => Standing::There,
+        None => Standing::Absent,
+    }
+}

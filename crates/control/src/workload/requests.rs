@@ -1,0 +1,25 @@
+//! Requests of a Workload, as its status shows them.
+
+use berth_api as api;
+
+use crate::cache::workload_view::WorkloadView;
+use crate::deltas;
+
+pub(crate) fn requests_of(workload: &WorkloadView) -> Vec<api::PodSetRequest> {
+    workload
+        .shape
+        .pod_sets
+        .iter()
+        .map(|set| api::PodSetRequest {
+            name: set.name.clone(),
+            resources: set
+                .requests
+                .iter()
+                .map(|(resource, amount)| {
+                    let total = amount.mul(set.count);
+                    (resource.clone(), deltas::quantity(resource, total))
+                })
+                .collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,48 @@
+//! Time for which a Workload has run, by the monotonic clock as far as this process saw it.
+
+use berth_api::conditions::types;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cache::workload_view::WorkloadView;
+use crate::context::Context;
+use crate::decision::Decision;
+use crate::workload::status::since;
+use crate::write::{Kind, Request};
+
+impl Context<'_> {
+    /// Seconds for which a workload has run since its last admission.
+    pub(crate) fn time_run(&self, workload: &WorkloadView, now: Timestamp) -> i64 {
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
+        admitted.map_or(0, |admitted| self.view.timeline.seconds_between(admitted, now))
+    }
+
+    /// Corrects a decision that gives quota back: it adds up the time that the workload ran by times of day (`Edit::take_back`), and a jump of the
+    /// clock meanwhile is left out.
+    pub(crate) fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
+        if self.view.timeline.is_even() {
+            return decision;
+        }
+        if let Decision::Write(draft) = &mut decision
+            && let Request::Apply { body, .. } = &mut draft.request
+            && let Some(status) = body.get_mut("status").filter(|_| draft.key.kind == Kind::Workload)
+        {
+            let name = (draft.key.namespace.clone(), draft.key.name.clone());
+            if let Some(ran) =
+                self.view.workloads.get(&name).and_then(|workload| self.run_in_all(workload, status, now))
+            {
+                status["accumulatedPastExecutionTimeSeconds"] = json!(ran);
+            }
+        }
+        decision
+    }
+
+    /// Seconds of running that a status is to have, where it adds up the time since the last admission; else `None`.
+    fn run_in_all(&self, workload: &WorkloadView, status: &Value, now: Timestamp) -> Option<i64> {
+        let admitted = since(&workload.status.conditions, types::ADMITTED, "True")?;
+        let past = i64::from(workload.status.accumulated_past_execution_time_seconds.unwrap_or_default());
+        let written = status.get("accumulatedPastExecutionTimeSeconds")?.as_i64()?;
+        let shown = now.as_second().saturating_sub(admitted.as_second());
+        (shown != 0 && written == past.saturating_add(shown)).then(|| past.saturating_add(self.time_run(workload, now)))
+    }
+}

@@ -1,0 +1,184 @@
+//! Writes to a Workload, and the events about them.
+
+use berth_api as api;
+use berth_api::conditions::reasons::{self, DEACTIVATED_DUE_TO_PREFIX};
+use berth_api::conditions::{event_reasons, own_reasons, types};
+use berth_jobs::PlacementError;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use crate::cache::workload_view::WorkloadView;
+use crate::decision::{Decision, Draft};
+use crate::moments::after_seconds;
+use crate::workload::status::{ADMISSION_MANAGER, Edit, admission_body, seconds};
+pub(crate) use crate::write::WORKLOADS as REPORTER;
+use crate::write::key;
+use crate::write::{EventType, Kind, Notice, Purpose, Request, Subresource};
+
+/// Finalizer that Kueue and Berth put on Workloads and queues.
+pub(crate) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";
+
+/// Pause in seconds before a workload is tried again that could not be started as it was admitted.
+const PLACEMENT_SECONDS: i64 = 60;
+
+pub(crate) fn notice(
+    workload: &WorkloadView,
+    event_type: EventType,
+    reason: &str,
+    message: String,
+    reporter: &'static str,
+) -> Notice {
+    Notice {
+        key: key(Kind::Workload, &workload.key()),
+        uid: workload.uid.clone(),
+        event_type,
+        reason: reason.to_owned(),
+        message,
+        reporter,
+    }
+}
+
+/// Reason of the event about an eviction for that reason.
+pub(crate) fn evicted_due_to(reason: &str) -> String {
+    format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
+}
+
+/// A status write by the admission manager: `change` edits a copy of the complete status.
+pub(crate) fn status_write(
+    workload: &WorkloadView,
+    purpose: Purpose,
+    now: Timestamp,
+    change: impl FnOnce(&mut Edit<'_>),
+) -> Draft {
+    let mut status = workload.status.clone();
+    change(&mut Edit { status: &mut status, generation: workload.generation, now });
+    Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Apply {
+            manager: ADMISSION_MANAGER,
+            subresource: Subresource::Status,
+            body: admission_body(&workload.identity(), &status),
+        },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    }
+}
+
+/// A status write of a manager of its own, which owns no more than these fields, whatever others have written meanwhile.
+pub(crate) fn separate_write(
+    workload: &WorkloadView,
+    purpose: Purpose,
+    manager: &'static str,
+    status: &Value,
+) -> Decision {
+    let body = json!({
+        "apiVersion": api::API_VERSION, "kind": "Workload",
+        "metadata": workload.identity().of_any_version(), "status": status,
+    });
+    Decision::write(Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Apply { manager, subresource: Subresource::Status, body },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    })
+}
+
+/// A merge patch of the Workload itself.
+pub(crate) fn object_write(workload: &WorkloadView, purpose: Purpose, patch: Value) -> Draft {
+    merge_write(workload, purpose, Subresource::None, patch)
+}
+
+/// A merge patch for the version that was read.
+pub(crate) fn merge_write(workload: &WorkloadView, purpose: Purpose, subresource: Subresource, patch: Value) -> Draft {
+    let mut body = patch;
+    if let Some(map) = body.as_object_mut() {
+        let metadata = map.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("uid".into(), workload.uid.clone().into());
+            metadata.insert("resourceVersion".into(), workload.resource_version.clone().into());
+        }
+    }
+    Draft {
+        purpose,
+        key: key(Kind::Workload, &workload.key()),
+        request: Request::Merge { manager: "kueue", subresource, body },
+        based_on: workload.version(),
+        notices: Vec::new(),
+    }
+}
+
+/// Removes Berth's finalizer from a Workload.
+pub(crate) fn remove_finalizer(workload: &WorkloadView) -> Draft {
+    let rest = workload.rare.as_ref().map_or(&[][..], |rare| &rare.finalizers);
+    let idle = workload.is(types::FINISHED) && !workload.deleting;
+    let purpose = if idle { Purpose::LetFinishedGo } else { Purpose::RemoveFinalizer };
+    object_write(workload, purpose, json!({"metadata": {"finalizers": rest}}))
+}
+
+pub(crate) fn has_finalizer(workload: &WorkloadView) -> bool {
+    workload.guarded
+}
+
+/// An eviction with its event.
+pub(crate) fn evict(workload: &WorkloadView, now: Timestamp, why: (&str, &str), message: &str) -> Draft {
+    evict_and(workload, now, why, message, |_| {})
+}
+
+/// An eviction for the `count`th time-out: the workload is not tried again before `delay` seconds are over.
+pub(crate) fn evict_for_seconds(
+    workload: &WorkloadView,
+    now: Timestamp,
+    why: (&str, &str),
+    message: &str,
+    (count, delay): (i32, i64),
+) -> Draft {
+    let at = after_seconds(now, delay);
+    evict_and(workload, now, why, message, |edit| {
+        edit.status.requeue_state = Some(api::RequeueState { count: Some(count), requeue_at: Some(Time(seconds(at))) });
+    })
+}
+
+pub(super) fn evict_and(
+    workload: &WorkloadView,
+    now: Timestamp,
+    (reason, cause): (&str, &str),
+    message: &str,
+    change: impl FnOnce(&mut Edit<'_>),
+) -> Draft {
+    let mut draft = status_write(workload, Purpose::Evict, now, |edit| {
+        edit.evict(reason, cause, message);
+        change(edit);
+    });
+    let event = if cause.is_empty() || reason != reasons::DEACTIVATED {
+        evicted_due_to(reason)
+    } else {
+        evicted_due_to(&format!("{DEACTIVATED_DUE_TO_PREFIX}{cause}"))
+    };
+    draft.notices.push(notice(workload, EventType::Normal, &event, message.to_owned(), REPORTER));
+    draft
+}
+
+/// Handles a workload that cannot be started as it was admitted. A problem that may pass costs its reservation, and it is tried again after a minute.
+/// Any other problem ends it. `tell` makes the event at its job (`docs/departures/0044-placement-that-passes.md`).
+pub(crate) fn cannot_start(
+    workload: &WorkloadView,
+    now: Timestamp,
+    error: &PlacementError,
+    tell: impl FnOnce(&str, String) -> Notice,
+) -> Draft {
+    let message = error.to_string();
+    if !error.passes() {
+        return status_write(workload, Purpose::FinishWorkload, now, |edit| {
+            edit.finish(reasons::FAILED_TO_START, &message);
+        });
+    }
+    let at = after_seconds(now, PLACEMENT_SECONDS);
+    let draft = evict_and(workload, now, (own_reasons::PLACEMENT_FAILED, ""), &message, |edit| {
+        let state = edit.status.requeue_state.get_or_insert_with(Default::default);
+        state.requeue_at = Some(Time(seconds(at)));
+    });
+    draft.telling(tell(own_reasons::PLACEMENT_FAILED, message))
+}
