@@ -14,7 +14,7 @@ mod tests;
 use crate::capacity::flavors::Capacity;
 use crate::capacity::queues;
 use crate::capacity::table::{AmountOr, Cell, Family, Queue, Quotas, Table, TierRow, Toleration, made};
-use crate::flags::AxlearnQuotaFlags;
+use crate::command_flags::AxlearnQuotaFlags;
 use crate::generated;
 use anyhow::anyhow;
 use berth_api::validation::{subdomain, summary, validate_cohort};

@@ -10,7 +10,7 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::flags::FlavorsFlags;
+use crate::command_flags::FlavorsFlags;
 use crate::generated;
 use anyhow::anyhow;
 use flavors::Capacity;

@@ -4,24 +4,26 @@
 mod addresses;
 mod election;
 mod fault;
+mod given;
 mod namespaces;
 mod transformations;
 mod webhook;
 
 pub(crate) use addresses::Addresses;
+pub(crate) use election::Election;
+pub(crate) use given::Given;
 pub(crate) use webhook::{ObjectNames, Webhook};
 
+use crate::document::{self, Header, Marked};
 use crate::duration::GoDuration;
 use crate::gates::Gates;
-use crate::schema::{self, Configuration, Header, Marked};
+use crate::schema::{self, Configuration};
 use berth_api::node::RECLAIM_TAINTS;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
-use berth_jobs::training::Cards;
-use berth_runtime::Election;
 use fault::Fault;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Content of a configuration file, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,31 +50,6 @@ pub(crate) struct Loaded {
     pub(crate) webhook: Webhook,
     /// Settings without an effect yet, one sentence each.
     pub(crate) warnings: Vec<String>,
-}
-
-/// Values of flags and of the environment, which go before those of the file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    /// Namespace from the flag.
-    pub(crate) namespace: Option<String>,
-    /// Namespace of the service account, or Kueue's default.
-    pub(crate) home: String,
-    /// `--leader-elect`.
-    pub(crate) leader_elect: Option<bool>,
-    /// `--leader-elect-resource-namespace`.
-    pub(crate) lease_namespace: Option<String>,
-    /// `--leader-elect-resource-name`.
-    pub(crate) lease_name: Option<String>,
-    /// Addresses from flags.
-    pub(crate) addresses: Addresses,
-    /// `--feature-gates`.
-    pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
-    /// `--training-card-resource` and `--training-card-label`.
-    pub(crate) cards: Cards,
-    /// `--reclaim-taint`.
-    pub(crate) reclaim_taints: Vec<String>,
-    /// `--object-names`.
-    pub(crate) names: ObjectNames,
 }
 
 /// Version of the configuration file.
@@ -205,7 +182,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), Fault> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok((Version::V1Beta2, Configuration::default()));
     }
-    let header: Header = schema::parse(text)?;
+    let header: Header = document::parse(text)?;
     let allowed = format!("allowed is {GROUP}/v1beta1 or {GROUP}/v1beta2 with kind Configuration");
     let version = match header.api_version.as_deref().and_then(|text| text.split_once('/')) {
         Some((GROUP, "v1beta1")) => Version::V1Beta1,
@@ -218,7 +195,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), Fault> {
     if header.kind.as_deref() != Some("Configuration") {
         return Err(Fault::of("kind", format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default())));
     }
-    Ok((version, schema::parse(text)?))
+    Ok((version, document::parse(text)?))
 }
 
 fn line<T>(marked: &Marked<T>) -> Option<u64> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use berth_engine::model::SelectorOp;
+use std::collections::BTreeMap;
 
 /// The ConfigMap of Kueue's chart with default values: sorted, and with the names of a release called kueue.
 const CHART: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2

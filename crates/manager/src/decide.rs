@@ -13,8 +13,8 @@ mod pods_tests;
 #[cfg(test)]
 mod tests;
 
+use crate::command_flags::{DecideFlags, Output};
 use crate::configuration::{self, Given};
-use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow};
 use berth_api::conditions::types;
 use berth_api::labels;

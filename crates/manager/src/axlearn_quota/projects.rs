@@ -3,7 +3,7 @@
 use super::members::user_ids;
 use super::quota_file::QuotaFile;
 use super::shares::Decimal;
-use crate::flags::AxlearnQuotaFlags;
+use crate::command_flags::AxlearnQuotaFlags;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands for the name of a project in options.

@@ -1,12 +1,28 @@
 //! `leaderElection` of the configuration file.
 
-use super::Given;
 use super::fault::Fault;
+use super::given::Given;
 use crate::duration::GoDuration;
 use crate::schema::LeaderElection;
 use berth_api::labels::LEADER_LEASE;
-use berth_runtime::Election;
 use std::time::Duration;
+
+/// Leader election on a Lease. The manager hands it to the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Election {
+    /// Namespace of the Lease.
+    pub(crate) namespace: String,
+    /// Name of the Lease.
+    pub(crate) name: String,
+    /// Time for which a lease holds without renewal.
+    pub(crate) lease_duration: Duration,
+    /// Time without a renewal after which the holder gives up.
+    pub(crate) renew_deadline: Duration,
+    /// Pause between attempts.
+    pub(crate) retry_period: Duration,
+    /// True if pods are queued: the Lease then says since when.
+    pub(crate) counts_pods: bool,
+}
 
 /// One warning per part of the lease's name that a flag overrules: a Kueue that goes on by this file would hold another lease.
 pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {

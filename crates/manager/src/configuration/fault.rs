@@ -1,7 +1,7 @@
 //! Faults of the configuration file: the field that is wrong, by which the line is found, and a sentence about it.
 
+use crate::document;
 use crate::lines::Node;
-use crate::schema;
 
 /// Something in the file that Berth does not accept.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Fault {
 
     /// The sentence behind the line of its field in the file; a field that is absent is sought in the innermost block around it that is there.
     pub(super) fn with_line(self, file: &str) -> String {
-        let tree: Option<Node> = self.field.as_ref().and_then(|_| schema::parse(file).ok());
+        let tree: Option<Node> = self.field.as_ref().and_then(|_| document::parse(file).ok());
         let line = tree.zip(self.field.as_deref()).and_then(|(tree, field)| line_of(&tree, field));
         line.map_or_else(|| self.text.clone(), |line| format!("line {line}: {}", self.text))
     }

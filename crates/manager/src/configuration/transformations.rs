@@ -1,7 +1,8 @@
 //! `resources.transformations`: resources that are counted as others.
 
 use super::fault::Fault;
-use crate::schema::{Marked, Transformation as Written};
+use crate::document::Marked;
+use crate::schema::Transformation as Written;
 use berth_jobs::Transformation;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -212,8 +212,8 @@ fn listed(names: &[&str], between: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{QUEUES, given, lines, said};
+    use crate::command_flags::Output;
     use crate::decide::{answer, latest};
-    use crate::flags::Output;
     use berth_jobs::training::Cards;
 
     const COHORT: &str = "apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort";
