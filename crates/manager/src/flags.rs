@@ -1,14 +1,13 @@
 //! The flags of `berth manager`.
 
-use crate::accelerator_flags::CardFlags;
-use crate::configuration::ObjectNames;
 use berth_api::validation::qualified_name;
+use berth_configuration::{CardFlags, ObjectNames};
 use clap::Args;
 use std::path::PathBuf;
 
 /// Flags of the manager, which go before its configuration file.
 #[derive(Debug, Args)]
-pub(crate) struct ManagerFlags {
+pub struct ManagerFlags {
     /// Path of a kubeconfig; without it the usual places and then the service account
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,

@@ -1,0 +1,120 @@
+//! Lines of objects and their fields in the text of a file: read only when a message needs one.
+
+use berth_configuration::lines::Node;
+use serde_saphyr::Spanned;
+use std::sync::{Arc, OnceLock};
+
+/// The text of a file.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) file: String,
+    content: String,
+    documents: OnceLock<Vec<Spanned<Node>>>,
+}
+
+impl Source {
+    pub(super) fn new(file: &str, content: &str) -> Arc<Self> {
+        Arc::new(Self { file: file.to_owned(), content: content.to_owned(), documents: OnceLock::new() })
+    }
+
+    fn documents(&self) -> &[Spanned<Node>] {
+        // A text that cannot be read once more has no lines.
+        self.documents.get_or_init(|| serde_saphyr::from_multiple(&self.content).unwrap_or_default())
+    }
+}
+
+/// An object in a file: in which document, and where that is a list, which item.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) source: Arc<Source>,
+    pub(super) document: usize,
+    pub(super) item: Option<usize>,
+}
+
+impl Place {
+    /// File and line of a field, as `file:line`; of the enclosing field where the text does not have it.
+    pub(super) fn of(&self, path: &str) -> String {
+        let file = &self.source.file;
+        let Some(document) = self.source.documents().get(self.document) else { return file.clone() };
+        let list = self.item.map(|item| ["items".to_owned(), item.to_string()]);
+        let mut line = document.referenced.line();
+        let mut at = &document.value;
+        for step in list.into_iter().flatten().chain(steps(path)) {
+            let Some(found) = at.0.iter().find(|entry| entry.name == step) else { break };
+            line = found.value.referenced.line();
+            at = &found.value.value;
+        }
+        format!("{file}:{line}")
+    }
+}
+
+/// The names and numbers of a path, as `spec.resourceGroups[0].flavors[1].name` or `metadata.labels[example.com/a]`.
+fn steps(path: &str) -> Vec<String> {
+    let mut steps = vec![String::new()];
+    let mut is_within = false;
+    for letter in path.chars() {
+        match letter {
+            '.' if !is_within => steps.push(String::new()),
+            '[' if !is_within => {
+                is_within = true;
+                steps.push(String::new());
+            }
+            ']' => is_within = false,
+            _ => steps.last_mut().into_iter().for_each(|step| step.push(letter)),
+        }
+    }
+    steps.retain(|step| !step.is_empty());
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, Source};
+
+    const YAML: &str = "# Two queues.
+kind: List
+items:
+- kind: ClusterQueue
+  metadata: {name: a}
+- kind: ClusterQueue
+  metadata:
+    name: b
+    labels:
+      example.com/a: x
+  spec:
+    resourceGroups:
+    - coveredResources: [cpu]
+      flavors:
+      - name: one
+      - name: two
+---
+kind: Job
+";
+
+    #[test]
+    fn field_path_is_located_at_its_yaml_line() {
+        let place = |document, item, path: &str| {
+            let source = Source::new("queues.yaml", YAML);
+            Place { source, document, item }.of(path)
+        };
+        let rows = [
+            (0, Some(1), "spec.resourceGroups[0].flavors[1].name", 16),
+            (0, Some(1), "metadata.labels[example.com/a]", 10),
+            (0, Some(0), "metadata.name", 5),
+            // A missing field has the line of the enclosing one.
+            (0, Some(1), "spec.resourceGroups[0].flavors[7].name", 15),
+            (0, Some(1), "", 6),
+            (1, None, "kind", 18),
+        ];
+        for (document, item, path, line) in rows {
+            assert_eq!(place(document, item, path), format!("queues.yaml:{line}"), "{path}");
+        }
+        assert_eq!(place(9, None, "kind"), "queues.yaml");
+    }
+
+    #[test]
+    fn field_path_in_json_is_located_at_its_line() {
+        let source = Source::new("-", "{\n \"kind\": \"Job\",\n \"spec\": {\n  \"parallelism\": 1}}\n");
+        assert_eq!(Place { source, document: 0, item: None }.of("spec.parallelism"), "-:4");
+    }
+}

@@ -1,0 +1,152 @@
+//! The values of Kueue's feature gates, and which of them Berth acts on.
+
+use std::collections::BTreeMap;
+
+pub(crate) use berth_control::feature_gates::GATES;
+#[cfg(test)]
+pub(crate) use berth_control::feature_gates::Gate;
+
+/// Gates whose other value Berth acts on.
+pub(crate) const ACTED_ON: [&str; 20] = [
+    "AdmissionFairSharing",
+    "AdmissionGatedBy",
+    "CleanupProvisioningRequestsOnEviction",
+    "DisableWaitForPodsReady",
+    "FairSharingPreemptWithinNominal",
+    "FairSharingPrioritizeNonBorrowing",
+    "FlavorFungibility",
+    "FlavorFungibilityPreserveScanProgress",
+    "LocalQueueMetrics",
+    "MetricForWorkloadCreationLatency",
+    "MetricsForCohorts",
+    "MultiKueueOrchestratedPreemption",
+    "PartialAdmission",
+    "PriorityBoost",
+    "PrioritySortingWithinCohort",
+    "QuotaCheckStrategy",
+    "ReclaimablePods",
+    "RecomputeAssignmentUponPreemptionTargetsOverlap",
+    "SchedulingEquivalenceHashing",
+    "UnadmittedWorkloadsObservability",
+];
+
+/// Gates that are on in Berth whatever they are set to, with the page that explains it.
+pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
+    [("PrioritizePreemptorWorkloads", "docs/departures/0005-no-eviction-loops.md")];
+
+/// The gate that only reviews follow, and the part of it that has no effect.
+pub(crate) const IN_REVIEWS: (&str, &str) = (
+    "ConcurrentAdmission",
+    "a ClusterQueue with a concurrentAdmissionPolicy is held to its rules, and takes nobody in",
+);
+
+fn is_always_on(name: &str) -> bool {
+    ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
+}
+
+/// A gate that somebody has set and that cannot have that value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadGate {
+    pub(crate) name: String,
+    /// A sentence about it.
+    pub(crate) text: String,
+}
+
+/// The gates' values of this process. A gate that is always on is on by default, and off where somebody set it so, without an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gates(BTreeMap<&'static str, bool>);
+
+impl Gates {
+    /// Defaults with some values changed.
+    ///
+    /// # Errors
+    /// An unknown gate, a locked one, or one whose dependency is off.
+    pub(crate) fn with(set: &BTreeMap<String, bool>) -> Result<Self, BadGate> {
+        let bad = |name: &str, text: String| Err(BadGate { name: name.to_owned(), text });
+        let mut values: BTreeMap<&'static str, bool> =
+            GATES.iter().map(|gate| (gate.name, gate.on || is_always_on(gate.name))).collect();
+        for (name, value) in set {
+            let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
+                return bad(name, format!("unknown feature gate `{name}`"));
+            };
+            if gate.locked && *value != gate.on {
+                return bad(name, format!("feature gate `{name}` is locked to {}", gate.on));
+            }
+            values.insert(gate.name, *value);
+        }
+        for gate in GATES.iter().filter(|gate| values.get(gate.name) == Some(&true)) {
+            if let Some(need) = gate.needs.iter().find(|need| values.get(*need) != Some(&true)) {
+                let name = if set.contains_key(gate.name) { gate.name } else { *need };
+                return bad(name, format!("feature gate `{}` needs `{need}`, which is off", gate.name));
+            }
+        }
+        Ok(Self(values))
+    }
+
+    /// Value of a gate; false for an unknown name.
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&true)
+    }
+
+    /// Value of a gate for the engine; `None` for one that is always on, since that is the engine's own default.
+    pub(crate) fn of_engine(&self, name: &str) -> Option<bool> {
+        (!is_always_on(name)).then(|| self.on(name))
+    }
+
+    /// One warning per gate whose value differs from its default without having an effect here yet, and per gate that is always on and was
+    /// switched off.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let without_effect = GATES
+            .iter()
+            .filter(|gate| !ACTED_ON.contains(&gate.name) && !is_always_on(gate.name))
+            .filter(|gate| self.0.get(gate.name) != Some(&gate.on))
+            .map(|gate| match IN_REVIEWS {
+                (name, so) if name == gate.name => format!("feature gate `{name}` counts in reviews alone yet: {so}"),
+                _ => format!("feature gate `{}` has no effect yet in Berth: its default behaviour applies", gate.name),
+            });
+        let in_vain = ALWAYS_ON
+            .iter()
+            .filter(|(name, _)| !self.on(name))
+            .map(|(name, page)| format!("feature gate `{name}` cannot be off in Berth: {page} says why"));
+        without_effect.chain(in_vain).collect()
+    }
+}
+
+/// Parses the flag's form, `A=true,B=false`.
+///
+/// # Errors
+/// A pair that is not of that form.
+pub fn parse_flag(text: &str) -> Result<BTreeMap<String, bool>, String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=true or NAME=false"))?;
+            let value = match value.trim().to_ascii_lowercase().as_str() {
+                "true" | "t" | "1" => true,
+                "false" | "f" | "0" => false,
+                other => return Err(format!("feature gate `{name}`: `{other}` is neither true nor false")),
+            };
+            Ok((name.trim().to_owned(), value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feature_gate_flag_sets_values_and_refuses_invalid_ones() {
+        let set = |text| Gates::with(&parse_flag(text).unwrap());
+        assert!(set("").unwrap().on("PartialAdmission") && set("").unwrap().warnings().is_empty());
+        assert!(set("DisableWaitForPodsReady=true").unwrap().warnings().is_empty());
+        let off = set("PartialAdmission=false").unwrap();
+        assert_eq!((off.on("PartialAdmission"), off.warnings().len()), (false, 0));
+        assert!(set("NoSuchGate=true").unwrap_err().text.contains("unknown feature gate `NoSuchGate`"));
+        assert!(set("TLSOptions=false").unwrap_err().text.contains("locked"));
+        assert!(set("FlavorFungibility=false").unwrap_err().text.contains("needs `FlavorFungibility`"));
+        assert!(parse_flag("A").is_err() && parse_flag("A=maybe").is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! The file's blocks about the admission server: `webhook` and `internalCertManagement`.
+
+use crate::fault::Fault;
+use crate::gates::Gates;
+use crate::schema::{Configuration, InternalCertManagement};
+use std::path::Path;
+
+/// Names of the objects through which the API server reaches Berth, and of those that Berth may write, as the chart sets them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ObjectNames {
+    /// Names of Berth's own, beside a Kueue.
+    #[default]
+    Berth,
+    /// Kueue's, in its place.
+    Kueue,
+}
+
+impl ObjectNames {
+    /// The Service by which the API server reaches the webhooks.
+    pub const fn service(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-webhook-service",
+            Self::Kueue => "kueue-webhook-service",
+        }
+    }
+
+    /// The chart's Service of the figures.
+    pub const fn metrics_service(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-controller-manager-metrics",
+            Self::Kueue => "kueue-controller-manager-metrics-service",
+        }
+    }
+
+    /// The Secret of the certificates, the only one that the chart lets Berth write.
+    pub const fn secret(self) -> &'static str {
+        match self {
+            Self::Berth => "berth-webhook-server-cert",
+            Self::Kueue => "kueue-webhook-server-cert",
+        }
+    }
+
+    /// The configurations of mutating and of validating webhooks.
+    pub const fn configurations(self) -> [&'static str; 2] {
+        match self {
+            Self::Berth => ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"],
+            Self::Kueue => ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"],
+        }
+    }
+}
+
+/// Settings of the admission server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// `webhook.host` and `webhook.port`.
+    pub address: String,
+    /// `webhook.certDir`, when `internalCertManagement.enable` is off.
+    pub folder: Option<String>,
+    /// Gate `ConcurrentAdmission`: a ClusterQueue's policy of it has to follow Kueue's rules.
+    pub concurrent_admission: bool,
+}
+
+impl Webhook {
+    /// The settings that the file gives.
+    pub(crate) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
+        let server = &file.webhook;
+        // As in the controller runtime, no port is the usual one.
+        let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
+        if !(1..=65535).contains(&port) {
+            return Err(Fault::of("webhook.port", format!("webhook.port is {port}; allowed is 1 to 65535")));
+        }
+        let host = server.host.clone().unwrap_or_default();
+        let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let given = server.cert_dir.clone().filter(|folder| !folder.is_empty());
+        let folder = given.unwrap_or_else(|| "/tmp/k8s-webhook-server/serving-certs".to_owned());
+        let folder = is_external(&file.internal_cert_management).then_some(folder);
+        Ok(Self { address, folder, concurrent_admission: gates.on("ConcurrentAdmission") })
+    }
+
+    /// Message about certificates that an administrator should have put into the folder; `None` when they are there, or Berth makes its
+    /// own.
+    pub fn missing(&self) -> Option<String> {
+        let folder = self.folder.as_deref()?;
+        let absent = ["tls.crt", "tls.key"].into_iter().filter(|name| !Path::new(folder).join(name).is_file());
+        let absent: Vec<&str> = absent.collect();
+        (!absent.is_empty()).then(|| {
+            format!(
+                "internalCertManagement.enable is false and webhook.certDir ({folder}) has no {}: until it has, the webhooks \
+                 answer nobody and this replica is not ready. Mount your certificates there by the chart's values extraVolumes \
+                 and extraVolumeMounts (mountPath: {folder}), or leave internalCertManagement out and Berth makes its own",
+                absent.join(" and no ")
+            )
+        })
+    }
+}
+
+/// One sentence for each name that is not the chart's: another Service and Secret serve somebody else, and Berth has no rights to them.
+pub(crate) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
+    let kept = if is_external(block) {
+        "certificates are read from webhook.certDir".to_owned()
+    } else {
+        format!("Berth keeps its certificates in the Secret `{}` of its own namespace", names.secret())
+    };
+    let reached = format!("Berth is reached by the Service `{}` of its chart", names.service());
+    [
+        ("webhookServiceName", &block.webhook_service_name, names.service(), reached),
+        ("webhookSecretName", &block.webhook_secret_name, names.secret(), kept),
+    ]
+    .into_iter()
+    .filter_map(|(field, given, ours, instead)| {
+        let given = given.as_deref().filter(|name| !name.is_empty() && *name != ours)?;
+        Some(format!("internalCertManagement.{field} is `{given}`, which is not used: {instead}"))
+    })
+    .collect()
+}
+
+fn is_external(block: &InternalCertManagement) -> bool {
+    !block.enable.unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificate_files_that_are_missing_are_named_with_remedy() {
+        let folder = std::env::temp_dir().join(format!("berth-certificates-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.display().to_string();
+        let webhook = Webhook { address: String::new(), folder: Some(path.clone()), concurrent_admission: false };
+        let missing = webhook.missing().unwrap();
+        for part in ["no tls.crt and no tls.key", "extraVolumes", "extraVolumeMounts", &path] {
+            assert!(missing.contains(part), "`{part}` not in `{missing}`");
+        }
+        std::fs::write(folder.join("tls.crt"), "").unwrap();
+        assert!(webhook.missing().is_some_and(|missing| missing.contains("has no tls.key:")));
+        std::fs::write(folder.join("tls.key"), "").unwrap();
+        assert_eq!(webhook.missing(), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(Webhook { folder: None, ..webhook }.missing(), None);
+    }
+}
