@@ -1,8 +1,8 @@
 //! The shipped binary: the manager, and commands that need no cluster. Otherwise no logic.
 //!
-//! Where to start reading: `berth-manager` for the manager, `berth-cli` for the other commands.
+//! The feature `manager`, which is on by default, is all that brings the manager in. Where to start reading: `berth-manager` for the manager,
+//! `berth-cli` for the other commands.
 
-use berth_manager::ManagerFlags;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -12,16 +12,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Berth: admission of batch jobs by quota, in Kueue's API.
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, about, propagate_version = true)]
+#[cfg_attr(not(feature = "manager"), command(after_help = "This program was built without its feature `manager`."))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
+#[cfg_attr(feature = "manager", expect(clippy::large_enum_variant, reason = "there is one of it, for a moment"))]
 enum Command {
     /// Run the operator.
-    Manager(ManagerFlags),
+    #[cfg(feature = "manager")]
+    Manager(berth_manager::ManagerFlags),
     #[command(flatten)]
     Offline(berth_cli::Command),
 }
@@ -29,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     keep_to_small_pages();
     let done = match Cli::parse().command {
+        #[cfg(feature = "manager")]
         Command::Manager(flags) => berth_manager::run(&flags).map(|()| ExitCode::SUCCESS),
         Command::Offline(command) => command.run(),
     };
@@ -58,10 +61,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn command_line_lists_the_manager_and_the_offline_commands() {
+    fn command_line_lists_the_manager_only_with_its_feature() {
         let command = Cli::command();
         command.clone().debug_assert();
         let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["manager", "decide", "flavors", "import"]);
+        let manager = cfg!(feature = "manager").then_some("manager");
+        let wanted: Vec<&str> = manager.into_iter().chain(["decide", "flavors", "import"]).collect();
+        assert_eq!(names, wanted);
     }
 }

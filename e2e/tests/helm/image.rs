@@ -76,6 +76,7 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
     // The program of a package without another name in a section `[[bin]]` has the name of the package.
     let named = manifest.contains("[package]\nname = \"berth\"\n") && !manifest.contains("[[bin]]");
     ensure!(built && named, "the build does not make the binary of crates/berth");
+    ensure!(manifest.contains("\ndefault = [\"manager\"]\n"), "the binary is built without the manager");
     ensure!(given(&image, "COPY").contains(&"--from=build /berth /berth"), "the image lacks the binary");
     ensure!(given(&image, "ENTRYPOINT") == ["[\"/berth\"]"], "the image does not run the binary");
 
