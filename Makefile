@@ -83,7 +83,7 @@ controlplane: ## Build the programs of the test control plane
 
 bench: controlplane ## Berth under Kueue's performance shapes (SHAPE=small|large|jobs SCALE=1 PREEMPTION=1 KUEUE=1 BENCH_BEFORE=berth)
 	$(call say,building berth as it ships)
-	$(CARGO) build --release --locked -p berth-manager
+	$(CARGO) build --release --locked -p berth
 	$(call say,benchmark on a real control plane)
 	@export BERTH_BINARY="$(or $(CARGO_TARGET_DIR),target)/release/berth" SHAPE="$(SHAPE)" SCALE="$(SCALE)" PREEMPTION="$(PREEMPTION)" \
 		BENCH_BEFORE="$(BENCH_BEFORE)" BENCH_JSON="$(BENCH_JSON)" IDLE="$(IDLE)"; \

@@ -1,9 +1,8 @@
 //! Wiring of the admission server: its address, its certificates, its facts about the cluster, and its figures.
 
-use crate::configuration::{Loaded, ObjectNames};
-use crate::duration::GoDuration;
 use crate::flags::ManagerFlags;
 use anyhow::{Context, anyhow};
+use berth_configuration::{GoDuration, Loaded, ObjectNames};
 use berth_control::surroundings;
 use berth_jobs::pods::OwningSet;
 use berth_jobs::training::Cards;
@@ -260,7 +259,7 @@ impl Meter for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::{self, Given};
+    use berth_configuration::Given;
     use berth_control::event::{Change, Observation};
     use tokio::net::TcpStream;
 
@@ -269,7 +268,7 @@ mod tests {
         let read = |gates: &str| {
             let header = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration";
             let given = Given { home: "berth-system".into(), ..Given::default() };
-            super::gates(&configuration::load(&format!("{header}\nfeatureGates: {{{gates}}}\n"), &given).unwrap())
+            super::gates(&berth_configuration::load(&format!("{header}\nfeatureGates: {{{gates}}}\n"), &given).unwrap())
         };
         let plain = Gates { partial_admission: true, priority_boost: false, concurrent_admission: false };
         assert_eq!(read(""), plain);

@@ -52,7 +52,7 @@ fn all_that_is_copied_is_there() -> Result<()> {
     let [build, image] = stages()?;
     let [of_build, of_image] = [given(&build, "COPY"), given(&image, "COPY")];
     ensure!(of_build.contains(&". ."), "the build does not get the repository");
-    let mut sources = vec!["Cargo.toml", "Cargo.lock", "crates/manager/Cargo.toml", "e2e/Cargo.toml"];
+    let mut sources = vec!["Cargo.toml", "Cargo.lock", "crates/berth/Cargo.toml", "e2e/Cargo.toml"];
     for copy in of_build.iter().chain(&of_image).filter(|copy| !copy.starts_with("--from=build ")) {
         let (from, _) = copy.rsplit_once(' ').context("a COPY without a target")?;
         ensure!(!from.starts_with("--"), "a COPY that this test does not read: {copy}");
@@ -71,11 +71,12 @@ fn it_runs_the_binary_as_the_chart_does() -> Result<()> {
     let [build, image] = stages()?;
     let built = given(&build, "RUN")
         .iter()
-        .any(|run| run.contains("cargo build --locked --release -p berth-manager && cp target/release/berth /berth"));
-    let manager = read("crates/manager/Cargo.toml")?;
-    let named =
-        manager.contains("[package]\nname = \"berth-manager\"\n") && manager.contains("[[bin]]\nname = \"berth\"\n");
-    ensure!(built && named, "the build does not make the binary of crates/manager");
+        .any(|run| run.contains("cargo build --locked --release -p berth && cp target/release/berth /berth"));
+    let manifest = read("crates/berth/Cargo.toml")?;
+    // The program of a package without another name in a section `[[bin]]` has the name of the package.
+    let named = manifest.contains("[package]\nname = \"berth\"\n") && !manifest.contains("[[bin]]");
+    ensure!(built && named, "the build does not make the binary of crates/berth");
+    ensure!(manifest.contains("\ndefault = [\"manager\"]\n"), "the binary is built without the manager");
     ensure!(given(&image, "COPY").contains(&"--from=build /berth /berth"), "the image lacks the binary");
     ensure!(given(&image, "ENTRYPOINT") == ["[\"/berth\"]"], "the image does not run the binary");
 

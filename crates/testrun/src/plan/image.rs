@@ -42,7 +42,7 @@ fn crates() -> Option<PathBuf> {
 
 /// The step that builds the program of the image.
 pub(crate) fn release() -> Step {
-    let mut command = cargo(&["build", "--locked", "--release", "--package", "berth-manager", "--target", &triple()]);
+    let mut command = cargo(&["build", "--locked", "--release", "--package", "berth", "--target", &triple()]);
     let crates = crates().map(|folder| folder.display().to_string());
     let set = env::var("RUSTFLAGS").unwrap_or_default();
     let flags = flags(&folders::repository().display().to_string(), crates.as_deref(), &set);

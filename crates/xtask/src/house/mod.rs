@@ -216,7 +216,7 @@ fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     rows.push(row(PAGES, [files, long_others, None, banned, sentences, dangling, references, None, None]));
     for row in &rows {
         let [name, numbers @ ..] = row;
-        write!(text, "{name:<9}")?;
+        write!(text, "{name:<13}")?;
         for (number, head) in numbers.iter().zip(&head[1..]) {
             write!(text, "  {number:>width$}", width = head.len().max(5))?;
         }

@@ -34,7 +34,7 @@ struct Rule {
 /// A client, a runtime, or a second way to do the runtime's work.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 15] = [
     Rule { name: "quantity", ours: &[], others: Others::Only(&["thiserror"]) },
     Rule { name: "api", ours: &["quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "engine", ours: &["quantity"], others: Others::Only(&["rustc-hash", "thiserror"]) },
@@ -52,11 +52,20 @@ const RULES: [Rule; 12] = [
     Rule { name: "runtime", ours: &["api", "control"], others: Others::AllBut(&[]) },
     // The API server calls it: nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
+    // Shared by the manager and by commands that need no cluster.
+    Rule { name: "configuration", ours: &["api", "control", "engine", "jobs"], others: Others::AllBut(CLIENTS) },
     Rule {
         name: "manager",
-        ours: &["api", "control", "engine", "jobs", "quantity", "runtime", "webhook"],
+        ours: &["api", "configuration", "control", "jobs", "runtime", "webhook"],
         others: Others::AllBut(&[]),
     },
+    Rule {
+        name: "cli",
+        ours: &["api", "configuration", "control", "engine", "jobs", "quantity"],
+        others: Others::AllBut(CLIENTS),
+    },
+    // It joins the two, and holds nothing that either could hold.
+    Rule { name: "berth", ours: &["cli", "manager"], others: Others::Only(&["clap", "mimalloc", "rustix"]) },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
     // Package testrun runs before any other code of this repository is compiled.
@@ -154,13 +163,24 @@ mod tests {
             ("berth-api", "kube"),
             ("berth-runtime", "berth-engine"),
             ("berth-runtime", "berth-testkit"),
+            ("berth-configuration", "berth-runtime"),
+            ("berth-configuration", "berth-webhook"),
             ("berth-manager", "berth-testkit"),
+            ("berth-cli", "berth-runtime"),
+            ("berth-cli", "tokio"),
+            ("berth", "berth-control"),
+            ("berth", "tokio"),
             ("berth-e2e", "berth-api"),
             ("berth-util", "serde"),
         ] {
             assert_eq!(said(from, &on(to)).len(), 1, "{from} -> {to}");
         }
-        for (from, to) in [("berth-engine", "berth-quantity"), ("berth-control", "jiff"), ("berth-runtime", "kube")] {
+        for (from, to) in [
+            ("berth-engine", "berth-quantity"),
+            ("berth-control", "jiff"),
+            ("berth-runtime", "kube"),
+            ("berth", "berth-cli"),
+        ] {
             assert!(said(from, &on(to)).is_empty(), "{from} -> {to}");
         }
     }

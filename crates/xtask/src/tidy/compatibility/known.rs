@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::Tree;
 
 /// Files that may list the gates. The first file with the list counts.
-const GATES: [&str; 2] = ["crates/control/src/feature_gates.rs", "crates/manager/src/gates.rs"];
+const GATES: [&str; 2] = ["crates/control/src/feature_gates.rs", "crates/configuration/src/gates.rs"];
 /// The page with the metrics, a row each.
 const METRICS: &str = "docs/metrics.md";
 /// File with the names of labels, annotations, finalizers and scheduling gates.

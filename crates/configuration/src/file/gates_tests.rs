@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::gates::{ACTED_ON, ALWAYS_ON, GATES, Gate, IN_REVIEWS};
+use std::collections::BTreeMap;
 
 /// Blocks without which some gates have no effect.
 const FILE: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2

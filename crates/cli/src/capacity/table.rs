@@ -1,6 +1,6 @@
 //! The table as a file: `config.berth.dev/v1alpha1`, kind `CapacityTable`. An unknown key is an error with its line.
 
-use crate::schema::{self, Header, Marked};
+use berth_configuration::document::{self, Header, Marked};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -216,12 +216,12 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for AmountOr<M> {
 /// # Errors
 /// One sentence with the line or the field, the value and what is allowed.
 pub(crate) fn read(text: &str) -> Result<Table, String> {
-    let header: Header = schema::parse(text)?;
+    let header: Header = document::parse(text)?;
     let (version, kind) = (header.api_version.unwrap_or_default(), header.kind.unwrap_or_default());
     if version != API_VERSION || kind != KIND {
         return Err(format!("apiVersion {version:?} with kind {kind:?}; allowed is {API_VERSION} with kind {KIND}"));
     }
-    schema::parse(text)
+    document::parse(text)
 }
 
 /// An error with its line and field.

@@ -2,6 +2,8 @@
 
 use super::*;
 use berth_control::write::Kind;
+use berth_jobs::training::Cards;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";

@@ -1,11 +1,11 @@
 //! Faults of the configuration file: the field that is wrong, by which the line is found, and a sentence about it.
 
+use crate::document;
 use crate::lines::Node;
-use crate::schema;
 
 /// Something in the file that Berth does not accept.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// Path of the field, such as `waitForPodsReady.timeout` or `resources.transformations[0].input`; `None` where the text names a line, or the
     /// fault is in no line of the file.
     field: Option<String>,
@@ -13,13 +13,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn of(field: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn of(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self { field: Some(field.into()), text: text.into() }
     }
 
     /// The sentence behind the line of its field in the file; a field that is absent is sought in the innermost block around it that is there.
-    pub(super) fn with_line(self, file: &str) -> String {
-        let tree: Option<Node> = self.field.as_ref().and_then(|_| schema::parse(file).ok());
+    pub(crate) fn with_line(self, file: &str) -> String {
+        let tree: Option<Node> = self.field.as_ref().and_then(|_| document::parse(file).ok());
         let line = tree.zip(self.field.as_deref()).and_then(|(tree, field)| line_of(&tree, field));
         line.map_or_else(|| self.text.clone(), |line| format!("line {line}: {}", self.text))
     }

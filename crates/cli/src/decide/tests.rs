@@ -1,5 +1,6 @@
 use super::manifests::named;
 use super::*;
+use crate::{Command, Line};
 use std::path::{Path, PathBuf};
 
 /// A queue that takes jobs of the namespace default, up to 4 CPUs.
@@ -404,8 +405,8 @@ fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
     use clap::Parser as _;
     let strict = |words: &[&str]| {
         let words = ["berth", "decide", "-f", "-"].iter().chain(words);
-        match crate::flags::Cli::try_parse_from(words).unwrap().command {
-            crate::flags::Command::Decide(flags) => flags.strict,
+        match Line::try_parse_from(words).unwrap().command {
+            Command::Decide(flags) => flags.strict,
             other => unreachable!("the first word is decide: {other:?}"),
         }
     };
@@ -415,8 +416,8 @@ fn strict_mode_fails_on_faults_and_not_on_pending_jobs() {
         std::fs::write(&file, text).unwrap();
         let path = file.display().to_string();
         let words = ["berth", "decide", "-f", path.as_str()].into_iter().chain(words.iter().copied());
-        let code = match crate::flags::Cli::try_parse_from(words).unwrap().command {
-            crate::flags::Command::Decide(flags) => run(&flags),
+        let code = match Line::try_parse_from(words).unwrap().command {
+            Command::Decide(flags) => run(&flags),
             other => unreachable!("the first word is decide: {other:?}"),
         };
         std::fs::remove_file(&file).unwrap();

@@ -1,6 +1,6 @@
 //! Lines of objects and their fields in the text of a file: read only when a message needs one.
 
-use crate::lines::Node;
+use berth_configuration::lines::Node;
 use serde_saphyr::Spanned;
 use std::sync::{Arc, OnceLock};
 

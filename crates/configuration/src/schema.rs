@@ -3,37 +3,11 @@
 //! Blocks that Berth does not act on yet are read nevertheless, so that a typing error in them is found; they stand in
 //! [`Marked`], which remembers the line for the warning.
 
+use crate::document::Marked;
 use crate::duration::GoDuration;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
-
-/// A value that remembers its line.
-pub(crate) type Marked<T> = Option<Spanned<T>>;
-
-/// Only the header, to learn the version.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Header {
-    pub(crate) api_version: Option<String>,
-    pub(crate) kind: Option<String>,
-}
-
-/// Reads a file.
-///
-/// # Errors
-/// The fault in one line, with its place.
-pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
-        let text = error.without_snippet().to_string();
-        let first = text.lines().next().unwrap_or_default().to_owned();
-        match error.location() {
-            Some(place) if !first.contains("line ") => format!("line {}: {first}", place.line()),
-            _ => first,
-        }
-    })
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]

@@ -1,78 +1,46 @@
 //! Kueue's configuration file, read strictly: an unknown key is an error with its line, a setting that has no effect yet is
 //! a warning that names it, and everything else becomes settings.
 
-mod addresses;
-mod election;
-mod fault;
-mod namespaces;
-mod transformations;
-mod webhook;
-
-pub(crate) use addresses::Addresses;
-pub(crate) use webhook::{ObjectNames, Webhook};
-
+use crate::document::{self, Header, Marked};
 use crate::duration::GoDuration;
+use crate::election::{self, Election};
+use crate::fault::Fault;
 use crate::gates::Gates;
-use crate::schema::{self, Configuration, Header, Marked};
+use crate::given::Given;
+use crate::schema::{self, Configuration};
+use crate::webhook::{self, Webhook};
+use crate::{addresses, namespaces, transformations};
 use berth_api::node::RECLAIM_TAINTS;
 use berth_control::settings::{Settings, WaitForPodsReady};
 use berth_control::write::Kind;
 use berth_engine::{AdmissionFairSharing, Departures, FairSharing, Gates as EngineGates, Options, ShareStrategy};
-use berth_jobs::training::Cards;
-use berth_runtime::Election;
-use fault::Fault;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Content of a configuration file, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// Control's settings.
-    pub(crate) settings: Settings,
+    pub settings: Settings,
     /// Leader election; `None` is off.
-    pub(crate) election: Option<Election>,
+    pub election: Option<Election>,
     /// `metrics.bindAddress`.
-    pub(crate) metrics_address: String,
+    pub metrics_address: String,
     /// `health.healthProbeBindAddress`.
-    pub(crate) health_address: String,
+    pub health_address: String,
     /// `health.readinessEndpointName`.
-    pub(crate) readiness_path: String,
+    pub readiness_path: String,
     /// `health.livenessEndpointName`.
-    pub(crate) liveness_path: String,
+    pub liveness_path: String,
     /// `clientConnection.qps`; `None` is unlimited.
-    pub(crate) qps: Option<f64>,
+    pub qps: Option<f64>,
     /// `clientConnection.burst`.
-    pub(crate) burst: f64,
+    pub burst: f64,
     /// Namespace of the manager.
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// `webhook` and `internalCertManagement`.
-    pub(crate) webhook: Webhook,
+    pub webhook: Webhook,
     /// Settings without an effect yet, one sentence each.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// Values of flags and of the environment, which go before those of the file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    /// Namespace from the flag.
-    pub(crate) namespace: Option<String>,
-    /// Namespace of the service account, or Kueue's default.
-    pub(crate) home: String,
-    /// `--leader-elect`.
-    pub(crate) leader_elect: Option<bool>,
-    /// `--leader-elect-resource-namespace`.
-    pub(crate) lease_namespace: Option<String>,
-    /// `--leader-elect-resource-name`.
-    pub(crate) lease_name: Option<String>,
-    /// Addresses from flags.
-    pub(crate) addresses: Addresses,
-    /// `--feature-gates`.
-    pub(crate) feature_gates: Option<BTreeMap<String, bool>>,
-    /// `--training-card-resource` and `--training-card-label`.
-    pub(crate) cards: Cards,
-    /// `--reclaim-taint`.
-    pub(crate) reclaim_taints: Vec<String>,
-    /// `--object-names`.
-    pub(crate) names: ObjectNames,
+    pub warnings: Vec<String>,
 }
 
 /// Version of the configuration file.
@@ -110,7 +78,7 @@ const FRAMEWORKS: [&str; 18] = [
 ///
 /// # Errors
 /// One sentence that names the line, the field, the value and what is allowed.
-pub(crate) fn load(text: &str, given: &Given) -> Result<Loaded, String> {
+pub fn load(text: &str, given: &Given) -> Result<Loaded, String> {
     checked(text, given).map_err(|fault| fault.with_line(text))
 }
 
@@ -205,7 +173,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), Fault> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok((Version::V1Beta2, Configuration::default()));
     }
-    let header: Header = schema::parse(text)?;
+    let header: Header = document::parse(text)?;
     let allowed = format!("allowed is {GROUP}/v1beta1 or {GROUP}/v1beta2 with kind Configuration");
     let version = match header.api_version.as_deref().and_then(|text| text.split_once('/')) {
         Some((GROUP, "v1beta1")) => Version::V1Beta1,
@@ -218,7 +186,7 @@ fn parse(text: &str) -> Result<(Version, Configuration), Fault> {
     if header.kind.as_deref() != Some("Configuration") {
         return Err(Fault::of("kind", format!("kind is {:?}; {allowed}", header.kind.unwrap_or_default())));
     }
-    Ok((version, schema::parse(text)?))
+    Ok((version, document::parse(text)?))
 }
 
 fn line<T>(marked: &Marked<T>) -> Option<u64> {
@@ -470,13 +438,8 @@ fn probe_paths(readiness: &str, liveness: &str) -> Result<(), Fault> {
 }
 
 #[cfg(test)]
-#[path = "configuration_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "configuration_kueue_tests.rs"]
-mod kueue_tests;
-
-#[cfg(test)]
-#[path = "configuration_gates_tests.rs"]
 mod gates_tests;
+#[cfg(test)]
+mod kueue_tests;
+#[cfg(test)]
+mod tests;

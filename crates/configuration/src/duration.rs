@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A duration, which may be negative; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GoDuration(i64);
+pub struct GoDuration(i64);
 
 impl GoDuration {
     /// A duration of whole minutes.
@@ -34,7 +34,7 @@ impl GoDuration {
     }
 
     /// As a length of time; zero when negative.
-    pub(crate) fn length(self) -> Duration {
+    pub fn length(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 
@@ -42,7 +42,7 @@ impl GoDuration {
     ///
     /// # Errors
     /// Text that Go would refuse, or a length beyond its range of about 292 years.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is not a duration such as 30s, 5m or 1h30m");
         let (negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

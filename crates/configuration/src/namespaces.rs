@@ -1,6 +1,6 @@
 //! `managedJobsNamespaceSelector`: in which namespaces jobs are managed. In kube-system and in the manager's own they never are.
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use crate::schema::{Configuration, LabelSelector};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
 
@@ -12,7 +12,7 @@ const FIELD: &str = "managedJobsNamespaceSelector";
 const SYSTEM: &str = "kube-system";
 
 /// The file's selector, less kube-system and the manager's own namespace, in place of which Kueue's file names Kueue's namespace.
-pub(super) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault> {
+pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault> {
     let block = file.managed_jobs_namespace_selector.as_ref();
     let mut selector = block.map(|block| read(block, FIELD)).transpose()?.unwrap_or_default();
     let mut never = vec![SYSTEM];
@@ -60,7 +60,7 @@ fn excludes(selector: &Selector, name: &str) -> bool {
 }
 
 /// A label selector of the file in the engine's form.
-pub(super) fn read(block: &LabelSelector, field: &str) -> Result<Selector, Fault> {
+pub(crate) fn read(block: &LabelSelector, field: &str) -> Result<Selector, Fault> {
     let equal = block
         .match_labels
         .iter()

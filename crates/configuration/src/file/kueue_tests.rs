@@ -1,7 +1,9 @@
 //! The configuration that comes with Kueue 0.19: Berth starts with it, and warns only of settings that have no effect.
 
 use super::*;
+use crate::Addresses;
 use berth_engine::model::SelectorOp;
+use std::collections::BTreeMap;
 
 /// The ConfigMap of Kueue's chart with default values: sorted, and with the names of a release called kueue.
 const CHART: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2

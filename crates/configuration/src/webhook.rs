@@ -1,13 +1,13 @@
 //! The file's blocks about the admission server: `webhook` and `internalCertManagement`.
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use crate::gates::Gates;
 use crate::schema::{Configuration, InternalCertManagement};
 use std::path::Path;
 
 /// Names of the objects through which the API server reaches Berth, and of those that Berth may write, as the chart sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ObjectNames {
+pub enum ObjectNames {
     /// Names of Berth's own, beside a Kueue.
     #[default]
     Berth,
@@ -17,7 +17,7 @@ pub(crate) enum ObjectNames {
 
 impl ObjectNames {
     /// The Service by which the API server reaches the webhooks.
-    pub(crate) const fn service(self) -> &'static str {
+    pub const fn service(self) -> &'static str {
         match self {
             Self::Berth => "berth-webhook-service",
             Self::Kueue => "kueue-webhook-service",
@@ -25,7 +25,7 @@ impl ObjectNames {
     }
 
     /// The chart's Service of the figures.
-    pub(crate) const fn metrics_service(self) -> &'static str {
+    pub const fn metrics_service(self) -> &'static str {
         match self {
             Self::Berth => "berth-controller-manager-metrics",
             Self::Kueue => "kueue-controller-manager-metrics-service",
@@ -33,7 +33,7 @@ impl ObjectNames {
     }
 
     /// The Secret of the certificates, the only one that the chart lets Berth write.
-    pub(crate) const fn secret(self) -> &'static str {
+    pub const fn secret(self) -> &'static str {
         match self {
             Self::Berth => "berth-webhook-server-cert",
             Self::Kueue => "kueue-webhook-server-cert",
@@ -41,7 +41,7 @@ impl ObjectNames {
     }
 
     /// The configurations of mutating and of validating webhooks.
-    pub(crate) const fn configurations(self) -> [&'static str; 2] {
+    pub const fn configurations(self) -> [&'static str; 2] {
         match self {
             Self::Berth => ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"],
             Self::Kueue => ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"],
@@ -51,18 +51,18 @@ impl ObjectNames {
 
 /// Settings of the admission server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Webhook {
+pub struct Webhook {
     /// `webhook.host` and `webhook.port`.
-    pub(crate) address: String,
+    pub address: String,
     /// `webhook.certDir`, when `internalCertManagement.enable` is off.
-    pub(crate) folder: Option<String>,
+    pub folder: Option<String>,
     /// Gate `ConcurrentAdmission`: a ClusterQueue's policy of it has to follow Kueue's rules.
-    pub(crate) concurrent_admission: bool,
+    pub concurrent_admission: bool,
 }
 
 impl Webhook {
     /// The settings that the file gives.
-    pub(super) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
+    pub(crate) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
         let server = &file.webhook;
         // As in the controller runtime, no port is the usual one.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
@@ -79,7 +79,7 @@ impl Webhook {
 
     /// Message about certificates that an administrator should have put into the folder; `None` when they are there, or Berth makes its
     /// own.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub fn missing(&self) -> Option<String> {
         let folder = self.folder.as_deref()?;
         let absent = ["tls.crt", "tls.key"].into_iter().filter(|name| !Path::new(folder).join(name).is_file());
         let absent: Vec<&str> = absent.collect();
@@ -95,7 +95,7 @@ impl Webhook {
 }
 
 /// One sentence for each name that is not the chart's: Berth has no rights to another Service or Secret.
-pub(super) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
+pub(crate) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
     let kept = if is_external(block) {
         "certificates are read from webhook.certDir".to_owned()
     } else {

@@ -1,34 +1,23 @@
-//! The shipped binary: flags, configuration, logging, signals, and manifests that are made of other files. Otherwise no logic
-//! beyond wiring.
+//! Wiring of the manager: configuration, logging, signals, and the parts that run. Otherwise no logic.
 //!
-//! The binary never decides anything about a job. Decisions are in `berth-control`, input and output in `berth-runtime`.
+//! The manager never decides anything about a job. Decisions are in `berth-control`, input and output in `berth-runtime`.
 //!
-//! Where to start reading: [`manager`] below, then `configuration.rs` for the configuration file.
+//! Where to start reading: [`run`].
 
-mod axlearn_quota;
-mod capacity;
-mod configuration;
-mod decide;
-mod duration;
 mod flags;
-mod gates;
-mod generated;
-mod lines;
 mod logging;
-mod schema;
 mod webhooks;
 
+pub use flags::ManagerFlags;
+
 use anyhow::{Context, anyhow};
+use berth_configuration::{Addresses, Given, Loaded, gates};
 use berth_control::Control;
 use berth_runtime::metrics::Metrics;
 use berth_runtime::watches::Wanted;
-use berth_runtime::{Beside, Options, server};
-use clap::Parser;
-use configuration::{Addresses, Given, Loaded};
-use flags::{Cli, Command, Import, ManagerFlags};
+use berth_runtime::{Beside, Election, Options, server};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::cell::OnceCell;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -36,38 +25,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use webhooks::Webhooks;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How long calls that block may take to end once everything else has.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// File with the namespace of the service account.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-fn main() -> ExitCode {
-    keep_to_small_pages();
+/// Runs the manager until a signal ends it.
+///
+/// # Errors
+/// One message for the user: a flag or the configuration file is at fault, or an address or the API server cannot be used.
+pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
     // Two providers may be linked one day; rustls must not have to guess.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("a crypto provider was installed before main");
+        eprintln!("a crypto provider was installed before the manager");
     }
-    let done = match Cli::parse().command {
-        Command::Manager(flags) => manager(&flags).map(|()| ExitCode::SUCCESS),
-        Command::Decide(flags) => decide::run(&flags),
-        Command::Flavors(flags) => capacity::run(&flags).map(|()| ExitCode::SUCCESS),
-        Command::Import(flags) => match flags.what {
-            Import::AxlearnQuota(flags) => axlearn_quota::run(&flags).map(|()| ExitCode::SUCCESS),
-        },
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("berth: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn manager(flags: &ManagerFlags) -> anyhow::Result<()> {
     logging::start(&flags.zap_log_level)?;
     for warning in flags.zap.warnings() {
         tracing::warn!(warning, "flags");
@@ -140,17 +111,6 @@ fn completed<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     done
 }
 
-/// Switches transparent huge pages off, which the allocator asks for: with them a heap of ten megabytes took twenty. It runs first of all,
-/// since a huge page that exists stays.
-#[cfg(target_os = "linux")]
-fn keep_to_small_pages() {
-    // A kernel that cannot do without them is no reason to stop.
-    let _done = rustix::thread::disable_transparent_huge_pages(true);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn keep_to_small_pages() {}
-
 fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
     let text = match &flags.config {
         Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
@@ -177,7 +137,7 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
         reclaim_taints: flags.reclaim_taints().map_err(anyhow::Error::msg)?,
         names: flags.object_names,
     };
-    configuration::load(&text, &given).map_err(|error| match &flags.config {
+    berth_configuration::load(&text, &given).map_err(|error| match &flags.config {
         Some(path) => anyhow!("{}: {error}", path.display()),
         None => anyhow!(error),
     })
@@ -186,7 +146,7 @@ fn configuration(flags: &ManagerFlags) -> anyhow::Result<Loaded> {
 fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
     let address = |flag: &Option<String>, file: &str| server::address(flag.as_deref().unwrap_or(file));
     Options {
-        election: loaded.election.clone(),
+        election: loaded.election.clone().map(election),
         metrics_address: address(&flags.metrics_bind_address, &loaded.metrics_address),
         health_address: address(&flags.health_probe_bind_address, &loaded.health_address),
         readiness_path: loaded.readiness_path.clone(),
@@ -199,6 +159,13 @@ fn options(flags: &ManagerFlags, loaded: &Loaded) -> Options {
         namespace: Some(loaded.namespace.clone()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
+}
+
+/// The election in the runtime's form.
+fn election(of: berth_configuration::Election) -> Election {
+    let berth_configuration::Election { namespace, name, lease_duration, renew_deadline, retry_period, counts_pods } =
+        of;
+    Election { namespace, name, lease_duration, renew_deadline, retry_period, counts_pods }
 }
 
 async fn client_config(flags: &ManagerFlags) -> anyhow::Result<kube::Config> {

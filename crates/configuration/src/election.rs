@@ -1,15 +1,31 @@
 //! `leaderElection` of the configuration file.
 
-use super::Given;
-use super::fault::Fault;
 use crate::duration::GoDuration;
+use crate::fault::Fault;
+use crate::given::Given;
 use crate::schema::LeaderElection;
 use berth_api::labels::LEADER_LEASE;
-use berth_runtime::Election;
 use std::time::Duration;
 
+/// Leader election on a Lease. The manager hands it to the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Time for which a lease holds without renewal.
+    pub lease_duration: Duration,
+    /// Time without a renewal after which the holder gives up.
+    pub renew_deadline: Duration,
+    /// Pause between attempts.
+    pub retry_period: Duration,
+    /// True if pods are queued: the Lease then says since when.
+    pub counts_pods: bool,
+}
+
 /// One warning per part of the lease's name that a flag overrules: a Kueue that goes on by this file would hold another lease.
-pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
+pub(crate) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
     let parts = [
         ("resourceName", &block.resource_name, "--leader-elect-resource-name", &given.lease_name),
         ("resourceNamespace", &block.resource_namespace, "--leader-elect-resource-namespace", &given.lease_namespace),
@@ -25,7 +41,7 @@ pub(super) fn overruled(block: &LeaderElection, given: &Given) -> Vec<String> {
 }
 
 /// Election as the configuration and the flags have it; `None` when it is off.
-pub(super) fn election(
+pub(crate) fn election(
     block: &LeaderElection,
     given: &Given,
     namespace: &str,

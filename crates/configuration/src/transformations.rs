@@ -1,13 +1,14 @@
 //! `resources.transformations`: resources that are counted as others.
 
-use super::fault::Fault;
-use crate::schema::{Marked, Transformation as Written};
+use crate::document::Marked;
+use crate::fault::Fault;
+use crate::schema::Transformation as Written;
 use berth_jobs::Transformation;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Reads the rules; each input has one at most.
-pub(super) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, Fault> {
+pub(crate) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, Fault> {
     let mut inputs = BTreeSet::new();
     let mut read = Vec::new();
     for (index, written) in rules.iter().flat_map(|rules| &rules.value).enumerate() {
@@ -27,7 +28,7 @@ pub(super) fn read(rules: &Marked<Vec<Written>>) -> Result<Vec<Transformation>, 
 }
 
 /// One sentence per output that is excluded, which counts nothing then.
-pub(super) fn excluded(rules: &[Transformation], prefixes: &[String]) -> Vec<String> {
+pub(crate) fn excluded(rules: &[Transformation], prefixes: &[String]) -> Vec<String> {
     let excludes = |output: &&String| prefixes.iter().any(|prefix| output.starts_with(prefix.as_str()));
     let of_rule = |rule: &Transformation| -> Vec<String> {
         let outputs = rule.outputs.keys().filter(excludes);

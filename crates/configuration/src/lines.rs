@@ -6,17 +6,17 @@ use std::fmt;
 
 /// The fields or items of a value.
 #[derive(Debug, Default)]
-pub(crate) struct Node(pub(crate) Vec<Entry>);
+pub struct Node(pub Vec<Entry>);
 
 /// A field of an object, or an item of a list.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Name of the field, or number of the item.
-    pub(crate) name: String,
+    pub name: String,
     /// Line of the name, or of the item.
-    pub(crate) line: u64,
+    pub line: u64,
     /// The value, with the place where the value itself begins.
-    pub(crate) value: Spanned<Node>,
+    pub value: Spanned<Node>,
 }
 
 impl<'de> Deserialize<'de> for Node {

@@ -4,17 +4,17 @@ use crate::schema::Configuration;
 
 /// Addresses from flags.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
+pub struct Addresses {
     /// `--metrics-bind-address`.
-    pub(crate) metrics: Option<String>,
+    pub metrics: Option<String>,
     /// `--health-probe-bind-address`.
-    pub(crate) health: Option<String>,
+    pub health: Option<String>,
     /// `--webhook-bind-address`.
-    pub(crate) webhook: Option<String>,
+    pub webhook: Option<String>,
 }
 
 /// One warning per address of the file that a flag overrules; `webhook` is the webhooks' address of the file with defaults filled in.
-pub(super) fn overruled(file: &Configuration, webhook: &str, given: &Addresses) -> Vec<String> {
+pub(crate) fn overruled(file: &Configuration, webhook: &str, given: &Addresses) -> Vec<String> {
     let server = &file.webhook;
     let says_webhook =
         server.port.is_some_and(|port| port != 0) || server.host.as_deref().is_some_and(|host| !host.is_empty());

@@ -1,5 +1,6 @@
 use super::*;
-use crate::flags::{Cli, Command, Import, ImportFlags};
+use crate::flags::{Import, ImportFlags};
+use crate::{Command, Line};
 use clap::Parser;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ team-b = [\"bob|eve\"]
 
 fn flags(words: &str) -> AxlearnQuotaFlags {
     let words = format!("berth import axlearn-quota -f q {words}");
-    match Cli::try_parse_from(words.split_whitespace()).unwrap().command {
+    match Line::try_parse_from(words.split_whitespace()).unwrap().command {
         Command::Import(ImportFlags { what: Import::AxlearnQuota(flags) }) => *flags,
         other => unreachable!("{other:?}"),
     }

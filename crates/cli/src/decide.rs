@@ -13,11 +13,11 @@ mod pods_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::configuration::{self, Given};
 use crate::flags::{DecideFlags, Output};
 use anyhow::{Context, anyhow};
 use berth_api::conditions::types;
 use berth_api::labels;
+use berth_configuration::Given;
 use berth_control::offline::Offline;
 use berth_control::preemptor_named;
 use berth_control::write::{Kind, ObjectKey};
@@ -145,7 +145,7 @@ fn in_words(answer: &Answer, output: Output) -> anyhow::Result<String> {
 
 fn answered(manifests: &[Manifest], config: &str, cards: Cards, now: Timestamp) -> anyhow::Result<Answer> {
     let given = Given { home: "kueue-system".to_owned(), cards, ..Given::default() };
-    let loaded = configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
+    let loaded = berth_configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
     // No write is ever under way here.
     settings.max_unacknowledged = usize::MAX;

@@ -116,7 +116,7 @@ impl Gates {
 ///
 /// # Errors
 /// A pair that is not of that form.
-pub(crate) fn parse_flag(text: &str) -> Result<BTreeMap<String, bool>, String> {
+pub fn parse_flag(text: &str) -> Result<BTreeMap<String, bool>, String> {
     text.split(',')
         .map(str::trim)
         .filter(|pair| !pair.is_empty())

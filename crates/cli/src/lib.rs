@@ -1,0 +1,51 @@
+//! The commands of Berth that need no cluster: decisions about manifests, and manifests that are made of other files.
+//!
+//! The library never talks to a cluster. Where to start reading: [`Command`], then `decide.rs` for `berth decide`, `capacity.rs` for
+//! `berth flavors` and `axlearn_quota.rs` for `berth import`.
+
+mod axlearn_quota;
+mod capacity;
+mod decide;
+mod flags;
+mod generated;
+
+pub use flags::{DecideFlags, FlavorsFlags, ImportFlags};
+
+use clap::Subcommand;
+use flags::Import;
+use std::process::ExitCode;
+
+/// A command with its flags.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what Berth would do with the objects in manifests, without a cluster.
+    Decide(DecideFlags),
+    /// Write the ResourceFlavors and ClusterQueues of a table of machine families and capacity tiers.
+    Flavors(FlavorsFlags),
+    /// Write manifests for what another system has.
+    Import(ImportFlags),
+}
+
+impl Command {
+    /// Runs the command to its end.
+    ///
+    /// # Errors
+    /// One message for the user: the file or flag that is at fault, and the fault.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Decide(flags) => decide::run(flags),
+            Self::Flavors(flags) => capacity::run(flags).map(|()| ExitCode::SUCCESS),
+            Self::Import(flags) => match &flags.what {
+                Import::AxlearnQuota(flags) => axlearn_quota::run(flags).map(|()| ExitCode::SUCCESS),
+            },
+        }
+    }
+}
+
+/// A command line of one of the commands.
+#[cfg(test)]
+#[derive(Debug, clap::Parser)]
+pub(crate) struct Line {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}

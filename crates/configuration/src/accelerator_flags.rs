@@ -1,0 +1,78 @@
+//! Flags that `berth manager` and `berth decide` share: the accelerators of TrainingJobs.
+
+use berth_api::validation::qualified_name;
+use berth_jobs::training::Cards;
+use clap::Args;
+
+/// The resource and node label of accelerators in TrainingJobs: `replicaResources.gpu` and `gpuType`.
+#[derive(Debug, Args)]
+pub struct CardFlags {
+    /// Resource that counts the accelerators of TrainingJobs, as amd.com/gpu [default: nvidia.com/gpu]
+    #[arg(long)]
+    training_card_resource: Option<String>,
+    /// Node label with the type of their accelerator, as cloud.google.com/gke-accelerator [default: nvidia.com/gpu.product]
+    #[arg(long)]
+    training_card_label: Option<String>,
+}
+
+impl CardFlags {
+    /// The resource and label that the flags give.
+    ///
+    /// # Errors
+    /// The flag, its value and what is allowed.
+    pub fn cards(&self) -> Result<Cards, String> {
+        let mut cards = Cards::default();
+        if let Some(resource) = &self.training_card_resource {
+            // A resource without a vendor is Kubernetes' own, as cpu.
+            let extended = resource.split_once('/').is_some_and(|(vendor, _)| !vendor.ends_with("kubernetes.io"));
+            if let Some(wrong) = qualified_name(resource) {
+                return Err(format!("--training-card-resource is `{resource}`: {wrong}"));
+            }
+            if !extended {
+                return Err(format!(
+                    "--training-card-resource is `{resource}`; allowed is an extended resource, as amd.com/gpu"
+                ));
+            }
+            cards.resource.clone_from(resource);
+        }
+        if let Some(label) = &self.training_card_label {
+            if let Some(wrong) = qualified_name(label) {
+                return Err(format!("--training-card-label is `{label}`: {wrong}"));
+            }
+            cards.type_label.clone_from(label);
+        }
+        Ok(cards)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: CardFlags,
+    }
+
+    #[test]
+    fn accelerator_flags_are_read_and_invalid_values_refused() {
+        let cards = |words: &[&str]| Line::try_parse_from(["berth"].iter().chain(words)).unwrap().flags.cards();
+        assert_eq!(cards(&[]), Ok(Cards::default()));
+        let amd = ["--training-card-resource=amd.com/gpu", "--training-card-label=cloud.google.com/gke-accelerator"];
+        let wanted = Cards { resource: "amd.com/gpu".into(), type_label: "cloud.google.com/gke-accelerator".into() };
+        assert_eq!(cards(&amd), Ok(wanted));
+        for (flag, value) in [
+            ("--training-card-resource", "cpu"),
+            ("--training-card-resource", ""),
+            ("--training-card-resource", "amd.com/"),
+            ("--training-card-resource", "kubernetes.io/batch-cpu"),
+            ("--training-card-label", "a label"),
+            ("--training-card-label", ""),
+        ] {
+            let error = cards(&[format!("{flag}={value}").as_str()]).unwrap_err();
+            assert!(error.starts_with(&format!("{flag} is `{value}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Values that go before those of the configuration file.
+
+use crate::addresses::Addresses;
+use crate::webhook::ObjectNames;
+use berth_jobs::training::Cards;
+use std::collections::BTreeMap;
+
+/// Values of flags and of the environment, which go before those of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Namespace from the flag.
+    pub namespace: Option<String>,
+    /// Namespace of the service account, or Kueue's default.
+    pub home: String,
+    /// `--leader-elect`.
+    pub leader_elect: Option<bool>,
+    /// `--leader-elect-resource-namespace`.
+    pub lease_namespace: Option<String>,
+    /// `--leader-elect-resource-name`.
+    pub lease_name: Option<String>,
+    /// Addresses from flags.
+    pub addresses: Addresses,
+    /// `--feature-gates`.
+    pub feature_gates: Option<BTreeMap<String, bool>>,
+    /// `--training-card-resource` and `--training-card-label`.
+    pub cards: Cards,
+    /// `--reclaim-taint`.
+    pub reclaim_taints: Vec<String>,
+    /// `--object-names`.
+    pub names: ObjectNames,
+}
