@@ -1,6 +1,7 @@
 //! Good files, bad files with their lines, defaults of both versions.
 
 use super::*;
+use crate::webhook::ObjectNames;
 use berth_control::write::Kind;
 use berth_jobs::training::Cards;
 use std::collections::BTreeMap;
