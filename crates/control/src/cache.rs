@@ -96,7 +96,7 @@ impl View {
         old
     }
 
-    /// The job that controls a workload, if it is one of ours and still there.
+    /// The job that controls a workload, if Berth manages it and it still exists.
     pub(crate) fn job_of(&self, workload: &WorkloadView) -> Option<&JobState> {
         let owner = workload.owner.as_ref()?;
         self.jobs.get(&workload.job()?).filter(|job| job.uid == owner.uid)

@@ -56,7 +56,7 @@ pub(crate) fn turned_up(ctx: &Context<'_>, object: &ObjectKey, job: &JobState) -
     assignments.map(|assignment| TierAssignment { pods: assignment.pods.min(wanted), ..assignment }).collect()
 }
 
-/// The stock-outs for which a workload was just evicted, `None` where no rules of tiers hold for it. A replica that does not lead has not asked about
+/// The stock-outs for which a workload was just evicted, `None` if no rules of tiers hold for it. A replica that does not lead has not asked about
 /// its pods: it follows what the leader writes into the policy's status, where there is one.
 pub(crate) fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> Option<StockOuts> {
     let rules = ctx.tier_rules(workload)?;

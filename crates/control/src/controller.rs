@@ -204,7 +204,7 @@ impl Control {
         }
     }
 
-    /// Marks everything that is decided about.
+    /// Marks every object for a new decision.
     fn everything_dirty(&mut self) {
         self.work.touch_all(&self.view);
         self.work.extend(self.capacity.reclaims.nodes().map(|name| cluster_key(Kind::Node, name)));

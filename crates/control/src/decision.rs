@@ -38,7 +38,7 @@ impl Draft {
         Self::of_any_version(purpose, key, Request::Delete { uid: uid.to_owned(), owned_first: true })
     }
 
-    /// The same with one more event about it.
+    /// Adds an event to the write.
     pub(crate) fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
@@ -86,7 +86,7 @@ impl Decision {
         Self::first_or_earliest(first, next)
     }
 
-    /// The same, looked at again at that time at the latest.
+    /// The decision, with another evaluation at that time at the latest.
     pub(crate) fn not_later_than(self, until: Timestamp) -> Self {
         match self {
             Self::Done => Self::Wait(until),

@@ -95,6 +95,6 @@ pub struct Unlisted {
     pub resource: String,
     /// The kind of object that depends on it, where one does.
     pub kind: Option<Kind>,
-    /// Why the resource cannot be listed; `None` where it can be, and all objects that are there were reported.
+    /// Why the resource cannot be listed; `None` if it can be, and all objects that are there were reported.
     pub why: Option<String>,
 }

@@ -5,7 +5,7 @@
 pub struct Gate {
     /// Kueue's name.
     pub name: &'static str,
-    /// Its default.
+    /// Default of the gate.
     pub on: bool,
     /// True for a gate that cannot be changed.
     pub locked: bool,

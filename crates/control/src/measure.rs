@@ -36,7 +36,7 @@ pub enum Measure {
 pub struct TierMove {
     /// Namespace of the workload.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Workload.
     pub workload: String,
     /// The queue whose quota it was given.
     pub cluster_queue: String,

@@ -62,9 +62,9 @@ pub struct Offline {
     version: u64,
     /// Text with which every write of a Workload's status is refused.
     refusal: Option<String>,
-    /// Workloads that somebody else writes to before our next write.
+    /// Workloads that another client writes to before Berth's next write.
     contested: Vec<ObjectKey>,
-    /// A write was lost to somebody else's: its decision is made anew.
+    /// Another client wrote first, so the API server refused the write: its decision is made anew.
     conflicted: bool,
 }
 
@@ -130,7 +130,7 @@ impl Offline {
         self.refusal = Some(text.to_owned());
     }
 
-    /// Somebody else writes to a Workload just before our next write to it.
+    /// Another client writes to a Workload just before Berth's next write to it.
     pub fn contest(&mut self, namespace: &str, name: &str) {
         self.contested.push(object_key(Kind::Workload, namespace, name));
     }

@@ -1,6 +1,6 @@
-//! Usage of a job beyond the quota that its Workloads hold: pods that are replaced while they end, pods of a job that somebody else has started, Jobs
-//! and pods of a group that have no place. Such usage is found in the view, passed to the engine, and charged to the job's ClusterQueue until it is
-//! gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
+//! Usage of a job beyond the quota that its Workloads hold: pods that are replaced while they end, pods of a job that another client has started,
+//! Jobs and pods of a group that have no place. Such usage is found in the view, passed to the engine, and charged to the job's ClusterQueue until it
+//! is gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). Nothing of it is stored: a process that comes to lead finds it again.
 
 mod jobs;
 pub(crate) mod known;
@@ -73,7 +73,7 @@ impl Found {
     }
 }
 
-/// Usage beyond quota of a job, pod or group; `None` where nothing runs beyond quota.
+/// Usage beyond quota of a job, pod or group; `None` if nothing runs beyond quota.
 pub(crate) fn usage_of(ctx: &Context<'_>, object: &ObjectKey) -> Option<ExcessUsage> {
     // Offline a job that runs may have been read without its Workload.
     let counts = |found: &Found| found.is_beyond() && !(ctx.session.is_offline && found.pods[1] == 0);

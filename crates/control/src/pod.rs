@@ -54,7 +54,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
     }
 }
 
-/// Why a pod does not request quota through a Workload of its own, in words for the user; `None` where it does.
+/// Why a pod does not request quota through a Workload of its own, in words for the user; `None` if it does.
 pub(crate) fn unasked(ctx: &Context<'_>, name: &Name, pod: &PodState) -> Option<String> {
     if !ctx.manages(&name.0) {
         return Some(UNMANAGED_NAMESPACE.to_owned());
@@ -132,8 +132,8 @@ impl Case<'_> {
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
-    /// Lets a pod go that is not managed any more: it names no queue now, or its namespace or pods as such are not managed. Its deletion waits for
-    /// our finalizer all the same, which no other controller takes away.
+    /// Lets a pod go that is not managed any more: it names no queue now, or its namespace or pods as such are not managed. The pod's deletion
+    /// waits for Berth's finalizer nevertheless, which no other controller removes.
     fn unmanaged(&self) -> Decision {
         let seen = self.ctx.view.namespaces.contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {

@@ -37,7 +37,7 @@ fn bound_borrowing(group: &mut engine::ResourceGroup, percent: i64) {
 }
 
 impl View {
-    /// Takes a policy that was seen, or is gone. Names the ClusterQueues that it claims, or has claimed until now; `None` where nothing but its status
+    /// Takes a policy that was seen, or is gone. Names the ClusterQueues that it claims, or has claimed until now; `None` if nothing but its status
     /// has changed.
     pub(crate) fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>) -> Option<Vec<String>> {
         let old = match (self.policies.get_mut(name), object) {
@@ -56,7 +56,7 @@ impl View {
         Some(claimed.map(|(queue, _)| queue.clone()).collect())
     }
 
-    /// Finds the rules that a ClusterQueue with these labels follows. Names the policies that claim it, or have claimed it until now; `None` where the
+    /// Finds the rules that a ClusterQueue with these labels follows. Names the policies that claim it, or have claimed it until now; `None` if the
     /// rules have not changed.
     pub(crate) fn claim(&mut self, queue: &str, labels: Option<&BTreeMap<String, String>>) -> Option<Vec<Arc<str>>> {
         let labels = labels.unwrap_or(&NO_LABELS);
@@ -115,7 +115,7 @@ impl<'a> Context<'a> {
         self.view.rules_of(cluster_queue)
     }
 
-    /// The same for a workload's ClusterQueue.
+    /// The rules of the ClusterQueue of a workload.
     pub(crate) fn rules_for(&self, workload: &WorkloadView) -> Option<&'a Rules> {
         if self.view.claims.is_empty() {
             return None;

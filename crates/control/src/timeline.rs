@@ -143,7 +143,7 @@ impl Timeline {
         self.steady(to.as_millisecond()).saturating_sub(self.steady(from.as_millisecond())).max(0)
     }
 
-    /// The same in seconds, as far as times of day have them.
+    /// Seconds that passed from one time of day to another; 0 if the second is earlier.
     pub(crate) fn seconds_between(&self, from: Timestamp, to: Timestamp) -> i64 {
         if self.is_even() {
             return crate::moments::seconds_between(from, to);
@@ -195,7 +195,7 @@ mod tests {
             self.seen.push((self.now, self.steady));
         }
 
-        /// Both clocks go on together, with a reading each second.
+        /// Lets wall clock and monotonic clock go on together, with a reading each second.
         fn run(&mut self, seconds: i64) {
             (0..seconds).for_each(|_| self.pass(1_000, 1_000));
         }

@@ -139,7 +139,8 @@ impl<'a> Case<'a> {
         self.states_under(self.ctx.view.slice_of(&self.view.uid))
     }
 
-    /// The same, with the Workload that stands for the job. A failure that says nothing of its run is ignored, and an end that was noted holds.
+    /// States of all roles under the given Workload of the job. A failure that does not belong to its run is ignored, and a recorded end
+    /// counts.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
         let begun = workload.and_then(jobs_since);
@@ -156,7 +157,8 @@ impl<'a> Case<'a> {
                 state.finish = state.finish.take().filter(|finish| finish.success);
             }
             if let Some(end) = noted {
-                // The Job with that end may be gone by now, and the fate of the others is no end.
+                // The Job that decided the recorded end may be deleted by now. The other Jobs' results do not end the
+                // TrainingJob.
                 state.finish = (role == end.role).then(|| end.of_role());
             }
             (role, state)
@@ -375,7 +377,7 @@ impl<'a> Case<'a> {
         follow(workload, wishes)
     }
 
-    /// Pod sets that a Workload without quota is to ask for, where they are others.
+    /// Pod sets that a Workload without quota has to request, if they differ from its present ones.
     fn other_pod_sets(&self, workload: &WorkloadView) -> Option<(Value, Annotations)> {
         let differs = |asked: &Vec<PodSetDigest>| !berth_jobs::pod_sets_identical(asked, &workload.shape.digests);
         if workload.reserved() || !self.view.asked.as_ref().is_ok_and(differs) {

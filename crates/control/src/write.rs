@@ -371,7 +371,7 @@ pub struct StuckPod {
     pub pod_set: String,
     /// The scheduler's message.
     pub message: String,
-    /// Message of an autoscaler that gets no node for it; `None` where none says that, or none was asked.
+    /// Message of an autoscaler that gets no node for it; `None` if none says that, or none was asked.
     pub refused: Option<String>,
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct EndingPod {
     pub(crate) is_left: bool,
 }
 
-/// All such pods. Pods are kept by name, Jobs and their wholes by namespace and uid: anybody may write a uid of another namespace into a label.
+/// All such pods. Pods are kept by name, Jobs and their wholes by namespace and uid: any client may write a uid of another namespace into a
+/// label.
 #[derive(Debug, Default)]
 pub(crate) struct EndingPods {
     all: BTreeMap<Name, EndingPod>,

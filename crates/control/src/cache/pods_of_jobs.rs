@@ -50,7 +50,7 @@ impl View {
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }
 
-    /// The pod as it is remembered; `None` where it does not end, or its Job is no part of another job. Costs a look at a map for a pod that is being
+    /// The pod as it is remembered; `None` if it does not end, or its Job is no part of another job. Costs a look at a map for a pod that is being
     /// deleted, and nothing for any other.
     pub(crate) fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
         let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
@@ -67,7 +67,7 @@ impl View {
         self.jobs.get(&object).filter(|known| *known.uid == *job.uid)
     }
 
-    /// Whether the Job of a pod counts it still. A Job that was taken from its TrainingJob counts for nobody.
+    /// Whether the Job of a pod counts it still. A Job that was taken from its TrainingJob counts for no workload.
     pub(crate) fn is_counted(&self, namespace: &str, job: &PodsJob, whole: &str) -> bool {
         if self.is_unlisted(Kind::JOB) {
             return true;

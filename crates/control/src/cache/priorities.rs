@@ -12,7 +12,7 @@ pub(crate) const WORKLOAD_CLASS: &str = "WorkloadPriorityClass";
 /// Names of the WorkloadPriorityClass that a job names, and of the PriorityClass of its pods.
 pub(crate) type NamedClasses<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// The priority that a Workload is to have.
+/// The priority that a Workload needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) priority: Priority,
@@ -61,7 +61,8 @@ impl View {
         if old == value { Vec::new() } else { self.reprice(Some(name)) }
     }
 
-    /// Has workloads of that class, or of any, take its value over where theirs is another. Returns them.
+    /// Gives workloads of that class (of any class for `None`) the class's current value. Returns the workloads that
+    /// changed.
     pub(crate) fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
         let values = &self.workload_priorities;
         let value_of = |named: &api::PriorityClassRef| {

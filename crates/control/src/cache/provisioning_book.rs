@@ -17,7 +17,7 @@ use crate::write::Kind;
 /// The complete pod sets of a Workload: kept while it has quota and waits for its checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// Its pod sets, as JSON.
+    /// Pod sets of the request, as JSON.
     pub(crate) pod_sets: Box<str>,
     /// Parameters that its annotations set.
     pub(crate) parameters: BTreeMap<String, String>,

@@ -38,7 +38,7 @@ pub(crate) struct TrainingView {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) generation: i64,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of the TrainingJob's creation, in milliseconds since 1970.
     pub(crate) created: i64,
     pub(crate) deleting: bool,
     /// Being deleted, and objects that it owns are let go before it.
@@ -49,18 +49,18 @@ pub(crate) struct TrainingView {
     pub(crate) own_annotations: [(&'static str, Option<String>); 2],
     /// Controllers that gate its admission.
     pub(crate) admission_gates: Option<String>,
-    /// Its last checkpoint, where its annotations name one.
+    /// Last checkpoint of the job, if its annotations name one.
     pub(crate) saved: Option<Saved>,
     /// Names of its roles, workers first.
     pub(crate) roles: Vec<String>,
     /// PriorityClass of its workers' pods.
     pub(crate) pod_priority_class: Option<String>,
-    /// Its pod sets, to be compared with those of a Workload, or the faults of its spec.
+    /// Pod sets of the job, to be compared with those of a Workload, or the errors of its spec.
     pub(crate) asked: Result<Vec<PodSetDigest>, String>,
     pub(crate) status: TrainingJobStatus,
     /// Number of nodes on which its pods were, when that was asked last.
     pub(crate) counted: Option<Counted>,
-    /// Its spec and the metadata that matter, as JSON.
+    /// Spec of the job and the metadata that Berth reads, as JSON.
     packed: Arc<str>,
 }
 

@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
             || rare.is_some_and(|rare| rare.owners.iter().any(is_set))
     }
 
-    /// Why nothing is known of the job of a workload, in words for the user; `None` where its kind is listed.
+    /// Why nothing is known of the job of a workload, in words for the user; `None` if its kind is listed.
     pub(crate) fn unlisted_owner(&self, workload: &WorkloadView) -> Option<String> {
         if self.view.unlisted.is_empty() {
             return None;

@@ -66,7 +66,7 @@ pub(crate) struct WorkloadView {
     pub(crate) group: Option<Box<[Member]>>,
     /// Carries the label `kueue.x-k8s.io/job-uid`.
     pub(crate) job_uid: Option<String>,
-    /// Its other labels, where it has any.
+    /// Other labels of the Workload, if it has any.
     #[allow(clippy::box_collection, reason = "most have none, and there are 50,000")]
     pub(crate) labels: Option<Box<BTreeMap<String, String>>>,
     pub(crate) queue: String,
@@ -75,7 +75,7 @@ pub(crate) struct WorkloadView {
     pub(crate) tiers: Option<Box<TierWish>>,
     /// Its preemption scope.
     pub(crate) preempts: berth_engine::model::Preempts,
-    /// Its effective priority: its own, and the boost that its annotation asks for where that counts.
+    /// Effective priority: the Workload's own, plus the boost that its annotation requests if boosts are enabled.
     pub(crate) priority: i64,
     /// `spec.priority`.
     pub(crate) own_priority: i32,
@@ -118,7 +118,7 @@ pub(crate) struct Rare {
     pub(crate) scale: Option<Scale>,
     /// End of its TrainingJob, while something of that runs still.
     pub(crate) end: Option<TrainingEnd>,
-    /// It was deactivated because its TrainingJob is suspended.
+    /// The Workload was deactivated because its TrainingJob is suspended.
     pub(crate) suspended_with_job: bool,
     /// Pods that run again, by pod set, though their quota went back: seen at its job, and not read from its fields.
     pub(crate) again: Vec<api::ReclaimablePod>,
@@ -157,7 +157,7 @@ impl WorkloadView {
         self.rare.as_ref().is_some_and(|rare| rare.suspended_with_job)
     }
 
-    /// Its preemption gates, by name.
+    /// Preemption gates of the Workload, by name.
     pub(crate) fn preemption_gates(&self) -> &[String] {
         self.rare.as_ref().map_or(&[], |rare| &rare.preemption_gates)
     }
@@ -182,7 +182,7 @@ impl WorkloadView {
         self.rare.as_ref().map_or(&[], |rare| &rare.again)
     }
 
-    /// The pods of a pod set, and how many of them may still run: none where the spec does not have the pod set, as in Kueue. `None` where the spec
+    /// The pods of a pod set, and how many of them may still run: none where the spec does not have the pod set, as in Kueue. `None` if the spec
     /// cannot be read.
     pub(crate) fn pods(&self, pod_set: &str, reclaims: bool) -> Option<Pods<'_>> {
         let Some(set) = self.shape.pod_sets.iter().find(|set| set.name == pod_set) else {
@@ -231,7 +231,7 @@ impl WorkloadView {
         self.is(types::QUOTA_RESERVED) && self.status.admission.is_some()
     }
 
-    /// Why its admission is invalid, `None` where it fits.
+    /// Why the Workload's admission is invalid; `None` if it is valid.
     pub(crate) fn misfit(&self) -> Option<&str> {
         self.rare.as_ref()?.misfit.as_deref()
     }

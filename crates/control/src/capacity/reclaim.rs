@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         Some((workload, &pod.pod_set))
     }
 
-    /// The capacity that a workload leaves because it loses a pod of a set with its node, `None` where it stays.
+    /// The capacity that a workload leaves because it loses a pod of a set with its node, `None` if it stays.
     fn leaves_with(&self, workload: &WorkloadView, pod_set: &str) -> Option<TierAssignment> {
         self.tier_rules(workload).filter(|rules| rules.signals.node_reclaimed)?;
         if self.view.job_of(workload).is_some_and(|job| job.independent) {
@@ -63,7 +63,7 @@ pub(crate) fn ask(ctx: &Context<'_>, object: &ObjectKey) -> Decision {
     Decision::write(Draft::ask(Purpose::FindPodsOnNode, object.clone(), Question::FindPodsOnNode))
 }
 
-/// Evicts a workload that was admitted at that time and has lost a node since; `None` where it has not.
+/// Evicts a workload that was admitted at that time and has lost a node since; `None` if it has not.
 pub(super) fn decide(
     ctx: &Context<'_>,
     workload: &WorkloadView,

@@ -93,7 +93,7 @@ pub(crate) struct TierRules {
     pub(crate) backoff: Backoff,
     /// Selectors of capacity in jobs give way.
     pub(crate) overrides: bool,
-    /// `None` where no job returns to a better tier.
+    /// `None` if no job returns to a better tier.
     pub(crate) climb: Option<ClimbRules>,
     /// Most of a tier that a queue may hold, in per cent, by tier in the usual order.
     pub(crate) max_shares: [Option<u32>; 3],

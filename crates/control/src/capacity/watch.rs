@@ -20,7 +20,7 @@ use crate::training_job::restarts::told_from;
 use crate::workload::evict;
 use crate::write::{Kind, Purpose, Question, StuckPod, key};
 
-/// Lack of pods of a started workload, with the time since when as far as that was seen; `None` where none are lacking. A TrainingJob lacks pods
+/// Lack of pods of a started workload, with the time since when as far as that was seen; `None` if none are lacking. A TrainingJob lacks pods
 /// where one of its Jobs does.
 fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
     let known = |job: &JobState| ctx.capacity.lacking.get(&job.uid).copied();
@@ -38,7 +38,7 @@ fn lacking(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Option<Lack>> {
     Some(known(job))
 }
 
-/// Time at which a started workload lost pods that it had, `None` where it lacks none, or never had them all.
+/// Time at which a started workload lost pods that it had, `None` if it lacks no pod, or never had all of them.
 pub(super) fn lost_at(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Timestamp> {
     lacking(ctx, workload)?.filter(|lack| lack.had).map(|lack| lack.since)
 }
@@ -54,7 +54,7 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// Looks at a workload that was admitted at that time, `None` where nothing is lacking, or it holds no flavor with a tier.
+    /// Looks at a workload that was admitted at that time, `None` if nothing is lacking, or it holds no flavor with a tier.
     fn at(ctx: &'a Context<'a>, workload: &WorkloadView, admitted: Timestamp) -> Option<Self> {
         let rules = ctx.tier_rules(workload)?;
         let lack = lacking(ctx, workload)?;
@@ -200,7 +200,7 @@ pub(crate) fn at_timeout(
     Some(leave(workload, found, (lack.is_some_and(|lack| lack.had), admitted), now))
 }
 
-/// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` where its pods are to be asked about.
+/// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` if its pods are to be asked about.
 pub(crate) fn have_nodes(ctx: &Context<'_>, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
     let Some(answer) = ctx.capacity.answers.get(&workload.uid).filter(|answer| answer.at >= due) else {
         // Without an answer in time, the pods are not waited for.

@@ -270,8 +270,8 @@ impl Control {
         self.work.add_at(object, until);
     }
 
-    /// An object that is to be made keeps being there already, and is not seen: it is somebody else's. An object of ours, whose creation was answered
-    /// late, would have been seen by now.
+    /// The API server says again and again that the object exists, and the watch does not show it: the object belongs to another client. The watch
+    /// would show an object of Berth, whose creation was answered late, by now.
     fn note_name_taken(&mut self, object: &ObjectKey, flight: &Flight, now: Timestamp) {
         let asks = matches!(flight.purpose, Purpose::PreparePodTemplate | Purpose::RequestCapacity);
         if asks && self.flights.keeps_failing(object, now) {

@@ -81,7 +81,7 @@ pub(crate) fn end_run(
     Decision::write(draft.telling(notice))
 }
 
-/// Text about a resource of which the pods of a Job ask for more than their pod set was admitted with; `None` where there is none. Only resources
+/// Text about a resource of which the pods of a Job ask for more than their pod set was admitted with; `None` if there is none. Only resources
 /// count for which the queue has quota. Pods that ask for less are left alone, as those of groups are. A Job that cannot be read was not made as it
 /// was to be, and may ask for anything. `asks` is the digest of the Job's requests, where that is known.
 pub(crate) fn excess(

@@ -39,7 +39,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
     }
     let named = || view.jobs.controlled_by(&key.namespace, &job.uid);
     if job.attempt == Some(0) && named().next().is_none() {
-        // The status is all that there is: no controller makes Jobs here, or all of them were cleaned away.
+        // Only the JobSet's status counts its ended Jobs: no controller creates Jobs here, or all Jobs were cleaned up.
         return told;
     }
     for pods in &mut told {

@@ -1,4 +1,5 @@
-//! The Workload of a job, made of all that its user wrote. Only a part of a large job is kept in memory: it is read again for this.
+//! The Workload of a job, made of all that its user wrote. Berth keeps only a part of a large job in memory, and reads the job
+//! again to build its Workload.
 
 use berth_api as api;
 use berth_api::conditions::event_reasons;

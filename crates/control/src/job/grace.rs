@@ -130,7 +130,7 @@ impl<'a> Context<'a> {
         Some((self.last_request(workload)?.0, told))
     }
 
-    /// The same of the last such request, whether it is over or not.
+    /// Grace period of the last request to save, also if it is over.
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a Asked)> {
         let asked = self.training.saving.asked.get(&workload.uid)?;
         let (reason, why) = &asked.why;

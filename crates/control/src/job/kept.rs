@@ -27,9 +27,9 @@ pub(super) enum Asks<'a> {
     Own,
     /// The Workload of the job of which it is a part.
     Above(RunsWith<'a>),
-    /// None, because the job names no queue.
+    /// The job requests no quota, because it names no queue.
     NoQueue,
-    /// None, because the job is not managed: why, in words for the user.
+    /// The job requests no quota, because it is not managed; the text tells the user why.
     Unmanaged(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Why the job does not request quota through a Workload that it controls, in words for the user; `None` where it does.
+    /// Why the job does not request quota through a Workload that it controls, in words for the user; `None` if it does.
     fn unasked(&self, workload: &WorkloadView, asks: &Asks<'_>) -> Option<String> {
         match (asks, &self.job.prebuilt_workload) {
             (Asks::Unmanaged(why), _) => Some((*why).to_owned()),
@@ -120,7 +120,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Decision about a Workload that has the name of the job's own, and that the job does not control; `None` where there is none.
+    /// Decision about a Workload that has the name of the job's own, and that the job does not control; `None` if there is none.
     pub(super) fn namesake(&self) -> Option<Decision> {
         let info = self.job.kind.info();
         let name = berth_jobs::workload_name(info.kind, info.group, &self.key.name, &self.job.uid);
@@ -149,7 +149,7 @@ pub(super) fn displaced<'w>(owned: &[&'w WorkloadView], named: &WorkloadView) ->
     idle.find(|workload| workload.uid != named.uid).copied()
 }
 
-/// Why a job does not request quota through a Workload that it controls, in words for the user; `None` where it does.
+/// Why a job does not request quota through a Workload that it controls, in words for the user; `None` if it does.
 pub(crate) fn unasked(ctx: &Context<'_>, key: &ObjectKey, job: &JobState, workload: &WorkloadView) -> Option<String> {
     let case = Case { ctx, key, job, now: Timestamp::UNIX_EPOCH };
     case.unasked(workload, &case.asks())

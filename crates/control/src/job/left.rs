@@ -18,7 +18,7 @@ use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Question, key};
 pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Pause between two looks for such pods while they may run on, in milliseconds.
 const LOOK_MS: i64 = 10_000;
-/// The same while they are stopped.
+/// Pause between two looks while such pods are stopped, in milliseconds.
 const CHASE_MS: i64 = 1_000;
 
 /// Looks whether pods of a workload whose job is gone are left: the workload goes on as long as they do.
@@ -51,7 +51,7 @@ pub(crate) fn of_leaving(ctx: &Context<'_>, workload: &WorkloadView, now: Timest
     look_again(ctx, workload, now)
 }
 
-/// The same for a workload that has to give its quota back: its pods are stopped.
+/// The next step for a workload that has to give its quota back: its remaining pods are stopped.
 pub(crate) fn stop(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let known = ctx.remains.left.get(&workload.uid);
     let next = known.and_then(|left| left.pods.iter().find_map(|pod| send_off(ctx, &workload.namespace, pod)));

@@ -1,5 +1,5 @@
-//! A job that is admitted and that somebody else has suspended. The webhook keeps `spec.suspend` as Berth set it. This file is for changes that the
-//! webhook does not see, and for the one change that it lets by: suspended and in another queue.
+//! A job that is admitted and that another client has suspended. The webhook keeps `spec.suspend` as Berth set it. This file is for changes that
+//! the webhook does not see, and for the one change that it lets by: suspended and in another queue.
 
 use berth_api::conditions::own_reasons;
 
@@ -9,7 +9,7 @@ use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
 impl Case<'_> {
-    /// A suspended job that names another queue than its Workload gives its quota back, and follows to that queue. `None` where it names the
+    /// A suspended job that names another queue than its Workload gives its quota back, and follows to that queue. `None` if it names the
     /// same one.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
         let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;

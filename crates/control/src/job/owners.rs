@@ -25,7 +25,7 @@ pub(super) type Named<'a> = (&'a ObjectKey, &'a JobState);
 
 /// The object with which a job runs.
 pub(super) enum RunsWith<'a> {
-    /// None: the job is admitted by itself, or not managed.
+    /// No owner's quota: the job is admitted by itself, or not managed.
     Itself,
     /// A TrainingJob, which starts and stops its Jobs in its own decision.
     TrainingJob,

@@ -13,7 +13,7 @@ use crate::moments::after_seconds;
 use crate::workload::status::since;
 use crate::write::{Purpose, Subresource};
 
-/// Time in seconds in which all Jobs of a JobSet are seen, where it has as many as it says.
+/// Seconds within which the watch shows all Jobs of a JobSet, if the JobSet has as many Jobs as its status says.
 const UNSEEN_PARTS_SECONDS: i64 = 3;
 
 impl Case<'_> {
@@ -54,8 +54,8 @@ impl Case<'_> {
         (due > self.now && seen() < self.job.part_count()).then_some(Decision::Wait(due))
     }
 
-    /// Deletes, one by one, the parts for which `which` is true and that are not over. A Job without the name of a part is somebody else's, and
-    /// stays.
+    /// Deletes, one by one, the parts for which `which` is true and that are not over. A Job without the name of a part belongs to another
+    /// owner, and stays.
     pub(super) fn take_parts(&self, which: impl Fn(Named<'_>) -> bool) -> Option<Decision> {
         let goes = |part: &Named<'_>| !part.1.deleting && part.1.finished.is_none() && which(*part);
         let (key, part) = self.own_parts().find(goes)?;

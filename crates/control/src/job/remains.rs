@@ -1,4 +1,4 @@
-//! Pods that jobs have left, or have not left: facts about stopped jobs that no object of theirs says.
+//! Stopped jobs that have left pods behind. No object of such a job shows this.
 
 use std::collections::{BTreeMap, BTreeSet};
 

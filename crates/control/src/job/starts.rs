@@ -27,7 +27,7 @@ const FORGETS_SECONDS: i64 = 600;
 /// The counter of such starts.
 const METRIC: &str = "berth_repeated_starts";
 
-/// Rows by the uid of the object that holds quota, and by the name of its Job where it is made of Jobs that are started one by one.
+/// Starts in a row, by the uid of the object that holds quota, and by the Job's name for kinds whose Jobs are started one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Starts(pub(crate) FxHashMap<Box<str>, BTreeMap<Box<str>, Row>>);
 
@@ -44,7 +44,7 @@ pub(crate) struct Row {
 /// A start that is not the first one of its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    /// Its number in the row.
+    /// Number of the start in its row.
     pub(crate) number: u32,
     /// Time at which the run before was stopped.
     pub(crate) stopped: Timestamp,

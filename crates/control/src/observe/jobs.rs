@@ -14,7 +14,7 @@ use crate::write::ObjectKey;
 /// The part of a job made of Jobs on which decisions about these Jobs depend.
 #[derive(PartialEq, Eq)]
 struct Governing<'a> {
-    /// Its end, its stop, and whether it is being deleted.
+    /// State of the job: ended, stopped, being deleted.
     stops: [bool; 3],
     has_queue: bool,
     parts: &'a [Part],
@@ -58,7 +58,7 @@ pub(crate) struct JobNews {
 }
 
 impl JobNews {
-    /// Compares a state of a job with the one before, `None` where the job was not known.
+    /// Compares a state of a job with the one before, `None` if the job was not known.
     pub(crate) fn of(object: &ObjectKey, old: Option<&JobState>, job: &JobState) -> Self {
         let said = |job: &JobState| job.annotation(labels::LAST_CHECKPOINT_TIME).map(str::to_owned);
         let saved = old.is_some_and(|old| said(old) != said(job));

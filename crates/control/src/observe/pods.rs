@@ -87,7 +87,7 @@ impl PodChange<'_> {
             self.note_running_pod(&name);
         }
         let known = self.view.pods.get(&name);
-        // Its Workload is tried, or is not any more.
+        // The trial of the pod has begun or ended, so that the decision about its Workload changes.
         let is_otherwise = known.is_some_and(PodState::is_let_in) != new.is_let_in();
         let uid = (is_otherwise || known.is_none_or(|old| !asks_alike(self.settings, old, &new)))
             .then(|| new.uid.to_string());

@@ -11,7 +11,7 @@ pub(crate) struct TrainingNews {
 }
 
 impl TrainingNews {
-    /// Compares a state of a TrainingJob with the one before, `None` where the TrainingJob was not known.
+    /// Compares a state of a TrainingJob with the one before, `None` if the TrainingJob was not known.
     pub(crate) fn of(old: Option<&TrainingView>, new: &TrainingView) -> Self {
         let rules = |view: &TrainingView| (view.facts.elastic, view.facts.suspended, view.deleting, view.is_over());
         let is_ruled_otherwise = old.map(rules) != Some(rules(new));

@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
     }
 
     /// The carrier of a job's usage: the Workload by which it runs or waits, or the job itself where it has none. `asked` is the LocalQueue that it
-    /// names, `None` where it does not request quota here. The answer is `None` where there is no carrier.
+    /// names, `None` if it does not request quota here. The answer is `None` if there is no carrier.
     fn answering(
         &self,
         object: &ObjectKey,
@@ -157,13 +157,13 @@ impl<'a> Context<'a> {
         self.charge_resized(found, workload, &held);
     }
 
-    /// Whether pods of a job were looked at since they were made larger, or smaller.
+    /// Whether pods of a job's Workloads have been resized in place.
     fn has_resized(&self, uid: &str) -> bool {
         let resized = |workload| self.odd_pods_of(workload).any(|(_, odd)| asked_by(odd).is_some());
         !self.view.odd_pods.is_empty() && self.view.workloads.owned_by(uid).any(resized)
     }
 
-    /// Charges the excess of pods that were made larger over their places.
+    /// Charges the requests by which resized pods exceed their share of the admission.
     fn charge_resized(&self, found: &mut Found, workload: Option<&WorkloadView>, held: &[engine::PodSetAssignment]) {
         let Some(workload) = workload.filter(|_| !self.view.odd_pods.is_empty()) else { return };
         for (_, odd) in self.odd_pods_of(workload) {

@@ -27,7 +27,7 @@ pub(crate) struct Overruns {
 /// Usage beyond quota of one job, pod or group.
 #[derive(Debug)]
 pub(super) struct Overrun {
-    /// The charge in the engine; `None` where no queue is known for it.
+    /// The charge in the engine; `None` if no queue is known for it.
     pub(super) charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pods: [i64; 2],
@@ -40,7 +40,7 @@ pub(super) struct Overrun {
 /// Usage beyond quota of one job, pod or group, as the view shows it.
 #[derive(Debug)]
 pub(crate) struct ExcessUsage {
-    /// The charge in the engine; `None` where no queue is known for it.
+    /// The charge in the engine; `None` if no queue is known for it.
     pub(crate) charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pub(crate) pods: [i64; 2],
@@ -76,7 +76,7 @@ impl Overruns {
         self.unsure.extend(self.known.keys().cloned());
     }
 
-    /// True where the queue of a job, pod or group has room for all that it is charged with; `None` where nothing runs beyond quota.
+    /// True where the queue of a job, pod or group has room for all that it is charged with; `None` if nothing runs beyond quota.
     pub(crate) fn has_room(&self, object: &ObjectKey) -> Option<bool> {
         self.known.get(object).map(|overrun| overrun.charge.is_some() && !overrun.crowded)
     }
@@ -93,7 +93,8 @@ impl Overruns {
         self.unsure.extend(whole.into_iter().chain([object]));
     }
 
-    /// A job is seen anew: where it has another number of pods, or requests quota in another way, it is looked at, and the job that it is a part of.
+    /// After a new version of a job: if its number of pods or its way to request quota has changed, marks it, and the job that it is a part of, for
+    /// a new count.
     pub(crate) fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let old = view.jobs.get(object).filter(|old| old.uid == job.uid);
         let asks_otherwise = job.pods > 0 && old.is_none_or(|old| !asks_alike(old, job));
@@ -104,7 +105,7 @@ impl Overruns {
         }
     }
 
-    /// A job is gone: it is looked at, and the job that it was a part of.
+    /// After a job is gone: marks it, and the job that it was a part of, for a new count of usage beyond quota.
     pub(crate) fn note_gone_job(&mut self, object: &ObjectKey, job: &JobState) {
         self.unsure.extend(whole_of(object, job));
         self.unsure.insert(object.clone());
@@ -147,7 +148,7 @@ impl Overruns {
         std::mem::take(&mut self.unsure)
     }
 
-    /// Takes the usage that was found for a job, pod or group, `None` where it runs nothing beyond quota. `outlives` is true where the pods of the job
+    /// Takes the usage that was found for a job, pod or group, `None` if it runs nothing beyond quota. `outlives` is true where the pods of the job
     /// that was charged outlive it: another job may have its name by now.
     pub(crate) fn take(
         &mut self,

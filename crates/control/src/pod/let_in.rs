@@ -59,7 +59,7 @@ impl Case<'_> {
         self.write(Purpose::MarkPod, request, vec![notice])
     }
 
-    /// Tells a pod that was let in by which admission it runs; `None` where nothing is to be told.
+    /// Tells a pod that was let in by which admission it runs; `None` if nothing is to be told.
     pub(super) fn tell_admission(&self, workload: &WorkloadView) -> Option<Decision> {
         if !self.pod.is_let_in() {
             return None;

@@ -14,7 +14,7 @@ use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 
 impl Case<'_> {
-    /// Stops a pod of a group that runs without a place, or asks for more than its place gives; `None` where it runs as it was admitted. Its place
+    /// Stops a pod of a group that runs without a place, or asks for more than its place gives; `None` if it runs as it was admitted. Its place
     /// waits for another pod.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
         let role = self.pod.role();
@@ -40,7 +40,7 @@ impl Case<'_> {
     }
 }
 
-/// Text that says by how much a running pod in this role has outgrown its place; `None` where its queue has room for the excess.
+/// Text that says by how much a running pod in this role has outgrown its place; `None` if its queue has room for the excess.
 pub(crate) fn outgrown(
     ctx: &Context<'_>,
     workload: &WorkloadView,

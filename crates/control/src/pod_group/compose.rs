@@ -61,7 +61,7 @@ impl Case<'_> {
         self.tell(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
-    /// Why the pods cannot be of one group, `None` where they can.
+    /// Why the pods cannot form one group; `None` if they can.
     fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
         let roles = self.tally().counting_roles().count();
         if roles > MOST_ROLES {

@@ -11,10 +11,11 @@ use crate::moments::after_seconds;
 use crate::workload::status::{find, find_true};
 use crate::workload::stops::{release, take_back};
 
-/// Seconds in which a controller makes a pod again, so that its group goes on without another admission.
+/// Seconds for which a group without pods keeps its quota, so that its controller can make the pods again without
+/// another admission.
 const MADE_AGAIN_SECONDS: i64 = 10;
 
-/// Decides about the Workload of such a group; `None` where the lack of pods asks for nothing.
+/// Decides about the Workload of such a group; `None` if the lack of pods asks for nothing.
 pub(crate) fn without_pods(workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if workload.unreadable || workload.rare.as_ref().is_none_or(|rare| rare.owners.is_empty()) {
         // The Workload goes with its last pod.

@@ -14,7 +14,7 @@ use crate::write::Purpose;
 /// Condition of a Workload of which some pods have failed or were evicted, and are not replaced yet.
 pub(super) const WAITING: &str = types::WAITING_FOR_REPLACEMENT_PODS;
 
-/// The write of the condition that pods are to be replaced, `None` where the condition is as it should be.
+/// The write of the condition that pods are to be replaced, `None` if the condition is as it should be.
 pub(super) fn waits_for_pods(
     workload: &WorkloadView,
     (waits, reason, message): (bool, &str, &str),

@@ -53,7 +53,7 @@ impl Claim {
 }
 
 impl Context<'_> {
-    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` where that is left to the queue. `pod_sets` are those
+    /// The tiers that the policy of its queue gives to a workload for one of its labels, `None` if that is left to the queue. `pod_sets` are those
     /// that the engine gets: pods that select a kind of capacity have made their choice.
     pub(crate) fn tiers_by_label(
         &self,
@@ -78,7 +78,7 @@ impl Context<'_> {
         flavors.filter_map(|flavor| self.capacity_tier_of(flavor)).map(deltas::tier).collect()
     }
 
-    /// The class that a label gives: its priority, or why the label is passed over; `None` where there is no such label, or no policy reads it.
+    /// The class that a label gives: its priority, or why the label is passed over; `None` if there is no such label, or no policy reads it.
     /// `known` is the class that the Workload has already, by name and value: that stays when the class is deleted.
     fn class_by_label<'b>(
         &self,
@@ -109,7 +109,7 @@ impl Context<'_> {
         Some(Ok(Priority::of_workload_class(name, number)))
     }
 
-    /// The same of a Workload that is there.
+    /// The priority that a policy gives an existing Workload by a label.
     fn class_of(&self, workload: &WorkloadView) -> Option<Result<Priority, Said>> {
         let rules = self.rules_for(workload)?;
         let known = workload.priority_class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);

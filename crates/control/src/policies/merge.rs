@@ -194,7 +194,7 @@ fn alone(policy: &QueuePolicy) -> Rules {
     joined(&[policy]).0
 }
 
-/// Rules of a ClusterQueue that these policies claim, `None` where there is none.
+/// Rules of a ClusterQueue that these policies claim, `None` if there is none.
 pub(super) fn merged(mut claiming: Vec<&Policy>) -> Option<Claim> {
     let age = |policy: &Policy| {
         let metadata = &policy.object.metadata;

@@ -128,7 +128,7 @@ impl Case<'_> {
         }
     }
 
-    /// Another attempt, or the end of them.
+    /// Decides on another attempt, or rejects the check after the last one.
     fn again(&self, after: &str, words: &str, check: &Check) -> Decision {
         let config = self.ctx.view.provisioning.config(check).ok();
         let strategy = config.and_then(|config| config.retry_strategy.as_ref());
@@ -185,7 +185,8 @@ impl Case<'_> {
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
     }
 
-    /// Reports in the check that an object cannot be made, because somebody else's object has its name. The creation is tried again all the same.
+    /// Reports in the check that an object cannot be made, because an object of another client has its name. The creation is tried again all the
+    /// same.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
         let refusal = self.ctx.flights.refusal(&key(Kind::Workload, &self.workload.key()));

@@ -71,7 +71,7 @@ impl QueueSchedule {
         self.due.insert_unique(hash, (key, Due { first: now, at }), hash_of);
     }
 
-    /// The same of an object by its key.
+    /// Marks an object by its key.
     pub(crate) fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
         self.mark(key.kind, &key.namespace, &key.name, now);
     }

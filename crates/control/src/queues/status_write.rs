@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::decision::Draft;
 use crate::write::{ObjectKey, Purpose, Request, Subresource};
 
-/// A status write. Nobody else writes the figures: they are sent whatever has been written meanwhile. Other controllers may have conditions of their
-/// own, and a merge patch replaces the complete list: it is sent only where it changes, and then for the version that it was derived from.
+/// A status write. Only Berth writes the figures: they are sent whatever other clients have written meanwhile. Other controllers may have conditions
+/// of their own, and a merge patch replaces the complete list: it is sent only where it changes, and then for the version that it was derived from.
 pub(crate) fn draft(key: &ObjectKey, metadata: &ObjectMeta, mut status: Value, conditions: [&[Condition]; 2]) -> Draft {
     let [old, new] = conditions;
     let identity = if old == new {

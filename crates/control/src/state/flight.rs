@@ -253,7 +253,7 @@ impl Flights {
         self.refused_reservations.remove(workload);
     }
 
-    /// The same once its time is over.
+    /// Forgets a refused reservation when its time is over.
     pub(crate) fn forget_old_refusal(&mut self, workload: &ObjectKey, now: Timestamp) {
         if self.refused_reservations.get(workload).is_some_and(|until| *until <= now) {
             self.refused_reservations.remove(workload);

@@ -22,7 +22,7 @@ pub(crate) struct Plans {
     evictions: BTreeMap<String, Eviction>,
     /// Victims whose eviction the API server refused.
     refused: BTreeSet<String>,
-    /// When a plan filled the room for unacknowledged admissions, and left somebody out.
+    /// Time of a plan that reached the limit of unacknowledged admissions and left workloads out.
     filled_at: Option<Timestamp>,
 }
 

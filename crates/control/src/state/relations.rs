@@ -98,7 +98,7 @@ impl WorkQueue {
         }
     }
 
-    /// The same for the members of one LocalQueue.
+    /// Passes the workloads of one LocalQueue to the engine again, and marks their jobs.
     pub(crate) fn follow_policy_in(&mut self, view: &View, local: &Name) {
         for workload in view.workloads.members(local) {
             self.mirror(workload.key());

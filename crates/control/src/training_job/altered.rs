@@ -1,5 +1,5 @@
-//! Jobs of a TrainingJob that are not as it has made them. A Job that somebody changes in a run that was up is made again. A Job that a policy of the
-//! cluster changed on creation would be changed again: the run ends, is tried again after growing pauses, and then no more.
+//! Jobs of a TrainingJob that are not as it has made them. A Job that a client changes after all pods of the run were ready is made again. A Job that
+//! a policy of the cluster changed on creation would be changed again: the run ends, is tried again after growing pauses, and then no more.
 
 use berth_api::conditions::reasons::DEACTIVATED_DUE_TO_PREFIX;
 use berth_api::conditions::{own_reasons, training_types, types};
@@ -22,7 +22,7 @@ use crate::write::{EventType, ObjectKey, Purpose};
 
 /// Age in seconds at which a changed Job is made again at the earliest.
 const REMAKE_SECONDS: i64 = 10;
-/// The same at the latest, of a Job that is suspended again and again.
+/// Age in seconds at which a Job that is suspended again and again is made again at the latest.
 const MOST_REMAKE_SECONDS: i64 = 600;
 /// Why a suspended Job is made again.
 const SUSPENDED: &str = "somebody has suspended it, and it holds quota without pods: suspend the TrainingJob instead";
@@ -44,7 +44,7 @@ struct Alteration<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The next step about Jobs that somebody has changed, or put in the place of the job's own.
+    /// The next step about Jobs that a client has changed, or created under the names of the job's own Jobs.
     pub(super) fn undo_alterations(&self, workload: &WorkloadView) -> Option<Decision> {
         if let Some(decision) = self.take_back_jobs() {
             return Some(decision);
@@ -81,8 +81,8 @@ impl<'a> Case<'a> {
         self.drive_out_where(DISOWNED, |other| other.uid == job.uid)
     }
 
-    /// Time until which a suspended Job is left as it is, while everything else goes on: such a Job uses nobody else's quota. A job whose Jobs are
-    /// suspended again and again is answered later each time.
+    /// Time until which a suspended Job is left as it is, while everything else goes on: such a Job uses no quota of other workloads. A job whose
+    /// Jobs are suspended again and again is answered later each time.
     pub(super) fn rests_until(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let roles = self.roles();
         let jobs = roles.iter().filter_map(|role| self.child(role));
@@ -125,7 +125,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Another try of a job that was given up, with other pods.
+    /// A new attempt for a deactivated job whose pods request something else.
     pub(super) fn tried_anew(&self, workload: &WorkloadView) -> Option<Decision> {
         let (pod_sets, size) = self.other_pod_sets(workload)?;
         let patch = json!({"metadata": {"annotations": size}, "spec": {"active": true, "podSets": pod_sets}});
@@ -133,8 +133,8 @@ impl<'a> Case<'a> {
     }
 
     /// How the Job of a role differs: it is suspended, wants another number of pods than have quota, or pods that ask for more. Pods that ask for
-    /// less are left alone, as those of groups are: they use nobody else's quota, and a policy that changes each Job on creation may have made them
-    /// so.
+    /// less are left alone, as those of groups are: they use no quota of other workloads, and a policy that changes each Job on creation may have
+    /// made them so.
     fn alteration(&self, workload: &WorkloadView, role: String) -> Option<Alteration<'a>> {
         let goes = |job: &JobState| job.deleting && self.ctx.remains.job_is_rid_of_pods(&job.uid);
         let job = self.child(&role).filter(|job| job.finished.is_none() && !goes(job))?;

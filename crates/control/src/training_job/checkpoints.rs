@@ -20,7 +20,7 @@ use crate::write::{Checkpoint, CheckpointPlace, Kind, key};
 
 /// Pause between two listings of a running job's checkpoints, in milliseconds: half of its interval within these bounds.
 const LOOK_MS: (i64, i64) = (2_000, 60_000);
-/// The same during the grace period of the job, in milliseconds.
+/// Pause between two listings during the job's grace period, in milliseconds.
 const LOOK_IN_GRACE_MS: i64 = 1_000;
 /// Pause after a failed listing, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5_000;
@@ -48,7 +48,7 @@ impl<'a> Context<'a> {
         Some(no_such_store(store, self.view.stores.keys()))
     }
 
-    /// The same for the TrainingJob of a workload, which could not start.
+    /// Why the store of a workload's TrainingJob cannot be used, so that the job could not start.
     pub(crate) fn lacks_store(&self, workload: &WorkloadView) -> Option<String> {
         self.missing_store(self.view.training.get(&workload.training_job()?)?)
     }

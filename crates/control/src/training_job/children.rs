@@ -88,7 +88,7 @@ impl Children {
         PodsOf { label: kind.uid_label(), uid, jobs }
     }
 
-    /// Uids of the Jobs that run a TrainingJob, or have run it, `None` where some may have gone before this process began.
+    /// Uids of the Jobs that run a TrainingJob, or have run it, `None` if some may have gone before this process began.
     fn jobs_of(&self, name: &str, uid: &str, workload: &WorkloadView) -> Option<BTreeSet<String>> {
         let seen = self.0.get(uid)?;
         let mut all = BTreeSet::new();

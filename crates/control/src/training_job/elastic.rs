@@ -88,7 +88,7 @@ impl<'a> Context<'a> {
         (same && older.holds_quota()).then_some(older)
     }
 
-    /// The same for the engine.
+    /// The replaced slice as the engine takes it.
     pub(crate) fn replaced(&self, workload: &WorkloadView) -> Option<engine::Replaced> {
         let older = self.replaced_by(workload)?;
         Some(engine::Replaced { uid: older.uid.clone(), pod_sets: self.given_to(older) })

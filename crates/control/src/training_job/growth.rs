@@ -28,7 +28,7 @@ pub(crate) struct Growth {
     next_look: Option<Timestamp>,
     /// Time since when quota is seen idle into which a TrainingJob (by uid) could grow.
     pub(super) idle: BTreeMap<String, Timestamp>,
-    /// Number of workers that a TrainingJob (by uid) is to have: the new slice is still to be made.
+    /// Number of workers that a TrainingJob (by uid) needs: its new slice does not exist yet.
     pub(super) wanted: BTreeMap<String, i32>,
     /// Time before which a TrainingJob (by uid) is not looked at again: its last scale-up failed.
     pub(super) not_before: BTreeMap<String, Timestamp>,

@@ -62,7 +62,7 @@ fn crew(workload: &WorkloadView, states: &BTreeMap<String, RoleState>) -> Option
     Some(Crew { admitted, failed: sum(|state| state.failed), wanted: sum(|state| state.wanted) })
 }
 
-/// The count of the nodes of a TrainingJob from an answer about its pods, `None` where the answer is about no run any more.
+/// The count of the nodes of a TrainingJob from an answer about its pods, `None` if the answer is about no run any more.
 pub(crate) fn counted(ctx: &Context<'_>, name: &Name, nodes: usize, now: Timestamp) -> Option<Counted> {
     let view = ctx.view.training.get(name)?;
     let states = Case { ctx, name, view, now }.states();

@@ -35,8 +35,8 @@ impl Case<'_> {
         if begins { self.surplus_left(workload, scale.workers, most) } else { None }
     }
 
-    /// The pods for which a restart that was noted waits before it makes its Jobs, in words; `None` when it waits for none. They may be on
-    /// a node that is gone, where they stay for ever.
+    /// The pods for which a restart that was noted waits before it makes its Jobs, in words; `None` when it waits for none. Such pods may
+    /// be on a node that is gone: they stay there for ever.
     pub(super) fn waits_for_pods(&self, workload: &WorkloadView) -> Option<String> {
         let scale = noted(workload)?;
         let roles = self.roles();

@@ -29,7 +29,7 @@ pub(crate) fn scaled(workload: &WorkloadView) -> Option<&Scale> {
 
 /// The restart that holds for a workload.
 pub(crate) fn noted(workload: &WorkloadView) -> Option<&Scale> {
-    // The number is out of date once somebody has lowered the count below it.
+    // The number is out of date once a user has lowered the count below it.
     scaled(workload).filter(|scale| scale.workers <= granted(workload))
 }
 
@@ -50,7 +50,8 @@ pub(crate) fn jobs_since(workload: &WorkloadView) -> Option<Timestamp> {
     Some(scaled(workload).map_or(since, |scale| seconds(scale.at).max(since)))
 }
 
-/// Time at which its run began, in full seconds as conditions have it: a condition from before that belongs to an earlier run.
+/// Time at which the workload's run began, in full seconds like the times of conditions: an earlier condition belongs to an
+/// earlier run.
 pub(crate) fn told_from(workload: &WorkloadView) -> Option<Timestamp> {
     let at = begun_at(workload)?;
     Some(if at.subsec_nanosecond() == 0 { at } else { after_seconds(seconds(at), 1) })

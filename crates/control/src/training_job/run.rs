@@ -40,7 +40,7 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Number of workers that stay when those that are not ready are given up, `None` where that is no way out: too few would run.
+    /// Number of workers that stay when those that are not ready are given up, `None` if that is no way out: too few would run.
     pub(crate) fn keeps(&self) -> Option<i32> {
         (self.ready >= self.least && self.ready < self.workers).then_some(self.ready)
     }

@@ -129,7 +129,7 @@ impl Saving {
         }
     }
 
-    /// Takes over the result of a listing; `None` where the TrainingJob is not known any more.
+    /// Takes over the result of a listing; `None` if the TrainingJob is not known any more.
     pub(crate) fn note_listing(
         &mut self,
         view: &View,

@@ -29,7 +29,7 @@ impl Case<'_> {
         self.view.facts.store.as_ref()?;
         let begun = self.ctx.training.growth.resumes_from(workload)?;
         if self.missing_store().is_some() {
-            // The store's return brings the decision back.
+            // When the store answers again, Berth decides about this TrainingJob again.
             return Some(Decision::Done);
         }
         let known = self.ctx.knows_where_to_resume(self.name, self.view, (begun, self.now));

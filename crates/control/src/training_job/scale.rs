@@ -118,7 +118,7 @@ impl Case<'_> {
         self.late(workload, &run).or_else(|| self.grown(workload, &run))
     }
 
-    /// The next step towards giving up workers for a preemptor, `None` where none needs them.
+    /// The next step towards giving up workers for a preemptor, `None` if none needs them.
     fn give_up(
         &self,
         workload: &WorkloadView,
@@ -136,7 +136,8 @@ impl Case<'_> {
         Some(self.saved_first(workload, run, keeps, (SCALING_DOWN, words), states))
     }
 
-    /// The same for a job whose Jobs are not all there: Jobs that are yet to be made need no resize.
+    /// The next step towards giving up workers, for a job whose Jobs are not all created: Jobs that are still to be
+    /// created need no resize.
     pub(super) fn give_up_unmade(
         &self,
         workload: &WorkloadView,
@@ -150,7 +151,7 @@ impl Case<'_> {
     fn catch_up(&self, workload: &WorkloadView, run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> Decision {
         let (have, most) = (granted(workload), run.bounds.1.max(run.bounds.0));
         let words = format!("from {} to {have} workers, for which quota is reserved", run.workers);
-        // Somebody may have set more workers than have quota.
+        // A client may have set more workers than the quota covers.
         let grows = run.workers < have;
         match (run.by_restart(), grows) {
             (false, true) => self.resize(workload, run, have, (own_reasons::SCALED_UP, words)),
@@ -360,7 +361,7 @@ impl Case<'_> {
     }
 }
 
-/// Pods of a run with the number of workers that it is to have.
+/// Pods of a run with its intended number of workers.
 fn pods_with(run: &Run<'_>, states: &BTreeMap<String, RoleState>) -> i32 {
     let others = states.iter().filter(|(role, _)| *role != WORKER).map(|(_, state)| state.wanted);
     others.fold(run.workers, i32::saturating_add)

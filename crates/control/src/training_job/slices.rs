@@ -24,7 +24,7 @@ pub(crate) fn grew(workload: &WorkloadView) -> bool {
     workload.replaces.is_some() && find(&workload.status.conditions, types::EVICTED).is_none()
 }
 
-/// Time of the admission of a workload's run, which a scale-up has not begun anew; `None` where that is its own admission.
+/// Time of the admission of a workload's run, which a scale-up has not begun anew; `None` if that is its own admission.
 pub(crate) fn admitted_before(workload: &WorkloadView) -> Option<Timestamp> {
     let past = workload.rare.as_ref().and_then(|rare| rare.past);
     past.filter(|_| grew(workload)).map(|past| past.admitted)

@@ -53,7 +53,7 @@ impl Case<'_> {
         }
     }
 
-    /// The same for a job whose Jobs are as they were made, or may be suspended for a while.
+    /// The next step of a running job whose Jobs are unchanged, or suspended for a time that is allowed.
     fn going_on(&self, workload: &WorkloadView) -> Decision {
         let states = self.states();
         if self.lacks_jobs(&states) {
@@ -218,7 +218,7 @@ impl Case<'_> {
         (saved, told): (Option<&Saved>, Option<Notice>),
     ) -> Decision {
         let (request, purpose) = match child.kind {
-            // The names of these objects are nobody else's, and the host file differs from start to start.
+            // No other object uses these names, and the host file differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
                 Request::Apply { manager: MANAGER, subresource: Subresource::None, body: child.body },
                 Purpose::PrepareTraining,

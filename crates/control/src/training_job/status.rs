@@ -40,19 +40,21 @@ pub(crate) fn status(ctx: &Context<'_>, object: &ObjectKey, now: Timestamp) -> O
     if view.deleting || !followed { None } else { draft(&case, |_| true) }
 }
 
-/// The same for another phase, and for a request to save and its answer: that is written at once, before the answer stops the job.
+/// A status write if the phase, or a request to save or its answer, has changed: it is made at once, before the answer stops the
+/// job.
 pub(super) fn told_at_once(case: &Case<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| new.phase != old.phase || request_to_save(new) != request_to_save(old))
 }
 
-/// The same, when the status lacks the result of a request to save: nothing remembers it when the quota has gone back.
+/// A status write if the status lacks the result of a request to save: nothing else remembers it after the quota is
+/// free.
 pub(super) fn answer_told(case: &Case<'_>) -> Option<Draft> {
     let old = &case.view.status;
     draft(case, |new| request_to_save(new) != request_to_save(old))
 }
 
-/// The same, when the status does not say that the time of the gang has ended: the job may be admitted to its next tier at once.
+/// A status write if the status does not say that the gang's time has ended: the job may be admitted to its next tier at once.
 pub(super) fn timeout_told(case: &Case<'_>) -> Option<Draft> {
     let late = |status: &TrainingJobStatus| is_true(&status.conditions, SCHEDULING_TIMEOUT);
     draft(case, |new| late(new) && !late(&case.view.status))

@@ -89,7 +89,7 @@ impl Case<'_> {
         self.clear_away(workload, &why)
     }
 
-    /// The same without time to save.
+    /// The next step until nothing of the job runs, without time to save.
     fn clear_away(&self, workload: &WorkloadView, why: &str) -> Option<Decision> {
         self.delete_children(why).or_else(|| self.probe(workload))
     }
@@ -137,7 +137,8 @@ impl Case<'_> {
         self.delete_in_order(Order::JobFirst, why, wanted)
     }
 
-    /// The same where pods go before their Job: it counts them until they have ended, and its name stays taken so long.
+    /// Deletes Jobs after their pods: the Job counts its pods until they have ended, and its name stays taken until
+    /// then.
     pub(super) fn drive_out_where(&self, why: &str, wanted: impl Fn(&JobState) -> bool) -> Option<Decision> {
         self.delete_in_order(Order::PodsFirst, why, wanted)
     }

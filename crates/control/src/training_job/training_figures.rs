@@ -158,7 +158,7 @@ fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64
     alone.chain(in_trees).collect()
 }
 
-/// The same for the queues of one tree.
+/// Distance of each queue of one tree from its fair share.
 fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)> {
     let mut totals = BTreeMap::<&str, f64>::new();
     for (resource, nominal) in peers.iter().flat_map(|(_, peer)| &peer.nominal) {

@@ -68,7 +68,7 @@ impl Trainings {
         self.prepared.remove(uid);
     }
 
-    /// A Workload is about to be seen in that state: objects that were made for another number of workers, as a host file, are not for these.
+    /// Notes a new state of a Workload. If the number of workers changes, prepared objects such as the host file are made again.
     fn note_resized(&mut self, view: &View, new: &WorkloadView) {
         let old = view.workloads.get(&new.key());
         if let Some(owner) = new.owner.as_ref()

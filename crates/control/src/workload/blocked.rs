@@ -86,7 +86,7 @@ fn held_back(workload: &WorkloadView) -> Option<(&'static str, String)> {
     })
 }
 
-/// Why no job requests quota through a Workload although its owner is there, in words for the user; `None` where one does, or the owner is absent.
+/// Why no job requests quota through a Workload although its owner is there, in words for the user; `None` if one does, or the owner is absent.
 pub(crate) fn unasked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let whole = workload.whole()?;
     if whole.kind.is_job() {
@@ -114,7 +114,7 @@ pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decisio
     is_new.then(|| Decision::tell(notice(workload, EventType::Warning, NOT_MANAGED, said.1, REPORTER)))
 }
 
-/// How a pending workload is counted that must not be tried; `None` where it may be tried.
+/// How a pending workload is counted that must not be tried; `None` if it may be tried.
 pub(crate) fn counted(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Blocked> {
     let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
     blocked(ctx, workload).map(|_| counted)

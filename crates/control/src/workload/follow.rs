@@ -19,7 +19,7 @@ use crate::write::{EventType, Notice, Purpose};
 /// Message of the end of a prebuilt Workload that does not match what its job has become.
 pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
-/// Values that a Workload is to have for its job, pod or StatefulSet.
+/// Values that a Workload gets from its job, pod or StatefulSet.
 pub(crate) struct Wishes<'a> {
     /// Pod sets with the annotation of their size, where they are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
@@ -45,7 +45,7 @@ pub(crate) fn follow(workload: &WorkloadView, wishes: Wishes<'_>) -> Option<Deci
     follow_and_tell(workload, wishes, |_| None)
 }
 
-/// The same; `tell` makes the events about another priority class and about fewer gates.
+/// Lets a Workload follow its owner; `tell` makes the events about another priority class and about fewer gates.
 pub(crate) fn follow_and_tell(
     workload: &WorkloadView,
     wishes: Wishes<'_>,

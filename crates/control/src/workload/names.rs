@@ -41,7 +41,7 @@ pub(crate) fn create(
     Decision::write(draft.telling(tell(message)))
 }
 
-/// Another object's Workload has the name that the job's Workload is to have.
+/// Another object's Workload has the name that the job's Workload needs.
 pub(crate) fn has_its_name(
     ctx: &Context<'_>,
     asker: &ObjectKey,

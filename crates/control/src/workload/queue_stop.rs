@@ -12,7 +12,7 @@ use crate::deltas;
 pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
     let local = ctx.view.local_queues.get(&workload.local_queue());
-    // A workload that names no queue has its quota by somebody else's decision.
+    // A workload that names no queue got its quota from another client.
     if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
         return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
     }

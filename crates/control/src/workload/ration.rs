@@ -110,7 +110,7 @@ impl Ration {
         self.ended.remove(job);
     }
 
-    /// The reason under which a verdict is written, `None` where it is not.
+    /// The reason under which a verdict is written, `None` if it is not.
     pub(crate) fn told_as(&self, verdict: &Verdict) -> Option<&'static str> {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }

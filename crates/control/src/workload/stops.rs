@@ -19,7 +19,7 @@ pub(crate) fn release(workload: &WorkloadView, now: Timestamp) -> Decision {
     release_as(workload, reason.is_some_and(returns_at_once), now)
 }
 
-/// The same, where it is known whether the workload is `requeued`.
+/// Frees the quota of an evicted workload; `requeued` says whether it may be tried again at once.
 pub(crate) fn release_as(workload: &WorkloadView, requeued: bool, now: Timestamp) -> Decision {
     Decision::write(status_write(workload, Purpose::ReleaseQuota, now, |edit| edit.release(requeued)))
 }
@@ -78,7 +78,7 @@ pub(crate) fn without_place(ctx: &Context<'_>, workload: &WorkloadView, now: Tim
 pub(crate) enum WayBack {
     /// Not for now: the cause of its eviction goes on.
     Stays,
-    /// From that time on, with the reason and message that its condition gets then.
+    /// The workload is tried again from that time on; its condition gets this reason and message then.
     At(Timestamp, &'static str, String),
 }
 

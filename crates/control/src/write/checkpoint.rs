@@ -39,7 +39,7 @@ impl CheckpointPlace {
 /// A complete checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its name in the folder of the job.
+    /// Name of the checkpoint in the job's folder.
     pub id: String,
     /// Time at which it was complete.
     pub at: Timestamp,
@@ -63,7 +63,7 @@ pub const fn rank(at: Timestamp, step: i64, id: &str) -> Rank<'_> {
 }
 
 impl Checkpoint {
-    /// Its rank among those of its job.
+    /// Rank of the checkpoint among those of its job.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {
         rank(self.at, self.step, &self.id)

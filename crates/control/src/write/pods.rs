@@ -12,7 +12,7 @@ pub struct PodsOf {
     pub label: &'static str,
     /// That uid.
     pub uid: String,
-    /// Uids of the Jobs that control them; `None` where not all of these are known: then any Job may.
+    /// Uids of the Jobs that control them; `None` if not all of these are known: then any Job may.
     pub jobs: Option<BTreeSet<String>>,
 }
 

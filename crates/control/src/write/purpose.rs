@@ -145,7 +145,7 @@ impl Purpose {
         matches!(self, Self::QueueStatus | Self::TrainingStatus)
     }
 
-    /// Whether such a write, applied late, would use quota that may be somebody else's by then.
+    /// Whether such a write, applied late, would use quota that another workload may hold by then.
     pub(crate) const fn uses_quota(self) -> bool {
         matches!(self, Self::ReserveQuota | Self::StartJob | Self::StartTraining)
     }
