@@ -2,7 +2,7 @@
 //! state with owners.
 //!
 //! Each measure is a file with a definition in its doc comment. Two of them may only go down (`baseline.rs`): sentences with a banned
-//! opening and references that lead nowhere; `make tidy` checks them. Start reading in `sources.rs`.
+//! opening and references that lead nowhere; `make tidy` checks them, and the limits of `shape.rs`. Start reading in `sources.rs`.
 
 mod baseline;
 mod circles;
@@ -12,6 +12,7 @@ mod openings;
 mod prose;
 mod references;
 mod scopes;
+mod shape;
 mod sources;
 mod type_names;
 mod vocabulary;
@@ -110,14 +111,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Counts that differ from the baseline.
+/// Counts that differ from the baseline, and shapes that a package or `Control` must not have.
 ///
 /// # Errors
 ///
 /// Fails for a source that cannot be read.
 pub(crate) fn findings(tree: &Tree) -> Result<Vec<Finding>> {
-    let prose = Prose::of(&Sources::read(tree)?);
-    Ok(baseline::check(tree.text(BASELINE).unwrap_or_default(), &prose.held()))
+    let sources = Sources::read(tree)?;
+    let mut found = baseline::check(tree.text(BASELINE).unwrap_or_default(), &Prose::of(&sources).held());
+    found.extend(shape::check(&sources));
+    Ok(found)
 }
 
 fn text(sources: &Sources<'_>, options: &Options) -> Result<String> {
