@@ -19,16 +19,7 @@ use tokio::task::JoinHandle;
 use crate::binaries::module_folder;
 use crate::kinds::{self, Kind, items, key, text};
 
-/// ProvisioningRequest.
-pub const PROVISIONING_REQUEST: Kind = Kind {
-    api_version: "autoscaling.x-k8s.io/v1",
-    kind: "ProvisioningRequest",
-    plural: "provisioningrequests",
-    namespaced: true,
-};
-/// PodTemplate.
-pub const POD_TEMPLATE: Kind =
-    Kind { api_version: "v1", kind: "PodTemplate", plural: "podtemplates", namespaced: true };
+pub use crate::kinds::{POD_TEMPLATE, PROVISIONING_REQUEST};
 
 /// Annotation of a job whose value is the script: the answers to its attempts, separated by commas; the last word holds for all later
 /// attempts. The words are `provisioned`, `failed`, `expired` (provisioned, and its capacity is withdrawn at once) and `accepted` (and then

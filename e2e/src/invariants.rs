@@ -8,6 +8,7 @@
 
 mod asks;
 mod balance;
+mod change;
 mod elastic;
 mod held;
 mod job_sets;
@@ -16,43 +17,25 @@ mod pods;
 mod read;
 mod requests;
 mod spec;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::jobset::JOBSET;
 use crate::kinds::{self, text};
 use crate::quota_tree::{Forest, Usage};
-use asks::Ask;
+pub use change::Change;
 use held::Held;
 use job_sets::JobSet;
 use jobs::Job;
 use pods::Pod;
-use read::workload;
+use workload::Workload;
 
 /// An edit of a quota is in force at the latest this long after it was seen.
 const IN_FORCE: Duration = Duration::from_secs(5);
-
-/// One change of one object.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Revision of the store; orders changes of all kinds.
-    pub revision: u64,
-    /// Kind of the object.
-    pub kind: kinds::Kind,
-    /// The new state, or the last one when it was deleted.
-    pub object: Value,
-    /// True when the object is gone.
-    pub deleted: bool,
-    /// Time at which the observer saw the change.
-    pub at: Instant,
-    /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
-    /// Such a change adds to the state, and nothing is judged by it.
-    pub blind: bool,
-}
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,46 +51,6 @@ pub struct Violation {
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} broken at revision {}: {}", self.invariant, self.revision, self.what)
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Workload {
-    key: String,
-    owner: String,
-    /// The uid of its job, as its label has it.
-    job_uid: String,
-    /// The Workload's owner, or its last owner if the reference was removed.
-    origin: String,
-    /// True if the owner is of a kind that Berth starts and stops.
-    of_known_kind: bool,
-    /// Key of the slice that it takes the place of.
-    replaces: String,
-    /// Pods for which it holds quota.
-    pods: usize,
-    /// Number of those pods that are not over.
-    left: usize,
-    /// Requests of its pod sets.
-    asks: Vec<Ask>,
-    active: bool,
-    queue: String,
-    cluster_queue: String,
-    charge: Usage,
-    reserved: bool,
-    admitted: bool,
-    evicted: bool,
-    /// Time of its eviction, by Berth's clock.
-    evicted_at: Option<Timestamp>,
-    finished: bool,
-    deleting: bool,
-    /// True if the Workload is gated, on hold or waits for replacement pods, so that no queue counts it.
-    held_back: bool,
-}
-
-impl Workload {
-    /// Key of the LocalQueue that it names.
-    fn local_queue(&self) -> String {
-        format!("{}/{}", self.key.split_once('/').map_or("", |(namespace, _)| namespace), self.queue)
     }
 }
 
@@ -244,7 +187,7 @@ impl Judge {
     fn take_workload(&mut self, change: &Change) {
         let uid = text(&change.object, "/metadata/uid").to_owned();
         let before = self.workloads.get(&uid).cloned().unwrap_or_default();
-        let after = if change.deleted { None } else { Some(workload(&change.object, &before)) };
+        let after = if change.deleted { None } else { Some(read::workload(&change.object, &before)) };
         if let Some(after) = &after {
             self.check_growth(&before, after, change.at);
             if after.admitted && !after.reserved && !after.finished {

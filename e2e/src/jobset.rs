@@ -14,9 +14,7 @@ use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 use crate::webhooks::{MUTATING, VALIDATING};
 
-/// JobSet.
-pub const JOBSET: Kind =
-    Kind { api_version: "jobset.x-k8s.io/v1alpha2", kind: "JobSet", plural: "jobsets", namespaced: true };
+pub use crate::kinds::JOBSET;
 
 /// The account of its controller.
 const ACCOUNT: &str = "system:serviceaccount:jobset-system:jobset-controller-manager";

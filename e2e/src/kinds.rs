@@ -75,6 +75,20 @@ pub const VALIDATING_ADMISSION_POLICY_BINDING: Kind =
     kind(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false);
 /// Namespace.
 pub const NAMESPACE: Kind = kind("v1", "Namespace", "namespaces", false);
+/// MutatingWebhookConfiguration.
+pub const MUTATING: Kind = kind(ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", false);
+/// ValidatingWebhookConfiguration.
+pub const VALIDATING: Kind =
+    kind(ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", false);
+/// Secret.
+pub const SECRET: Kind = kind("v1", "Secret", "secrets", true);
+/// JobSet.
+pub const JOBSET: Kind = kind("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", true);
+/// ProvisioningRequest.
+pub const PROVISIONING_REQUEST: Kind =
+    kind("autoscaling.x-k8s.io/v1", "ProvisioningRequest", "provisioningrequests", true);
+/// PodTemplate.
+pub const POD_TEMPLATE: Kind = kind("v1", "PodTemplate", "podtemplates", true);
 /// CustomResourceDefinition.
 pub const CRD: Kind = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false);
 
@@ -98,12 +112,12 @@ const KINDS: &[Kind] = &[
     kind(KUEUE, "ProvisioningRequestConfig", "provisioningrequestconfigs", false),
     kind(KUEUE, "MultiKueueConfig", "multikueueconfigs", false),
     kind(KUEUE, "MultiKueueCluster", "multikueueclusters", false),
-    crate::jobset::JOBSET,
-    crate::autoscaler::PROVISIONING_REQUEST,
-    crate::autoscaler::POD_TEMPLATE,
-    crate::webhooks::MUTATING,
-    crate::webhooks::VALIDATING,
-    crate::webhooks::SECRET,
+    JOBSET,
+    PROVISIONING_REQUEST,
+    POD_TEMPLATE,
+    MUTATING,
+    VALIDATING,
+    SECRET,
     kind("v1", "ServiceAccount", "serviceaccounts", true),
     kind("v1", "LimitRange", "limitranges", true),
     kind("v1", "ResourceQuota", "resourcequotas", true),

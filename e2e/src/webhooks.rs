@@ -15,22 +15,14 @@ use crate::manifest;
 use crate::process::free_ports;
 use crate::wait::Seen;
 
-/// MutatingWebhookConfiguration.
-pub const MUTATING: Kind = configuration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
-/// ValidatingWebhookConfiguration.
-pub const VALIDATING: Kind = configuration("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
-/// Secret with the certificates.
-pub const SECRET: Kind = Kind { api_version: "v1", kind: "Secret", plural: "secrets", namespaced: true };
-/// Name of that Secret.
+pub use crate::kinds::{MUTATING, SECRET, VALIDATING};
+
+/// Name of the Secret with the certificates.
 pub const SECRET_NAME: &str = "berth-webhook-server-cert";
 /// The account of a Kueue beside Berth; the chart's values name it as one that starts and stops jobs.
 pub const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// Names of the two configurations.
 pub const NAMES: [&str; 2] = ["berth-mutating-webhook-configuration", "berth-validating-webhook-configuration"];
-
-const fn configuration(kind: &'static str, plural: &'static str) -> Kind {
-    Kind { api_version: "admissionregistration.k8s.io/v1", kind, plural, namespaced: false }
-}
 
 /// A free port for the webhooks of one manager.
 ///

@@ -5,23 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::Judge;
+use super::read::told;
 use super::requests::Requests;
-use super::{Judge, Workload};
-use crate::kinds::{items, text};
-use crate::quota_tree::{Cell, Usage, thousandths};
-
-/// One figure of the resources in a list of a status, if it is not zero.
-pub(super) fn told(queue: &Value, list: &str, figure: &str) -> Usage {
-    let mut told = Usage::new();
-    for flavor in items(queue, &format!("/status/{list}")) {
-        for resource in items(flavor, "/resources") {
-            let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
-            *told.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
-        }
-    }
-    told.retain(|_, amount| *amount != 0);
-    told
-}
+use super::workload::Workload;
+use crate::kinds::text;
+use crate::quota_tree::{Cell, Usage};
 
 /// Whether a status has the usage that is held, with a part of the usage beyond it.
 fn is_charged_beyond(told: &Usage, held: &Usage, beyond: &Requests) -> bool {

@@ -1,6 +1,7 @@
 //! Promises of elastic jobs: a slice that replaces another is charged with the difference, and no more pods live than quota is held for.
 
-use super::{Judge, Workload};
+use super::Judge;
+use super::workload::Workload;
 
 impl Judge {
     /// The replacement slice that holds quota in place of another.

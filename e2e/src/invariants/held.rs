@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::balance::told;
+use super::Judge;
 use super::pods::Pod;
-use super::read::annotation;
+use super::read::{annotation, told};
 use super::requests::{self, Requests, add};
-use super::{Judge, Workload};
+use super::workload::Workload;
 use crate::kinds::{items, text};
 
 /// Bound of an excess.

@@ -16,10 +16,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::change::Change;
 use super::pods::Pod;
 use super::read::{QUEUE, annotation, label, user_owns_suspend};
 use super::spec::Spec;
-use super::{Change, Judge, asks};
+use super::{Judge, asks};
 use crate::kinds::{self, condition, text};
 
 /// Label of a pod with the uid of its JobSet.

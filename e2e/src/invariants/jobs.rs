@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::Judge;
 use super::asks::{self, Ask};
+use super::change::Change;
 use super::read::{QUEUE, controller, label, user_owns_suspend};
 use super::spec::Spec;
-use super::{Change, Judge, Workload};
+use super::workload::Workload;
 use crate::kinds::{self, condition, items, text};
 
 /// A managed job that runs without a reservation is suspended within this time.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Judge;
+use super::change::Change;
 use super::held::Claim;
 use super::job_sets::UID_LABEL;
 use super::read::{controller, label, unit};
-use super::{Change, Judge, Workload};
+use super::workload::Workload;
 use crate::kinds::{self, items, text};
 
 /// The job controller, which is not ours, may create pods from a stale cache for this long after a suspension, on a busy machine.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Workload, asks};
+use super::asks;
+use super::workload::Workload;
 use crate::kinds::{self, condition, condition_object, items, text};
-use crate::quota_tree::{Usage, charge};
+use crate::quota_tree::{Usage, charge, thousandths};
 
 /// Label with the LocalQueue of a job: a job that carries it is managed.
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -125,4 +126,17 @@ pub(super) fn is_user(manager: &str) -> bool {
 pub(super) fn user_owns_suspend(job: &Value) -> bool {
     let entries = items(job, "/metadata/managedFields");
     entries.iter().any(|e| is_user(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
+}
+
+/// One figure of the resources in a list of a status, if it is not zero.
+pub(super) fn told(queue: &Value, list: &str, figure: &str) -> Usage {
+    let mut told = Usage::new();
+    for flavor in items(queue, &format!("/status/{list}")) {
+        for resource in items(flavor, "/resources") {
+            let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
+            *told.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
+        }
+    }
+    told.retain(|_, amount| *amount != 0);
+    told
 }

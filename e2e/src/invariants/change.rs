@@ -1,0 +1,25 @@
+//! Changes that the observer sees, in the order of their revisions.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::kinds;
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Revision of the store; orders changes of all kinds.
+    pub revision: u64,
+    /// Kind of the object.
+    pub kind: kinds::Kind,
+    /// The new state, or the last one when it was deleted.
+    pub object: Value,
+    /// True when the object is gone.
+    pub deleted: bool,
+    /// Time at which the observer saw the change.
+    pub at: Instant,
+    /// True when some states of this time are missing: a watch had to list again, and shows only the objects that were left at the end.
+    /// Such a change adds to the state, and nothing is judged by it.
+    pub blind: bool,
+}

@@ -1,0 +1,47 @@
+//! A Workload as the promises see it.
+
+use jiff::Timestamp;
+
+use super::asks::Ask;
+use crate::quota_tree::Usage;
+
+/// The fields of one state of a Workload that the promises read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Workload {
+    pub(super) key: String,
+    pub(super) owner: String,
+    /// The uid of its job, as its label has it.
+    pub(super) job_uid: String,
+    /// The Workload's owner, or its last owner if the reference was removed.
+    pub(super) origin: String,
+    /// True if the owner is of a kind that Berth starts and stops.
+    pub(super) of_known_kind: bool,
+    /// Key of the slice that it takes the place of.
+    pub(super) replaces: String,
+    /// Pods for which it holds quota.
+    pub(super) pods: usize,
+    /// Number of those pods that are not over.
+    pub(super) left: usize,
+    /// Requests of its pod sets.
+    pub(super) asks: Vec<Ask>,
+    pub(super) active: bool,
+    pub(super) queue: String,
+    pub(super) cluster_queue: String,
+    pub(super) charge: Usage,
+    pub(super) reserved: bool,
+    pub(super) admitted: bool,
+    pub(super) evicted: bool,
+    /// Time of its eviction, by Berth's clock.
+    pub(super) evicted_at: Option<Timestamp>,
+    pub(super) finished: bool,
+    pub(super) deleting: bool,
+    /// True if the Workload is gated, on hold or waits for replacement pods, so that no queue counts it.
+    pub(super) held_back: bool,
+}
+
+impl Workload {
+    /// Key of the LocalQueue that it names.
+    pub(super) fn local_queue(&self) -> String {
+        format!("{}/{}", self.key.split_once('/').map_or("", |(namespace, _)| namespace), self.queue)
+    }
+}
