@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::binaries::module_folder;
-use crate::kinds::{self, Kind, items, key, text};
+use crate::kinds::{self, items, key, text};
 
 pub use crate::kinds::{POD_TEMPLATE, PROVISIONING_REQUEST};
 

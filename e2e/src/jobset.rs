@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::binaries;
 use crate::control_plane::ControlPlane;
-use crate::kinds::{self, Kind};
+use crate::kinds;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 use crate::webhooks::{MUTATING, VALIDATING};
