@@ -15,8 +15,10 @@ use crate::state::flight::Flights;
 use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, key};
 
-/// Uid and version of an object.
-fn identity(metadata: &ObjectMeta) -> (String, u64) {
+/// Uid and resource version of an object.
+type ObjectVersion = (String, u64);
+
+fn identity(metadata: &ObjectMeta) -> ObjectVersion {
     (metadata.uid.clone().unwrap_or_default(), version_of(metadata))
 }
 
@@ -48,19 +50,14 @@ pub(crate) fn put_request(
     object: Option<Box<ProvisioningRequest>>,
 ) {
     let object_key = key(Kind::ProvisioningRequest, &name);
-    let Some(object) = object else {
-        work.touch_related(view, &object_key);
-        flights.vanished(&object_key);
-        view.provisioning.drop(&name);
-        return;
-    };
     let old = view.provisioning.requests.get(&name).map(|old| identity(&old.metadata));
-    let new = identity(&object.metadata);
-    if is_news(flights, &object_key, old, &new) {
-        view.provisioning.put(name, object);
-        flights.seen(&object_key, new.1);
-        work.touch_related(view, &object_key);
-    }
+    let new = object.as_ref().map(|object| identity(&object.metadata));
+    put_made(view, flights, work, &object_key, (old, new), |view| match object {
+        Some(object) => view.provisioning.put(name, object),
+        None => {
+            view.provisioning.drop(&name);
+        }
+    });
 }
 
 pub(crate) fn put_template(
@@ -71,23 +68,40 @@ pub(crate) fn put_template(
     object: Option<Box<PodTemplate>>,
 ) {
     let object_key = key(Kind::PodTemplate, &name);
-    let Some(object) = object else {
-        work.touch_related(view, &object_key);
-        flights.vanished(&object_key);
-        view.provisioning.templates.remove(&name);
+    let old = view.provisioning.templates.get(&name).map(|old| identity(&old.metadata));
+    let new = object.as_ref().map(|object| identity(&object.metadata));
+    put_made(view, flights, work, &object_key, (old, new), |view| {
+        match object {
+            Some(object) => view.provisioning.templates.insert(name, TemplateView { metadata: object.metadata }),
+            None => view.provisioning.templates.remove(&name),
+        };
+    });
+}
+
+/// Takes a state of an object that a check has made, or its absence: `store` writes that into the view.
+fn put_made(
+    view: &mut View,
+    flights: &mut Flights,
+    work: &mut WorkQueue,
+    object: &ObjectKey,
+    (old, new): (Option<ObjectVersion>, Option<ObjectVersion>),
+    store: impl FnOnce(&mut View),
+) {
+    let Some(new) = new else {
+        work.touch_related(view, object);
+        flights.vanished(object);
+        store(view);
         return;
     };
-    let old = view.provisioning.templates.get(&name).map(|old| identity(&old.metadata));
-    let new = identity(&object.metadata);
-    if is_news(flights, &object_key, old, &new) {
-        view.provisioning.templates.insert(name, TemplateView { metadata: object.metadata });
-        flights.seen(&object_key, new.1);
-        work.touch_related(view, &object_key);
+    if is_news(flights, object, old, &new) {
+        store(view);
+        flights.seen(object, new.1);
+        work.touch_related(view, object);
     }
 }
 
 /// Whether a state of an object is not older than the one that is known. Another object of that name ends the wait for the first one.
-fn is_news(flights: &mut Flights, object: &ObjectKey, old: Option<(String, u64)>, new: &(String, u64)) -> bool {
+fn is_news(flights: &mut Flights, object: &ObjectKey, old: Option<ObjectVersion>, new: &ObjectVersion) -> bool {
     let Some((uid, version)) = old else { return true };
     if uid != new.0 {
         flights.vanished(object);

@@ -60,12 +60,11 @@ fn changed(object: &Value, change: &Value) -> Result<Value> {
     let mut object = object.clone();
     let mut rest = change.clone();
     for (place, value) in change.as_object().context("a change is an object")? {
-        let Some((above, _)) = place.rsplit_once('/') else { continue };
+        let Some((above, name)) = place.rsplit_once('/').filter(|_| place.starts_with('/')) else { continue };
         let is_there = object.pointer(place).is_some();
         let parent = object.pointer_mut(above).with_context(|| format!("nothing is at {above}"))?;
         if let Some(fields) = parent.as_object_mut().filter(|_| !is_there) {
-            let name = place.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
-            fields.insert(name, value.clone());
+            fields.insert(name.replace("~1", "/").replace("~0", "~"), value.clone());
         } else {
             *object.pointer_mut(place).with_context(|| format!("nothing is at {place}"))? = value.clone();
         }

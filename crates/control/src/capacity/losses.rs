@@ -107,9 +107,9 @@ impl Reclaims {
 /// News about a node that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeNews {
-    /// It is being taken away.
+    /// The node is being taken away.
     Leaves,
-    /// It is gone, or is not being taken away any more.
+    /// The node is gone, or is not being taken away any more.
     Stays,
 }
 

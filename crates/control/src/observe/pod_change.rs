@@ -10,7 +10,7 @@ use crate::state::work_queue::WorkQueue;
 /// Owners of the state that changes when a pod is seen, or is gone.
 pub(crate) struct PodChange<'a> {
     pub(crate) settings: &'a Settings,
-    /// This process leads: it charges pods that run beyond quota.
+    /// True if this process leads; only the leader charges pods that run beyond quota.
     pub(crate) leads: bool,
     pub(crate) view: &'a mut View,
     pub(crate) overruns: &'a mut Overruns,

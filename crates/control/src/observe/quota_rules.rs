@@ -21,7 +21,7 @@ use crate::write::{Kind, key};
 /// Owners of the state that changes when a rule of quota is seen: a queue, a Cohort, a flavor, a check, a policy, a namespace, a class or a limit.
 pub(crate) struct QuotaRules<'a> {
     pub(crate) settings: &'a Settings,
-    /// This process keeps the figures that only statuses say; all others follow what the leader wrote.
+    /// True if this process leads; the leader keeps figures that only statuses have, and other replicas follow what the leader wrote.
     pub(crate) leads: bool,
     pub(crate) view: &'a mut View,
     pub(crate) quota: &'a mut Quota,

@@ -270,7 +270,7 @@ pub(crate) struct GrowthCandidate {
     pub(crate) given: Vec<engine::PodSetAssignment>,
     /// Time since when the quota is idle that it would take.
     pub(crate) idle: Timestamp,
-    /// It may grow into that quota, as far as its work is concerned.
+    /// True if the job's own state lets it grow into that quota.
     pub(crate) may: bool,
 }
 

@@ -64,7 +64,7 @@ const RULES: [Rule; 15] = [
         ours: &["api", "configuration", "control", "engine", "jobs", "quantity"],
         others: Others::AllBut(CLIENTS),
     },
-    // It joins the two, and holds nothing that either could hold.
+    // The binary joins `cli` and `manager`, and holds nothing that either could hold.
     Rule { name: "berth", ours: &["cli", "manager"], others: Others::Only(&["clap", "mimalloc", "rustix"]) },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
