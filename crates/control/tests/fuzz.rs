@@ -14,6 +14,8 @@ use berth_engine::{AdmissionFairSharing, Gates};
 use berth_jobs::Transformation;
 use serde_json::{Value, json};
 
+use crate::noted::note;
+
 /// Writes in one round beyond which it counts as endless; a round of 40 objects makes a few hundred.
 const ENDLESS: usize = 5_000;
 
@@ -468,5 +470,6 @@ fn control_survives_mutated_objects_without_panic_or_endless_writes() {
         seed += 1;
     }
     assert!(decoded * 2 > shown, "{decoded} of {shown} decode: most of the rest is never reached");
+    note("control", shown as u64);
     println!("{shown} objects in {} rounds, {decoded} of them decoded", seed - first);
 }

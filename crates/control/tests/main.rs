@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod fuzz;
+#[path = "../../testrun/noted.rs"]
+mod noted;
 mod recompute;
 mod stories;

@@ -7,6 +7,8 @@ mod extras;
 mod fixture;
 mod laws;
 mod letter;
+#[path = "../../testrun/noted.rs"]
+mod noted;
 #[path = "oracle/mod.rs"]
 mod slow;
 mod small;

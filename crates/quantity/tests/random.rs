@@ -12,7 +12,9 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn seeds() -> std::ops::Range<u64> {
     let shard = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
-    part(number("BERTH_SEED", 1), number("BERTH_CASES", 100_000), &shard)
+    let seeds = part(number("BERTH_SEED", 1), number("BERTH_CASES", 100_000), &shard);
+    crate::noted::note("quantity", seeds.end - seeds.start);
+    seeds
 }
 
 /// The seeds of a part such as `2/8`, of `all` seeds from the first on.

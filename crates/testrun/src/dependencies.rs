@@ -74,11 +74,17 @@ fn content() -> Result<String> {
         let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         let _ = writeln!(content, "== {}\n{text}", file.display());
     }
-    let mut flags: Vec<(String, String)> =
-        env::vars().filter(|(name, _)| name.starts_with("CARGO_PROFILE_") || name.contains("RUSTFLAGS")).collect();
+    let mut flags: Vec<(String, String)> = env::vars().filter(|(name, _)| is_input(name)).collect();
     flags.sort();
     let _ = writeln!(content, "{flags:?}");
     Ok(content)
+}
+
+/// Whether a variable of the environment changes what is compiled.
+fn is_input(variable: &str) -> bool {
+    variable.starts_with("CARGO_PROFILE_")
+        || ["RUSTFLAGS", "CFLAGS"].iter().any(|flags| variable.contains(flags))
+        || ["CC", "AR"].contains(&variable)
 }
 
 fn entry(content: &str) -> Result<PathBuf> {
@@ -128,6 +134,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Copies the dependencies of the cache into a target folder without compiled files. `Ok(false)` where nothing was done.
 ///
+/// The folder has all of them or none: the copy is moved to its place when it is complete, the fingerprints last.
+///
 /// # Errors
 /// When files cannot be copied.
 pub(crate) fn restore() -> Result<bool> {
@@ -143,20 +151,35 @@ pub(crate) fn restore() -> Result<bool> {
         let _ = fs::remove_dir_all(&entry);
         return Ok(false);
     }
-    for (path, _) in files(&entry)?.iter().filter(|(path, _)| path.as_os_str() != STAMP) {
-        copy(&entry.join(path), &debug.join(path))?;
+    let staging = target().join(format!("restoring-{}", std::process::id()));
+    if let Err(error) = copy_entry(&entry, &staging) {
+        // Another clone may remove the entry meanwhile.
+        println!("== compiled dependencies cannot be copied from the cache: {error:#}");
+        let _ = fs::remove_dir_all(&staging);
+        return Ok(false);
     }
+    put(&staging, &debug)?;
     touch(&entry);
     Ok(true)
 }
 
-/// True if the cache has no dependencies of any build.
-///
-/// # Errors
-/// When there is no folder for the cache.
-pub(crate) fn are_absent() -> Result<bool> {
-    let mut entries = fs::read_dir(folders::cache()?.join("dependencies")).into_iter().flatten();
-    Ok(entries.next().is_none())
+/// Copies the files of an entry.
+fn copy_entry(entry: &Path, to: &Path) -> Result<()> {
+    for (path, _) in files(entry)?.iter().filter(|(path, _)| path.as_os_str() != STAMP) {
+        copy(&entry.join(path), &to.join(path))?;
+    }
+    Ok(())
+}
+
+/// Moves copied folders to their place. A folder with fingerprints counts as filled, so that these come last.
+fn put(staging: &Path, debug: &Path) -> Result<()> {
+    fs::create_dir_all(debug).with_context(|| format!("creating {}", debug.display()))?;
+    for folder in FOLDERS.iter().rev() {
+        let to = debug.join(folder);
+        let _ = fs::remove_dir_all(&to);
+        fs::rename(staging.join(folder), &to).with_context(|| format!("moving {folder} to {}", debug.display()))?;
+    }
+    fs::remove_dir_all(staging).with_context(|| format!("removing {}", staging.display()))
 }
 
 /// Keeps the dependencies of a complete build, unless the cache has them. `Ok(false)` where nothing was done.
@@ -305,5 +328,41 @@ mod tests {
         assert_ne!(stamp(&folder, "")?, before, "half a file is noticed");
         fs::remove_dir_all(&folder)?;
         Ok(())
+    }
+
+    #[test]
+    fn restored_dependencies_replace_half_a_copy_and_bring_fingerprints_last() -> Result<()> {
+        let folder = env::temp_dir().join(format!("berth-restore-{}", std::process::id()));
+        let (staging, debug) = (folder.join("staging"), folder.join("debug"));
+        for name in [".fingerprint/serde-1/lib", "build/ring-1/output", "deps/libserde-1.rlib"] {
+            copy(&fresh(&folder)?, &staging.join(name))?;
+        }
+        copy(&fresh(&folder)?, &debug.join("deps/half-1.rlib"))?;
+        fs::remove_dir_all(staging.join("build"))?;
+        assert!(put(&staging, &debug).is_err(), "a folder is missing");
+        assert!(!debug.join(".fingerprint").exists(), "a folder that is not whole counts as empty");
+        copy(&fresh(&folder)?, &staging.join("build/ring-1/output"))?;
+        copy(&fresh(&folder)?, &staging.join("deps/libserde-1.rlib"))?;
+        put(&staging, &debug)?;
+        assert!(debug.join(".fingerprint/serde-1/lib").is_file() && debug.join("deps/libserde-1.rlib").is_file());
+        assert!(!debug.join("deps/half-1.rlib").exists() && !staging.exists());
+        fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    /// A file to copy.
+    fn fresh(folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join("source");
+        fs::write(&path, "text")?;
+        Ok(path)
+    }
+
+    #[test]
+    fn flags_of_compilers_are_inputs_of_dependencies() {
+        for name in ["CARGO_PROFILE_DEV_DEBUG", "RUSTFLAGS", "CARGO_TARGET_X_RUSTFLAGS", "CFLAGS_x86_64", "CC"] {
+            assert!(is_input(name), "{name}");
+        }
+        assert!(!is_input("CCACHE_DIR") && !is_input("PATH"));
     }
 }

@@ -1,4 +1,4 @@
-//! `make inventory`: numbers of tests, scenarios and cases, and of the seeds of each law.
+//! `make inventory`: numbers of tests, scenarios and cases, and of the seeds of each law, in `make test` and at night.
 //!
 //! Tests are counted as their programs list them. Scenarios, decision cases and the seeds of laws come from the output of the last `make
 //! test` in this clone, so that nothing is counted that was not run.
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use berth_testrun::folders;
 
 use crate::cargo::cargo;
-use crate::plan::{SEEDS_FILE, logs};
+use crate::plan::{SEEDS_FILE, logs, night};
 use crate::suites::Suite;
 
 /// The listing.
@@ -51,6 +51,13 @@ pub(crate) fn listing(suites: &[Suite]) -> Result<String> {
     let _ = writeln!(text, "seeds a law, in the last `make test` of this clone");
     for (law, seeds) in seeds()? {
         let _ = writeln!(text, "  {seeds:>8} {law}");
+    }
+    let _ = writeln!(text, "the same at night, by part of `make night`: test programs, filter, variables");
+    for part in night::parts().iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1)) {
+        for wide in &part.runs {
+            let set: Vec<String> = wide.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let _ = writeln!(text, "  {:<10} {} {} {}", part.name, wide.suites.trim(), wide.filter, set.join(" "));
+        }
     }
     Ok(text)
 }

@@ -7,6 +7,7 @@ pub(crate) mod night;
 pub(crate) mod test;
 
 use std::env;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -85,9 +86,14 @@ impl Run {
     /// # Errors
     /// When a step cannot be started.
     pub(crate) fn programs(&self, modules: &[GoModule]) -> Result<bool> {
+        self.runner.expect(2 * modules.iter().filter(|module| !module.is_built()).count());
+        self.missing_programs(modules)
+    }
+
+    /// Like [`Run::programs`], where the steps are expected already.
+    fn missing_programs(&self, modules: &[GoModule]) -> Result<bool> {
         let missing: Vec<&GoModule> = modules.iter().filter(|module| !module.is_built()).collect();
         let mut passed = true;
-        self.runner.expect(2 * missing.len());
         for module in &missing {
             let step =
                 shown(&format!("download {}", module.name), Class::Downloading, itself(&["fetch", module.name])?);
@@ -108,10 +114,13 @@ impl Run {
     /// Builds every program and test of the workspace, and returns the suites; `None` when it does not compile.
     pub(crate) fn everything(&self) -> Result<Option<Vec<Suite>>> {
         let messages = logs().join("everything.json");
+        let command = cargo::build(&["--lib", "--bins", "--tests", "--message-format=json-render-diagnostics"]);
+        // Tests of another clone may measure times.
+        let command = if is_machine_taken()? { in_the_background(&command) } else { command };
         let step = Step {
             name: "compile everything".to_owned(),
             class: Class::Compiling,
-            command: cargo::build(&["--lib", "--bins", "--tests", "--message-format=json-render-diagnostics"]),
+            command,
             output: Output::Read(messages.clone()),
             tests: None,
         };
@@ -121,11 +130,10 @@ impl Run {
         suites::of(&cargo::test_programs(&messages)?).map(Some)
     }
 
-    /// Copies the compiled dependencies into the cache, when this build was the first, or the first of this user: `make demo` builds before
+    /// Copies the compiled dependencies into the cache, when this build was the first of these dependencies: `make demo` builds before
     /// `make test` does.
     fn keep(&self) -> Result<()> {
-        let is_first = self.start == Start::Nothing || self.start == Start::Warm && dependencies::are_absent()?;
-        if is_first && dependencies::keep()? {
+        if self.start != Start::Cached && dependencies::keep()? {
             println!("== compiled dependencies are kept for the next clone");
         }
         Ok(())
@@ -146,6 +154,17 @@ impl Run {
         let seconds = |step: &Step| self.budgets.of(&step.name, self.start).unwrap_or(f64::INFINITY);
         steps.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     }
+}
+
+/// File whose lock the clone holds that runs end-to-end tests.
+fn machine_lock() -> Result<File> {
+    let path = folders::cache()?.join("end-to-end.lock");
+    File::create(&path).with_context(|| format!("creating {}", path.display()))
+}
+
+/// Whether another clone runs its end-to-end tests.
+fn is_machine_taken() -> Result<bool> {
+    Ok(machine_lock()?.try_lock().is_err())
 }
 
 /// Runs the command of `testrun fetch` or `testrun build`.

@@ -1,13 +1,14 @@
 //! Programs of other projects that tests run: the control plane, and controllers, servers and tools beside it. Each is built once with Go
-//! from a `go.mod` of this repository and kept in the cache folder by its sources.
+//! from a `go.mod` of this repository and kept in the cache folder by its sources. The version of Go is no input: another one builds the same
+//! program.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -127,7 +128,7 @@ impl GoModule {
     /// Whether the cache has the programs, complete, and built from today's inputs. Costs milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
-        self.folder().is_ok_and(|folder| self.is_whole(&folder))
+        self.folder().is_ok_and(|folder| self.is_whole(&folder) && used(&folder))
     }
 
     fn is_whole(&self, folder: &Path) -> bool {
@@ -160,6 +161,7 @@ impl GoModule {
     pub fn ensure(&self) -> Result<PathBuf> {
         let folder = self.folder()?;
         if self.is_whole(&folder) {
+            used(&folder);
             return Ok(folder);
         }
         let go = folder.parent().context("the cache folder has no parent")?;
@@ -223,6 +225,15 @@ impl GoModule {
         eprintln!("{name}: built in {} s", begun.elapsed().as_secs());
         Ok(())
     }
+}
+
+/// Notes that programs are used now, so that the bound of the cache removes others first. Always true.
+fn used(folder: &Path) -> bool {
+    if let Ok(file) = File::options().write(true).open(folder.join(STAMP)) {
+        // A cache that cannot be written still has its programs.
+        let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
+    }
+    true
 }
 
 /// The folder of a module that the `go.mod` in a folder of `e2e` requires; it is fetched when it is not there.

@@ -136,9 +136,10 @@ impl Runner {
         now() - self.began
     }
 
-    /// Adds that number of steps to those that are expected.
+    /// Adds that number of steps to those that have begun and those that are expected.
     pub(crate) fn expect(&self, more: usize) {
-        locked(&self.progress).1 += more;
+        let mut progress = locked(&self.progress);
+        progress.1 = progress.0.max(progress.1) + more;
     }
 
     /// `3 of 7: ` for the step that begins now; empty where the number of steps is not known.

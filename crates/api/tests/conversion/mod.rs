@@ -26,6 +26,7 @@ fn cases() -> u64 {
 
 /// Calls `law` with cases of all kinds in turn, and names the seed of one that fails.
 fn for_all(cases: u64, law: impl Fn(&Kind, &mut Dice) + std::panic::RefUnwindSafe) {
+    crate::noted::note("api", cases);
     let kinds = kinds();
     for seed in 1..=cases {
         let kind = &kinds[(seed % kinds.len() as u64) as usize];

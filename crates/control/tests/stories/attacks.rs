@@ -15,6 +15,7 @@ use berth_api::labels;
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
 
+use crate::noted::note;
 use crate::stories::cluster::{Cluster, flavor, is, job, local_queue, settings};
 use crate::stories::random::{Dice, seeds};
 
@@ -284,5 +285,6 @@ fn tenant_edits_neither_exceed_quota_nor_keep_borrowed_quota() {
         one_world(seed);
         seed += 1;
     }
+    note("control", seed - planned.start);
     println!("{} worlds with a tenant's writes", seed - planned.start);
 }

@@ -3,6 +3,7 @@
 use berth_control::write::Kind;
 use serde_json::{Value, json};
 
+use crate::noted::note;
 use crate::stories::checkpoints::save;
 use crate::stories::cluster::Cluster;
 use crate::stories::elastic::{elastic, other, with_priorities};
@@ -11,7 +12,9 @@ use crate::stories::elastic::{elastic, other, with_priorities};
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let wanted = std::env::var("BERTH_STORIES").ok().and_then(|text| text.parse().ok());
     let shard = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
-    part(wanted.unwrap_or(usual), &shard)
+    let seeds = part(wanted.unwrap_or(usual), &shard);
+    note("control", seeds.end - seeds.start);
+    seeds
 }
 
 fn part(all: u64, shard: &str) -> std::ops::Range<u64> {

@@ -6,7 +6,6 @@ pub(crate) mod ledger;
 pub(crate) mod wide;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 
 use berth_engine::*;
 
@@ -27,17 +26,8 @@ pub(crate) fn seeds() -> std::ops::Range<u64> {
     let (first, all) = (number("BERTH_SEED").unwrap_or(1), number("BERTH_CASES").unwrap_or(100_000));
     let (part, of) = shard();
     let seeds = first + all * (part - 1) / of..first + all * part / of;
-    note(seeds.end - seeds.start);
+    crate::noted::note("engine", seeds.end - seeds.start);
     seeds
-}
-
-/// Notes the number of seeds of the law of this thread, for `make inventory`.
-fn note(seeds: u64) {
-    let Some(path) = std::env::var_os("BERTH_SEEDS_FILE") else { return };
-    let file = std::fs::File::options().create(true).append(true).open(path);
-    if let (Ok(mut file), Some(law)) = (file, std::thread::current().name()) {
-        let _ = file.write_all(format!("engine::{law} {seeds}\n").as_bytes());
-    }
 }
 
 /// Cases per law here: the part of `BERTH_SHARD` of `BERTH_CASES` (default 100,000).

@@ -37,10 +37,10 @@ pub(crate) fn decide(run: &Run) -> Result<bool> {
 /// # Errors
 /// When a step cannot be started.
 pub(crate) fn demo(run: &Run) -> Result<bool> {
-    // The demo and its program; programs that have to be built for the control plane announce themselves.
-    run.runner.expect(2);
+    // The program of the demo and the demo itself; two steps more where a control plane has to be fetched and built.
+    run.runner.expect(if CONTROL_PLANE.is_built() { 2 } else { 4 });
     let mut passed = decide(run)?;
-    passed &= run.programs(&[CONTROL_PLANE])?;
+    passed &= run.missing_programs(&[CONTROL_PLANE])?;
     passed &= run.runner.run(shown("compile the demo", Class::Compiling, cargo::build(&["--bin", "demo"])))?;
     if !passed {
         return Ok(false);

@@ -5,6 +5,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_testrun::folders;
@@ -48,7 +49,9 @@ const SHIPPED: &str = "shipped";
 /// Asks for the real Kueue, built from its Go module. A user who names a folder in its place gets the Kueue of that folder.
 const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
 /// Parts into which ten million worlds a law are cut.
-const SHARDS: usize = 16;
+const SHARDS: usize = 24;
+/// Minutes within which a part ends.
+const BOUND: u64 = 80;
 /// Parts into which the worlds with a tenant's writes are cut.
 const TENANT_SHARDS: usize = 4;
 
@@ -83,10 +86,11 @@ pub(crate) fn parts() -> Vec<Part> {
         },
         Part {
             name: "stories".to_owned(),
-            what: "2,000 random stories of each of four laws: rest, usage beyond quota, kinds that cannot be listed, texts of two tenants",
+            what: "2,000 random stories of each of five laws: rest, usage beyond quota, pods that end, kinds that cannot be listed, texts of two tenants",
             runs: vec![
                 wide("worlds that come to rest", "control stories", "endings::", &[("BERTH_STORIES", "2000")]),
                 wide("usage beyond quota", "control stories", "overruns::", &[("BERTH_STORIES", "2000")]),
+                wide("pods that end", "control stories", "ending_pods::", &[("BERTH_STORIES", "2000")]),
                 wide("kinds that cannot be listed", "control stories", "unlisted::", &[("BERTH_STORIES", "2000")]),
                 wide("texts of two tenants", "control stories", "neighbours::", &[("BERTH_STORIES", "2000")]),
             ],
@@ -129,8 +133,8 @@ pub(crate) fn parts() -> Vec<Part> {
         },
         Part {
             name: "again".to_owned(),
-            what: "the end-to-end tests four times",
-            runs: vec![Wide { times: 4, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],
+            what: "the end-to-end tests three times",
+            runs: vec![Wide { times: 3, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],
         },
     ];
     for shard in 1..=SHARDS {
@@ -154,11 +158,13 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-/// Date and commit of the last run of a part.
+/// The last run of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ran {
     date: String,
     commit: String,
+    /// Time from the command to the end of the part, rounded up.
+    minutes: u64,
     result: String,
 }
 
@@ -177,9 +183,13 @@ impl Record {
     fn parse(text: &str) -> Result<Record> {
         let mut record = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-            let cells: Vec<&str> = line.splitn(4, char::is_whitespace).collect();
-            let [part, date, commit, result] = cells.as_slice() else { bail!("{line:?}: part, date, commit, result") };
-            let ran = Ran { date: (*date).to_owned(), commit: (*commit).to_owned(), result: (*result).to_owned() };
+            let cells: Vec<&str> = line.splitn(5, char::is_whitespace).collect();
+            let [part, date, commit, minutes, result] = cells.as_slice() else {
+                bail!("{line:?}: part, date, commit, minutes, result")
+            };
+            let minutes = minutes.parse().with_context(|| format!("{line:?}: minutes"))?;
+            let ran =
+                Ran { date: (*date).to_owned(), commit: (*commit).to_owned(), minutes, result: (*result).to_owned() };
             record.insert((*part).to_owned(), ran);
         }
         Ok(Record(record))
@@ -187,10 +197,10 @@ impl Record {
 
     fn text(&self) -> String {
         let mut text =
-            "# When each part of `make night` last ran: part, date, commit, result. `make night` writes it.\n"
+            "# When each part of `make night` last ran: part, date, commit, minutes, result. `make night` writes it.\n"
                 .to_owned();
         for (part, ran) in &self.0 {
-            let _ = writeln!(text, "{part} {} {} {}", ran.date, ran.commit, ran.result);
+            let _ = writeln!(text, "{part} {} {} {} {}", ran.date, ran.commit, ran.minutes, ran.result);
         }
         text
     }
@@ -224,6 +234,11 @@ impl Part {
         let asked = self.runs.iter().any(|wide| wide.variables(named).any(|variable| variable == REAL_KUEUE));
         programs::ALL.into_iter().filter(|module| asked || module.name != KUEUE.name).collect()
     }
+}
+
+/// Whole minutes, rounded up.
+fn minutes_of(seconds: f64) -> u64 {
+    Duration::try_from_secs_f64(seconds).map_or(0, |time| time.as_secs().div_ceil(60))
 }
 
 /// Whether the environment sets a variable.
@@ -284,9 +299,18 @@ pub(crate) fn night(run: &Run, name: Option<&str>) -> Result<bool> {
         let lanes = Lanes { steps, at_once: wide.at_once, is_shared: false };
         passed &= lanes::run(&run.runner, vec![lanes])?;
     }
+    if run.runner.told_to_end() {
+        println!("== part {} was stopped: nothing is recorded", part.name);
+        return Ok(false);
+    }
+    let minutes = minutes_of(run.runner.so_far());
+    if minutes > BOUND {
+        println!("== part {} took {minutes} minutes, of {BOUND}: it has to be cut", part.name);
+    }
     let ran = Ran {
         date: output("date", &["-u", "+%Y-%m-%d"])?,
         commit: output("git", &["rev-parse", "--short=12", "HEAD"])?,
+        minutes,
         result: if passed { "passed".to_owned() } else { "FAILED".to_owned() },
     };
     // A tree with changes is no commit.
@@ -310,13 +334,17 @@ mod tests {
         let mut record = Record::parse("")?;
         for part in &parts {
             let date = if part.name == "again" { "2026-01-02" } else { "2026-02-03" };
-            record.0.insert(part.name.clone(), Ran { date: date.into(), commit: "c".into(), result: "passed".into() });
+            record.0.insert(
+                part.name.clone(),
+                Ran { date: date.into(), commit: "c".into(), minutes: 7, result: "passed".into() },
+            );
         }
         assert_eq!(record.oldest(&parts).map(|part| part.name.as_str()), Some("again"));
         record.0.remove("random");
         assert_eq!(record.oldest(&parts).map(|part| part.name.as_str()), Some("random"));
         assert_eq!(Record::parse(&record.text())?.0, record.0);
-        assert!(Record::parse("laws 2026-01-02").is_err());
+        assert!(Record::parse("laws 2026-01-02 c passed").is_err());
+        assert_eq!((minutes_of(60.5), minutes_of(121.0)), (1, 3));
         Ok(())
     }
 

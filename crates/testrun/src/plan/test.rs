@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use berth_testrun::folders;
 use berth_testrun::programs::{CONTROL_PLANE, CRANE, GCS, GoModule, HELM, JOBSET, PROMETHEUS};
 
-use super::{Run, SEEDS_FILE, in_the_background, logged, logs, shown};
+use super::{Run, SEEDS_FILE, in_the_background, logged, logs, machine_lock, shown};
 use crate::budgets::Start;
 use crate::cargo::{cargo, program};
 use crate::dependencies;
@@ -70,10 +70,9 @@ impl Run {
 
     /// Locks the machine, for as long as the file is held: another clone's end-to-end tests wait for it.
     pub(super) fn machine(&self) -> Result<File> {
-        let path = folders::cache()?.join("end-to-end.lock");
-        let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+        let file = machine_lock()?;
         if file.try_lock().is_err() {
-            println!("== another clone runs its end-to-end tests; waiting for {}", path.display());
+            println!("== another clone runs its end-to-end tests; waiting for end-to-end.lock in the cache folder");
             file.lock().context("waiting for the machine")?;
         }
         Ok(file)
@@ -95,6 +94,9 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
             "-",
             "all where quota depends on the write, else three of six",
         ),
+        row("attacks by a tenant (`e2e tenants`)", "-", "with webhooks all, else one for each root; all at night"),
+        row("random stories of control", "10 to 60 seeds a law", "the same; worlds with a tenant's writes for 90 s"),
+        row("jobs of a mebibyte that wait (`e2e large`)", "-", "60; 500 in the part `shipped`"),
         row("end-to-end tests that measure times", "-", &format!("after the others, alone: `{}`", ALONE.join("`, `"))),
         row("the demo as a test", "-", "once"),
     ]
@@ -186,6 +188,7 @@ pub(crate) fn check(run: &Run) -> Result<bool> {
     }
     if run.start == Start::Nothing {
         run.keep()?;
+        dependencies::bound()?;
     }
     Ok(passed)
 }
