@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cache::View;
 use crate::measure::Measure;
-use crate::moments::millis;
+use crate::moments::{after, millis};
 use crate::settings::Settings;
 use crate::state::flight::Flights;
 use crate::state::work_queue::WorkQueue;
@@ -18,6 +18,10 @@ use crate::write::{Kind, key};
 const ROOM: usize = 4;
 /// ... but not for longer than this.
 const ROOM_MS: i64 = 1_000;
+
+/// Milliseconds for which a plan waits for Workloads that are being created. The API server makes them in any order, and the jobs of one moment
+/// are admitted in theirs.
+const CREATION_MS: i64 = 250;
 
 /// Takes a victim that the engine has chosen.
 pub(crate) fn evict_with_next_step(view: &View, quota: &mut Quota, work: &mut WorkQueue, eviction: engine::Eviction) {
@@ -59,6 +63,7 @@ pub(crate) struct Planning<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) is_offline: bool,
     pub(crate) view: &'a View,
+    pub(crate) flights: &'a Flights,
     pub(crate) quota: &'a mut Quota,
     pub(crate) growth: &'a mut Growth,
     pub(crate) work: &'a mut WorkQueue,
@@ -102,12 +107,25 @@ impl Planning<'_> {
         true
     }
 
+    /// Whether the next plan waits for Workloads that are being created.
+    fn waits_for_creations(&mut self, now: Timestamp) -> bool {
+        if self.is_offline || !self.flights.creates_workloads() {
+            return false;
+        }
+        let due = after(self.quota.plans.delay(now), CREATION_MS);
+        if due > now {
+            self.work.wake_at(due);
+        }
+        due > now
+    }
+
     /// Asks the engine for a plan where one is wanted, and takes it in. True where the figures of queues may have changed by it.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(self.quota.plans.under_way());
-        if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) {
+        if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {
             return false;
         }
+        self.quota.plans.end_delay();
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
             // The event that makes a workload ready, or ends it, asks for a new plan.

@@ -57,6 +57,8 @@ pub(crate) struct Flights {
     refusals: BTreeMap<ObjectKey, (ObjectKey, String)>,
     /// Workloads that the API server refused to give quota, with the time until which they preempt nobody.
     refused_reservations: FxHashMap<ObjectKey, Timestamp>,
+    /// Workloads whose first creation is under way, or was answered and is not seen yet.
+    first_creations: BTreeSet<ObjectKey>,
     /// Creations of Workloads under way.
     creations: usize,
     /// Bytes of the responses and request bodies under way for Workloads that are created or changed.
@@ -133,6 +135,9 @@ impl Flights {
         if draft.purpose.creates() {
             self.creations = self.creations.saturating_add(1);
         }
+        if draft.purpose == Purpose::CreateWorkload && !self.backoffs.contains_key(&draft.key) {
+            self.first_creations.insert(draft.key.clone());
+        }
         let id = WriteId(self.last);
         self.keys.insert(id, draft.key.clone());
         self.flying.insert(
@@ -167,6 +172,11 @@ impl Flights {
         }
         self.creation_bytes = self.creation_bytes.saturating_sub(flight.bytes);
         Some((key, flight))
+    }
+
+    /// Whether Workloads are being created for the first time. A creation that failed once holds up nothing.
+    pub(crate) fn creates_workloads(&self) -> bool {
+        !self.first_creations.is_empty()
     }
 
     /// Whether as many Workloads are being created as may be at once.
@@ -213,6 +223,7 @@ impl Flights {
 
     /// The object was seen at a version; `true` when nothing is awaited any more.
     pub(crate) fn seen(&mut self, key: &ObjectKey, version: u64) -> bool {
+        self.first_creations.remove(key);
         self.strays.seen(key, version);
         match self.awaited.get(key) {
             Some(awaited) if awaited.version > version => false,
@@ -226,6 +237,7 @@ impl Flights {
 
     /// The object is gone: nothing is awaited of it.
     pub(crate) fn vanished(&mut self, key: &ObjectKey) {
+        self.first_creations.remove(key);
         self.refusals.remove(key);
         self.refused_reservations.remove(key);
         self.awaited.remove(key);
@@ -279,6 +291,7 @@ impl Flights {
 
     /// Notes a failed write: doubles the object's delay and returns its end.
     pub(crate) fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
+        self.first_creations.remove(key);
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
         let doubled = FIRST_DELAY_MS.checked_shl(attempts.min(16)).unwrap_or(LONGEST_DELAY_MS);
         let delay = doubled.max(at_least_ms).min(LONGEST_DELAY_MS);

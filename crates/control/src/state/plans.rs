@@ -24,6 +24,8 @@ pub(crate) struct Plans {
     refused: BTreeSet<String>,
     /// Time of a plan that reached the limit of unacknowledged admissions and left workloads out.
     filled_at: Option<Timestamp>,
+    /// Time since when a plan waits for Workloads that are being created.
+    delayed_since: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,18 @@ impl Plans {
     /// When a plan filled the room for unacknowledged admissions, and left somebody out.
     pub(crate) fn filled_at(&self) -> Option<Timestamp> {
         self.filled_at
+    }
+
+    /// Time since when the next plan is delayed: now, if it was not delayed before or the clock was set back.
+    pub(crate) fn delay(&mut self, now: Timestamp) -> Timestamp {
+        let since = self.delayed_since.map_or(now, |since| since.min(now));
+        self.delayed_since = Some(since);
+        since
+    }
+
+    /// The next plan is delayed no longer.
+    pub(crate) fn end_delay(&mut self) {
+        self.delayed_since = None;
     }
 
     pub(crate) fn note_filled(&mut self, at: Option<Timestamp>) {

@@ -1,7 +1,7 @@
 //! The moments at which control asks the engine for a plan.
 
 use berth_control::Step;
-use berth_control::write::{Kind, Purpose, Write};
+use berth_control::write::{Kind, Outcome, Purpose, Write};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -52,6 +52,35 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert!(wake <= latest, "{wake}");
     cluster.now = latest;
     assert_eq!(reservations(&mut cluster, &mut held), 1);
+}
+
+/// The API server makes the Workloads of jobs of one second in any order. A creation that was not answered in a quarter of a second is not waited
+/// for, and one that failed is not, either.
+#[test]
+fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_first() {
+    for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(Outcome::Busy(5_000)), "b")] {
+        let mut cluster = one_queue("1");
+        for name in ["a", "b"] {
+            cluster.put(Kind::JOB, job(name, "lq", "1", true));
+        }
+        let step = cluster.control.step(cluster.now);
+        let of_a = |write: &Write| write.key.name.starts_with("job-a");
+        let (mut first, others): (Vec<Write>, Vec<Write>) = step.writes.into_iter().partition(of_a);
+        assert_eq!((first.len(), others.len()), (1, 1), "each Workload is created");
+        cluster.take(Step { writes: others, ..Step::default() });
+        let step = cluster.control.step(cluster.now);
+        assert!(step.writes.is_empty(), "{:?}", step.writes);
+        let wake = step.wake_at.expect("a delayed plan comes by itself");
+        assert!(wake <= cluster.now.checked_add(SignedDuration::from_millis(250)).unwrap(), "{wake}");
+        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(passed)).unwrap();
+        match answer {
+            Some(answer) => cluster.control.outcome(first.remove(0).id, answer, cluster.now),
+            None if passed == 0 => cluster.take(Step { writes: first, ..Step::default() }),
+            None => {}
+        }
+        cluster.settle();
+        assert!(cluster.is(admitted, "Admitted"), "{admitted}: {:?}", cluster.writes);
+    }
 }
 
 /// While Berth writes the reason why a job waits, a user starts the job, and then its queue opens: the job waits for the end of its pods.
