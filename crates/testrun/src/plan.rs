@@ -162,7 +162,7 @@ fn machine_lock() -> Result<File> {
     File::create(&path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Whether another clone runs its end-to-end tests.
+/// True while another clone runs end-to-end tests.
 fn is_machine_taken() -> Result<bool> {
     Ok(machine_lock()?.try_lock().is_err())
 }
