@@ -79,6 +79,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             if titles != 1 {
                 found.push(Finding::new(path, 0, format!("{titles} titles (`# `), one is wanted")));
             }
+            let fences = (1..).zip(text.lines()).filter(|(_, line)| is_fence_with_text(line));
+            found.extend(fences.map(|(line, _)| {
+                Finding::new(path, line, "text behind a fence belongs to its own line: it is shown as code here")
+            }));
         }
     }
     for (path, _) in LONGER {
@@ -105,6 +109,11 @@ fn is_root(path: &str) -> bool {
         ["crates", _, "tests", _, "mod.rs"] | ["e2e", "tests", _, "mod.rs"] => true,
         _ => false,
     }
+}
+
+/// Whether a line opens or closes a block of code, and has more behind the fence than the name of a language.
+fn is_fence_with_text(line: &str) -> bool {
+    line.trim_start().strip_prefix("```").is_some_and(|rest| rest.contains(['`', ' ']))
 }
 
 /// First-level headings outside blocks of code.
@@ -164,5 +173,12 @@ mod tests {
         assert!(said("docs/a.md", "# A\n```\n# comment\n```\n## B\n").is_empty());
         assert_eq!(said("docs/a.md", "# A\n# B\n").len(), 1);
         assert_eq!(said("docs/a.md", "A\n").len(), 1);
+    }
+
+    #[test]
+    fn text_behind_a_fence_is_found() {
+        assert!(said("docs/a.md", "# A\n```yaml\na: b\n```\nText\n").is_empty());
+        assert_eq!(said("docs/a.md", "# A\n```yaml\na: b\n``` Text\n").len(), 1);
+        assert_eq!(said("docs/a.md", "# A\n  ```  `Text` of an entry\n").len(), 1);
     }
 }
