@@ -291,6 +291,18 @@ fn watched_kinds_have_unique_numbers_and_names() {
     assert!(needed("jobs") && !needed("jobsets"));
 }
 
+/// StatefulSets that name no queue are watched where all jobs are managed, and only there.
+#[test]
+fn stateful_sets_are_watched_by_queue_label_unless_all_jobs_are_managed() {
+    let selector = |without_queue| {
+        let wanted = Wanted { without_queue, ..Wanted::default() };
+        let mut kinds = kinds(&wanted).into_iter();
+        kinds.find(|kind| kind.resource.plural == "statefulsets").expect("StatefulSets are watched").selector
+    };
+    assert_eq!(selector(false).as_deref(), Some(api::labels::QUEUE_NAME));
+    assert_eq!(selector(true), None);
+}
+
 /// Lists and watches of started pods ask for their metadata alone.
 #[tokio::test]
 async fn started_pods_are_listed_and_watched_by_metadata_only() {

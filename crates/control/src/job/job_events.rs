@@ -39,6 +39,8 @@ pub(crate) struct JobEvents {
     later: BTreeSet<(Timestamp, Box<str>)>,
     /// Number of workloads that were left when others were forgotten last.
     left: usize,
+    /// Time of the first reason that this process reports: earlier ones were reported by a leader before it.
+    since: Option<Timestamp>,
 }
 
 impl JobEvents {
@@ -89,11 +91,15 @@ impl JobEvents {
         let Some(workload) = view.workloads.get(&name) else { return };
         let says_why = |notice: &&Notice| notice.key == draft.key && notice.event_type == EventType::Warning;
         let Some(said) = draft.notices.iter().find(says_why).filter(|said| !said.message.is_empty()) else { return };
-        let (uid, before) = (workload.uid.as_str(), reason_of(workload));
-        if !self.told.contains_key(uid) && before.is_some_and(|(reason, _)| reason == said.reason) {
-            // The leader before has sent it.
-            self.note(uid, &said.reason, now);
-        } else if let Some(job) = event_target(workload, &view.sets)
+        let uid = workload.uid.as_str();
+        let since = *self.since.get_or_insert(now);
+        if !self.told.contains_key(uid)
+            && let Some((reason, _)) = reason_of(workload).filter(|_| was_told_before(workload, since))
+        {
+            // The leader before has sent the event about this reason, at a time that this process does not know.
+            self.note(uid, reason, since);
+        }
+        if let Some(job) = event_target(workload, &view.sets)
             && self.may_tell(uid, &said.reason, now)
         {
             let notice = event(job, &said.reason, &said.message);
@@ -124,6 +130,12 @@ fn reason_of(workload: &WorkloadView) -> Option<(&str, &str)> {
     let told = find(&workload.status.conditions, types::QUOTA_RESERVED)?;
     let waits = told.status == "False" && workload.active && !workload.deleting && !workload.is(types::FINISHED);
     waits.then_some((told.reason.as_str(), told.message.as_str()))
+}
+
+/// Whether the reason for which a workload waits was written before a time.
+fn was_told_before(workload: &WorkloadView, time: Timestamp) -> bool {
+    let told = find(&workload.status.conditions, types::QUOTA_RESERVED);
+    told.is_some_and(|told| told.last_transition_time.0 < time)
 }
 
 /// Key and uid of the object that gets the events about a workload: its job, the StatefulSet of a group, or the first pod of any other group by name.

@@ -8,7 +8,9 @@ use berth_control::write::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue, settings};
+use crate::stories::groups::member;
 use crate::stories::jobsets::slices;
+use crate::stories::pods::pod;
 use crate::stories::random::{Dice, seeds};
 use crate::stories::training::training;
 
@@ -24,6 +26,7 @@ struct World {
 fn begin(seed: u64) -> World {
     let mut dice = Dice::new(seed);
     let mut settings = settings();
+    settings.job_kinds.insert(Kind::Pod);
     if dice.below(2) == 0 {
         settings.wait_for_pods_ready = None;
     }
@@ -151,7 +154,7 @@ impl World {
     }
 
     fn event(&mut self, number: usize) {
-        match self.dice.below(11) {
+        match self.dice.below(14) {
             0 | 1 => self.new_job(&format!("j{number}")),
             2 | 3 => self.new_set(&format!("s{number}")),
             4 if number < 8 => self.cluster.put(Kind::TrainingJob, training(&format!("t{number}"), json!({}))),
@@ -176,6 +179,17 @@ impl World {
             10 => {
                 if let Some(name) = self.pick(Kind::Workload) {
                     self.forge(&name);
+                }
+            }
+            11 => self.cluster.put(Kind::Pod, pod(&format!("p{number}"), "1")),
+            12 => {
+                for place in 0..1 + self.dice.below(3) {
+                    self.cluster.put(Kind::Pod, member(&format!("g{number}-{place}"), "1", 2, &[]));
+                }
+            }
+            13 => {
+                if let Some(name) = self.pick(Kind::Pod) {
+                    self.cluster.delete(&Cluster::key(Kind::Pod, "team", &name));
                 }
             }
             _ => {}

@@ -126,6 +126,20 @@ fn waiting_job_gets_one_event_per_reason_five_minutes_apart() {
 }
 
 #[test]
+fn pending_reason_events_are_five_minutes_apart_across_a_restart() {
+    let mut cluster = one_queue("1");
+    cluster.put(Kind::JOB, job("a", "lq", "2", true));
+    cluster.pass(10);
+    cluster.restart();
+    cluster.pass(3);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
+    cluster.pass(100);
+    assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
+    cluster.pass(300);
+    assert_eq!(reasons(&cluster).len(), 2, "{:?}", reasons(&cluster));
+}
+
+#[test]
 fn pending_reason_event_is_not_repeated_after_restart_or_admission() {
     let mut cluster = one_queue("1");
     cluster.put(Kind::JOB, job("a", "lq", "2", true));
