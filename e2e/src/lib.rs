@@ -37,6 +37,7 @@ pub mod kueue;
 pub mod kueue_fields;
 pub mod manager;
 pub mod manifest;
+pub mod memory_bound;
 pub mod name_server;
 pub mod nodes;
 pub mod observer;

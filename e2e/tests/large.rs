@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use berth_e2e::bench::meter::Usage;
 use berth_e2e::kinds::{CLUSTER_QUEUE, WORKLOAD};
 use berth_e2e::manager::{Manager, ManagerOptions};
+use berth_e2e::memory_bound::MemoryBound;
 use berth_e2e::nodes::{Pool, Tier};
 use berth_e2e::scenario::{Scenario, Stage};
 use berth_e2e::wait::{self, Seen};
@@ -21,6 +22,8 @@ const CONFIG: &str =
 /// Bytes that a user writes into each: with its frame the Workload stays below the limit.
 const BYTES: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(600);
+/// Bytes that the chart allows.
+const CHART: u64 = 512 << 20;
 
 /// The number of jobs, and the megabytes in which they must fit.
 fn size() -> (usize, f64) {
@@ -36,12 +39,22 @@ fn options(name: &str) -> ManagerOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_waiting_jobs_fit_into_the_memory_of_the_chart() -> Result<()> {
     let stage = Stage::start("large", &[Pool::cpu("cpu", 2, Tier::OnDemand)], options("berth")).await?;
+    let bound = bound(&stage.manager)?;
+    if bound.is_none() {
+        println!("no memory cgroup can be made here: the chart's limit is judged by the peak alone");
+    }
     let outcome = match start_list_and_admit(&stage).await {
         Ok(()) => Ok(()),
         Err(e) => Err(anyhow!(stage.failure("", &e).await)),
     };
     stage.stop().await;
+    drop(bound);
     outcome
+}
+
+/// Gives Berth the memory that the chart gives it.
+fn bound(manager: &Manager) -> Result<Option<MemoryBound>> {
+    MemoryBound::of(manager.pid()?, CHART)
 }
 
 /// A job that fits nowhere, full of text that no compression makes smaller.
@@ -89,7 +102,10 @@ async fn start_list_and_admit(stage: &Stage) -> Result<()> {
     judge(&stage.manager, "while they came", most)?;
 
     stage.manager.signal("KILL")?;
+    // Dropped after the manager, which has to end first.
+    let mut bounds = Vec::new();
     let again = Manager::start(&stage.plane, options("berth-again")).await?;
+    bounds.extend(bound(&again)?);
     // Beside them another job runs.
     s.create(s.job("small").run_ms(300)).await?;
     s.finished("small").await?;

@@ -83,6 +83,23 @@ async fn applied_again_on_the_server(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A manifest with `suspend: false` is applied again while its job waits: it waits on, and neither diff tells a difference.
+async fn applied_while_it_waits(s: &Scenario<'_>) -> Result<()> {
+    let path = &file(s, &s.job("patient").cpu("99").spec(&json!({"suspend": false})), "patient")?;
+    let kubectl = |args: &[&'static str]| [args, &["-f", path.as_str()]].concat();
+    s.stage.plane.kubectl(&kubectl(&["apply"])).await?;
+    s.pending("patient").await?;
+    for args in [&["apply"][..], &["apply", "--server-side", "--force-conflicts"]] {
+        let told = warned(s, &kubectl(args)).await?;
+        ensure!(told.contains("spec.suspend stays true"), "kubectl prints: {told}");
+    }
+    for args in [&["diff"][..], &["diff", "--server-side", "--force-conflicts"]] {
+        let difference = s.stage.plane.kubectl(&kubectl(args)).await.context("a difference is told")?;
+        ensure!(difference.is_empty(), "kubectl {args:?}: {difference}");
+    }
+    s.remove("patient").await
+}
+
 /// A waiting job is not unsuspended for the time that Berth needs to see it.
 async fn unsuspended(s: &Scenario<'_>) -> Result<()> {
     s.create(s.job("waits").endless()).await?;
@@ -149,6 +166,7 @@ pub(crate) async fn story(stage: &Stage) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     applied_again(&s).await.context("applied again")?;
     applied_again_on_the_server(&s).await.context("applied again by the server")?;
+    applied_while_it_waits(&s).await.context("applied again while it waits")?;
     unsuspended(&s).await.context("un-suspended")?;
     identity(&s).await.context("by what it is counted")?;
     raised(&s).await.context("raised")?;
