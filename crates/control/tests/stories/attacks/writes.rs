@@ -108,10 +108,12 @@ impl World {
                 {
                     made["metadata"]["labels"][labels::PREBUILT_WORKLOAD_NAME] = json!(workload);
                 }
-                if self.dice.below(6) == 0 {
+                if self.dice.below(6) == 0
+                    && let Some(workload) = self.pick(Kind::Workload)
+                {
                     // The marks of a start by Berth.
-                    made["spec"]["template"]["metadata"] = json!({"labels": {labels::POD_SET: "main"},
-                        "annotations": {labels::WORKLOAD: self.pick(Kind::Workload)}});
+                    made["spec"]["template"]["metadata"] =
+                        json!({"labels": {labels::POD_SET: "main"}, "annotations": {labels::WORKLOAD: workload}});
                 }
                 self.cluster.put(Kind::JOB, made);
                 name
