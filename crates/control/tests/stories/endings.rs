@@ -206,6 +206,8 @@ fn made(cluster: &Cluster) -> Vec<(ObjectKey, Value)> {
 #[test]
 fn jobs_without_outside_changes_come_to_rest_and_writes_end() {
     for seed in seeds(60) {
+        // The message of a panic in the cluster names no seed.
+        println!("seed {seed}");
         let mut world = begin(seed);
         for number in 0..10 + world.dice.below(15) {
             world.event(number);

@@ -108,13 +108,6 @@ impl World {
                 {
                     made["metadata"]["labels"][labels::PREBUILT_WORKLOAD_NAME] = json!(workload);
                 }
-                if self.dice.below(6) == 0
-                    && let Some(workload) = self.pick(Kind::Workload)
-                {
-                    // The marks of a start by Berth.
-                    made["spec"]["template"]["metadata"] =
-                        json!({"labels": {labels::POD_SET: "main"}, "annotations": {labels::WORKLOAD: workload}});
-                }
                 self.cluster.put(Kind::JOB, made);
                 name
             }
@@ -136,7 +129,7 @@ impl World {
 
     fn change(&mut self, kind: Kind, name: &str) -> Value {
         let suspended = self.cluster.objects[&Cluster::key(kind, "team", name)]["spec"]["suspend"] == json!(true);
-        match self.dice.below(14) {
+        match self.dice.below(12) {
             0 | 1 => json!({"spec": {"suspend": self.dice.below(2) == 0}}),
             2 | 3 => json!({"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
             4 => json!({"metadata": {"annotations": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}),
@@ -149,11 +142,6 @@ impl World {
                 let cpu = (1 + self.dice.below(3)).to_string();
                 let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
                 json!({"spec": {"template": {"spec": {"containers": [container]}}}})
-            }
-            _ if kind == Kind::JOB && suspended && self.dice.below(2) == 0 => {
-                let part = ["labels", "annotations"][self.dice.below(2)];
-                let marks = json!({part: {KEYS[self.dice.below(KEYS.len())]: self.value()}});
-                json!({"spec": {"template": {"metadata": marks, "spec": {"nodeSelector": {"tier": self.value()}}}}})
             }
             _ if kind == Kind::JOB => json!({"spec": {"parallelism": 1 + self.dice.below(5)}}),
             _ if kind == Kind::JOB_SET => self.change_of_set(name, suspended),
@@ -181,12 +169,9 @@ impl World {
     }
 
     fn change_of_training(&mut self) -> Value {
-        match self.dice.below(4) {
+        match self.dice.below(3) {
             0 => json!({"spec": {"resources": {"maxReplicas": 1 + self.dice.below(4)}}}),
             1 => json!({"spec": {"schedulingConfig": {"queue": (["lq", "other"][self.dice.below(2)])}}}),
-            2 => {
-                json!({"spec": {"template": {"metadata": {"labels": {KEYS[self.dice.below(KEYS.len())]: self.value()}}}}})
-            }
             _ => json!({"spec": {"resources": {"replicaResources": {"cpu": (1 + self.dice.below(2)).to_string()}}}}),
         }
     }
