@@ -130,7 +130,7 @@ impl Control {
             settings: &self.settings,
             is_offline: self.session.is_offline,
             view: &self.view,
-            flights: &self.flights,
+            flights: &mut self.flights,
             quota: &mut self.quota,
             growth: &mut self.training.growth,
             work: &mut self.work,

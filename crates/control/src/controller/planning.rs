@@ -63,7 +63,7 @@ pub(crate) struct Planning<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) is_offline: bool,
     pub(crate) view: &'a View,
-    pub(crate) flights: &'a Flights,
+    pub(crate) flights: &'a mut Flights,
     pub(crate) quota: &'a mut Quota,
     pub(crate) growth: &'a mut Growth,
     pub(crate) work: &'a mut WorkQueue,
@@ -115,6 +115,8 @@ impl Planning<'_> {
         let due = after(self.quota.plans.delay(now), CREATION_MS);
         if due > now {
             self.work.wake_at(due);
+        } else {
+            self.flights.forget_first_creations();
         }
         due > now
     }

@@ -174,9 +174,14 @@ impl Flights {
         Some((key, flight))
     }
 
-    /// Whether Workloads are being created for the first time. A creation that failed once holds up nothing.
+    /// Whether Workloads are being created for the first time, none of which was waited for in vain.
     pub(crate) fn creates_workloads(&self) -> bool {
         !self.first_creations.is_empty()
+    }
+
+    /// Waits no longer for the Workloads that are being created: one that no watch ever shows would hold up each plan.
+    pub(crate) fn forget_first_creations(&mut self) {
+        self.first_creations.clear();
     }
 
     /// Whether as many Workloads are being created as may be at once.

@@ -84,6 +84,26 @@ fn jobs_of_one_moment_are_admitted_in_their_order_whichever_workload_is_made_fir
     }
 }
 
+/// A Workload that no watch shows holds up one plan, and not each plan after it.
+#[test]
+fn creation_without_an_end_delays_only_one_plan() {
+    let mut cluster = one_queue("9");
+    cluster.put(Kind::JOB, job("a", "lq", "1", true));
+    let creates = |write: &Write| write.purpose == Purpose::CreateWorkload;
+    let step = cluster.control.step(cluster.now);
+    assert!(step.writes.iter().any(creates), "{:?}", step.writes);
+    let writes = step.writes.into_iter().filter(|write| !creates(write)).collect();
+    cluster.take(Step { writes, ..Step::default() });
+    for (name, delayed) in [("b", true), ("c", false)] {
+        cluster.put(Kind::JOB, job(name, "lq", "1", true));
+        cluster.settle();
+        assert_eq!(!cluster.is(name, "Admitted"), delayed, "{name}: {:?}", cluster.writes);
+        cluster.now = cluster.now.checked_add(SignedDuration::from_millis(250)).unwrap();
+        cluster.settle();
+        assert!(cluster.is(name, "Admitted"), "{name}: {:?}", cluster.writes);
+    }
+}
+
 /// While Berth writes the reason why a job waits, a user starts the job, and then its queue opens: the job waits for the end of its pods.
 #[test]
 fn started_job_waits_for_its_pods_while_its_reason_is_being_written() {
