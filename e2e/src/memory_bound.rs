@@ -36,14 +36,6 @@ impl MemoryBound {
         }
         Ok(None)
     }
-
-    /// Most bytes that were used, also by the kernel and for files on behalf of the process.
-    #[must_use]
-    pub fn peak(&self) -> Option<u64> {
-        let files = ["memory.max_usage_in_bytes", "memory.peak"];
-        let text = files.iter().find_map(|file| fs::read_to_string(self.0.join(file)).ok())?;
-        text.trim().parse().ok()
-    }
 }
 
 impl Drop for MemoryBound {

@@ -15,15 +15,13 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use berth_testrun::folders;
+use berth_testrun::folders::{self, STAMP, touch};
 use serde_json::Value;
 
 use crate::cargo::{cargo, target};
 
 /// Folders of `target/debug` that hold dependencies.
 const FOLDERS: [&str; 3] = [".fingerprint", "build", "deps"];
-/// File of an entry that names its files with their sizes, and its inputs. It is written last.
-const STAMP: &str = "stamp";
 /// Bytes that the cache may hold unless `BERTH_CACHE_GB` says otherwise.
 const BOUND: u64 = 10_000_000_000;
 
@@ -151,7 +149,9 @@ pub(crate) fn restore() -> Result<bool> {
         let _ = fs::remove_dir_all(&entry);
         return Ok(false);
     }
-    let staging = target().join(format!("restoring-{}", std::process::id()));
+    let staging = target().join("restoring");
+    // A copy that was interrupted.
+    let _ = fs::remove_dir_all(&staging);
     if let Err(error) = copy_entry(&entry, &staging) {
         // Another clone may remove the entry meanwhile.
         println!("== compiled dependencies cannot be copied from the cache: {error:#}");
@@ -180,6 +180,30 @@ fn put(staging: &Path, debug: &Path) -> Result<()> {
         fs::rename(staging.join(folder), &to).with_context(|| format!("moving {folder} to {}", debug.display()))?;
     }
     fs::remove_dir_all(staging).with_context(|| format!("removing {}", staging.display()))
+}
+
+/// Notes that the target folder begins without any compiled file.
+///
+/// # Errors
+/// When the inputs cannot be read or the note not be written.
+pub(crate) fn note_beginning() -> Result<()> {
+    let note = beginning();
+    if let Some(folder) = note.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    }
+    fs::write(&note, content()?).with_context(|| format!("writing {}", note.display()))
+}
+
+/// True if the target folder began without any compiled file, and with the inputs of today: the folder holds no dependencies of other inputs.
+///
+/// # Errors
+/// When the inputs cannot be read.
+pub(crate) fn began_with_these() -> Result<bool> {
+    Ok(fs::read_to_string(beginning()).ok() == Some(content()?))
+}
+
+fn beginning() -> PathBuf {
+    target().join("testrun/beginning")
 }
 
 /// Keeps the dependencies of a complete build, unless the cache has them. `Ok(false)` where nothing was done.
@@ -219,12 +243,6 @@ pub(crate) fn keep() -> Result<bool> {
     let _ = fs::remove_dir_all(&entry);
     fs::rename(&staging, &entry).with_context(|| format!("moving to {}", entry.display()))?;
     Ok(true)
-}
-
-fn touch(entry: &Path) {
-    if let Ok(file) = File::options().write(true).open(entry.join(STAMP)) {
-        let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
-    }
 }
 
 /// Removes the entries that were not used for longest until the cache is within its bound, and the rests of killed builds.

@@ -1,9 +1,22 @@
 //! The repository, and the user's cache folder.
 
 use std::env;
+use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+
+/// File of an entry of the cache that says what the entry holds. It is written last, and dated when the entry is used.
+pub const STAMP: &str = "stamp";
+
+/// Notes that an entry of the cache is used now, so that the bound of the cache removes others first.
+pub fn touch(entry: &Path) {
+    if let Ok(file) = File::options().write(true).open(entry.join(STAMP)) {
+        // An entry that cannot be dated can be used nevertheless.
+        let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
+    }
+}
 
 /// The root of the repository, known at compile time.
 #[must_use]

@@ -53,7 +53,7 @@ pub(crate) fn listing(suites: &[Suite]) -> Result<String> {
         let _ = writeln!(text, "  {seeds:>8} {law}");
     }
     let _ = writeln!(text, "the same at night, by part of `make night`: test programs, filter, variables");
-    for part in night::parts().iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1)) {
+    for part in night::distinct(&night::parts()) {
         for wide in &part.runs {
             let set: Vec<String> = wide.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let _ = writeln!(text, "  {:<10} {} {} {}", part.name, wide.suites.trim(), wide.filter, set.join(" "));

@@ -78,6 +78,9 @@ fn start(began: f64) -> Result<Run> {
         (false, true) => Start::Cached,
         (false, false) => Start::Nothing,
     };
+    if start == Start::Nothing {
+        dependencies::note_beginning()?;
+    }
     let budgets = Budgets::read()?;
     let runner = Runner::new(began, budgets.all(start))?;
     let add = |name: &str, class, wall| {

@@ -23,16 +23,14 @@ pub(crate) fn text() -> String {
     text += NIGHT;
     let _ = writeln!(text, "| part | what it runs |\n|---|---|");
     let parts = night::parts();
-    // The parts of one run differ in their number alone.
-    let shown = || parts.iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1));
-    for part in shown() {
+    for part in night::distinct(&parts) {
         let of_run =
             |run: &str| parts.iter().filter(|other| other.shard().is_some_and(|(name, _)| name == run)).count();
         let last = part.shard().map(|(run, _)| format!(" to `-{}`", of_run(run))).unwrap_or_default();
         let _ = writeln!(text, "| `{}`{last} | {} |", part.name, part.what);
     }
     text += "\n| part | test programs and variables |\n|---|---|\n";
-    for part in shown() {
+    for part in night::distinct(&parts) {
         for wide in &part.runs {
             let set: Vec<String> = wide.set.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
             let times = if wide.times > 1 { format!("{} times ", wide.times) } else { String::new() };

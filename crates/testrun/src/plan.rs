@@ -130,10 +130,10 @@ impl Run {
         suites::of(&cargo::test_programs(&messages)?).map(Some)
     }
 
-    /// Copies the compiled dependencies into the cache, when this build was the first of these dependencies: `make demo` builds before
-    /// `make test` does.
+    /// Copies the compiled dependencies into the cache, when this clone began from nothing: `make demo` builds before `make test` does. A target
+    /// folder that has lived longer holds dependencies of other lock files, too.
     fn keep(&self) -> Result<()> {
-        if self.start != Start::Cached && dependencies::keep()? {
+        if dependencies::began_with_these()? && dependencies::keep()? {
             println!("== compiled dependencies are kept for the next clone");
         }
         Ok(())

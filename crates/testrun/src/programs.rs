@@ -4,22 +4,20 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
-use std::fs::{self, File, FileTimes};
+use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::folders::{cache, repository};
+use crate::folders::{STAMP, cache, repository, touch};
 
 /// Version that the Kubernetes programs report; must agree with `go.mod`.
 const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
 /// Time between two lines about a build that is still going on.
 const PROGRESS: Duration = Duration::from_secs(30);
-/// File of an entry with the inputs of the build, and the size of each program. It is written last.
-const STAMP: &str = "stamp";
 
 /// Programs that one `go.mod` of this repository builds as its tools.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +126,9 @@ impl GoModule {
     /// Whether the cache has the programs, complete, and built from today's inputs. Costs milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
-        self.folder().is_ok_and(|folder| self.is_whole(&folder) && used(&folder))
+        let Some(folder) = self.folder().ok().filter(|folder| self.is_whole(folder)) else { return false };
+        touch(&folder);
+        true
     }
 
     fn is_whole(&self, folder: &Path) -> bool {
@@ -161,7 +161,7 @@ impl GoModule {
     pub fn ensure(&self) -> Result<PathBuf> {
         let folder = self.folder()?;
         if self.is_whole(&folder) {
-            used(&folder);
+            touch(&folder);
             return Ok(folder);
         }
         let go = folder.parent().context("the cache folder has no parent")?;
@@ -225,15 +225,6 @@ impl GoModule {
         eprintln!("{name}: built in {} s", begun.elapsed().as_secs());
         Ok(())
     }
-}
-
-/// Notes that programs are used now, so that the bound of the cache removes others first. Always true.
-fn used(folder: &Path) -> bool {
-    if let Ok(file) = File::options().write(true).open(folder.join(STAMP)) {
-        // A cache that cannot be written still has its programs.
-        let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
-    }
-    true
 }
 
 /// The folder of a module that the `go.mod` in a folder of `e2e` requires; it is fetched when it is not there.

@@ -158,6 +158,11 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
+/// The parts without those that differ from another one in their number alone.
+pub(crate) fn distinct(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    parts.iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1))
+}
+
 /// The last run of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ran {
